@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from PIL import Image, ImageChops
 
 from gallery_studies import STUDIES
-from zerosum.report.compose import write_report
+from zerosum.report.build import write_report
 
 WIDE, NARROW = 1280, 390
 SHADES = 31  # of each colour

@@ -34,7 +34,7 @@ def main() -> None:
     sizes = ", ".join(f"{name} ({len(rows)})" for name, rows in data.items())
     print(f"Sites: {sizes}\n")
     print(f"{'column':12} {'private mean':>12} {'+/- noise':>10} {'true mean':>10}")
-    rows = zip(COLUMNS, found.mean_, found.std_error_, truth, strict=True)
+    rows = zip(COLUMNS, found.mean_, found.noise_std_, truth, strict=True)
     for column, mean, noise, true in rows:
         print(f"{column:12} {mean:12.2f} {noise:10.2f} {true:10.2f}")
     print()

@@ -80,6 +80,9 @@ def test_sources_hold_the_kernels_and_wheels_what_was_compiled_of_them(tmp_path:
             archive.extractall(installed)
         folders = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
         assert folders == {"zerosum", "zerosum_command.py"}
+        templates = {path.relative_to(ROOT / "src") for path in (ROOT / "src").glob("zerosum/*/templates/*")}
+        assert len(templates) > 5
+        assert all((installed / path).is_file() for path in templates)
         code = "from zerosum.compute.backends import native; print(native.__file__, native.present())"
         environment = {**os.environ, "PYTHONPATH": str(installed), "ZEROSUM_NATIVE": "1"}
         done = subprocess.run(

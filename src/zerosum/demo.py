@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import MeanProgram
 from zerosum.data.synthetic import COLUMNS, MEASURES, RANGES, hospitals
-from zerosum.report.compose import FILES, write_report
+from zerosum.report.build import FILES, write_report
 from zerosum.report.record import PrivacyReport, Result
 from zerosum.secagg.keys import Identity
 from zerosum.site.policy import Policy

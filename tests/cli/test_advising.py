@@ -66,7 +66,7 @@ def test_what_to_expect_as_json_and_as_a_picture(
     assert record["target"] is None
     drawing = ET.parse(out).getroot()
     assert drawing.tag == f"{SVG}svg"
-    assert len(drawing.findall(f".//{SVG}circle")) >= 15
+    assert len(drawing.findall(f".//{SVG}use")) >= 15  # one marker for each setting
     text = out.read_text()
     assert "var(--" not in text
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
@@ -115,7 +115,8 @@ def test_every_scheme_on_made_up_people(study: Path, tmp_path: Path, capsys: pyt
     shown = said(capsys, *arguments, "--out", out)
     assert max(cell_len(line) for line in shown.splitlines() if not line.startswith("picture: ")) <= 80
     assert "Spent" in shown
-    assert len(ET.parse(out).getroot().findall(f".//{SVG}rect")) == 1 + 3
+    paths = ET.parse(out).getroot().findall(f".//{SVG}path")
+    assert sum("fill: #" in each.get("style", "") for each in paths) == 3  # one bar for each scheme
     record = json.loads(said(capsys, *arguments, "--json"))
     assert [each["scheme"] for each in record["schemes"]] == ["pooled", "secure-sum", "local"]
     assert not (tmp_path / "state").exists()

@@ -29,7 +29,7 @@ def test_records_are_published_and_predictions_are_free() -> None:
     assert np.allclose(probabilities.sum(axis=1), 1)
     assert np.array_equal(fitted.classes_[probabilities.argmax(axis=1)], fitted.predict(X["west"]))
     assert fitted.records_.shape == (2400, fitted.projection_.shape[1] + 2)
-    assert np.std(fitted.records_) > fitted.noise_ > 0.5
+    assert np.std(fitted.records_) > fitted.noise_std_ > 0.5
     assert any("published" in note for note in fitted.notes_)
     assert any("FeatureClassifier" in note for note in fitted.notes_)
     public = DataCollaboration("linear", classes=["left", "right"], reduction="random", n_components=2, **SETTINGS)

@@ -65,7 +65,7 @@ def test_a_mean_of_what_is_observed_says_how_many_are() -> None:
     found = Mean(**BOUNDS, missing="observed").fit(holes())
     assert np.allclose(found.mean_, np.nanmean(holes(), axis=0))
     assert np.allclose(found.observed_, np.sum(~np.isnan(holes()), axis=0))
-    assert np.all(found.observed_std_ == 0)
+    assert np.all(found.observed_noise_std_ == 0)
     assert not hasattr(Mean(**BOUNDS, missing=0.0).fit(holes()), "observed_")
     clipped = Mean(**FREE, missing="observed").fit(holes())  # the clip is read off the data, which a note says
     assert np.all(np.isfinite(clipped.mean_))

@@ -143,7 +143,7 @@ def test_centre_and_clip_are_found_and_shrinking_may_be_left_out() -> None:
     assert 5 < found.explained_variance_[0] < 9  # 9, less what the clip takes
     fixed = seeded(n_components=2, centering="none", normalise=False, matrix_clip=300.0, epsilon=20.0).fit(three(6000))
     assert fixed.explained_variance_[0] == pytest.approx(10, rel=0.1)  # about zero, where the mean is 1
-    assert np.all(fixed.explained_variance_std_ > found.explained_variance_std_)
+    assert np.all(fixed.explained_variance_noise_std_ > found.explained_variance_noise_std_)
     shrunk, plain = (seeded(shrink=shrink, epsilon=0.1).fit(three()) for shrink in (True, False))
     assert not np.allclose(shrunk.components_, plain.components_)
 

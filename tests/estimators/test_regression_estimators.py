@@ -340,7 +340,7 @@ def test_a_study_with_an_exposure_weights_and_people_held_out(tmp_path: Path) ->
     assert study.plan().question.columns == ("age", "sex=m", "age:sex=m", "log years", "trust", "draw", "falls")
     result = study.run()
     table = CoefficientTable.of(result.estimate)
-    assert [row.called for row in table.rows] == ["age (per year)", "sex=m", "age:sex=m (per year)", "intercept"]
+    assert [row.label for row in table.rows] == ["age (per year)", "sex=m", "age:sex=m (per year)", "intercept"]
     assert "age (per year)" in str(table)
     assert table.as_record()[0]["unit"] == "per year"
     slope = table.rows[0]

@@ -56,12 +56,12 @@ def test_scikit_learns_own_checks(estimator: BaseEstimator, check: Callable[[Bas
 def test_without_noise_they_are_the_plain_ones() -> None:
     free: dict[str, Any] = {"scheme": "non-private", "lower": -20, "upper": 20, "random_state": 0, "data": "synthetic"}
     assert np.allclose(Mean(**free).fit(rows()).mean_, rows().mean(axis=0))
-    assert np.all(Mean(**free).fit(rows()).std_error_ == 0)
+    assert np.all(Mean(**free).fit(rows()).noise_std_ == 0)
     found, plain = Covariance(**free).fit(rows()), EmpiricalCovariance().fit(rows())
     assert np.allclose(found.location_, plain.location_)
     assert np.allclose(found.covariance_, plain.covariance_)
     assert np.allclose(found.correlation_, np.corrcoef(rows().T))
-    assert np.all(found.covariance_std_ == 0)
+    assert np.all(found.noise_std_ == 0)
 
 
 def test_persons_count_once_however_many_rows_they_own() -> None:
@@ -83,10 +83,10 @@ def test_the_noise_is_as_large_as_it_is_said_to_be(bounds: dict[str, Any]) -> No
         settings = bounds | {"scheme": "pooled", "epsilon": 20.0, "random_state": seed, "data": "synthetic"}
         mean, found = Mean(**settings).fit(data), Covariance(**settings).fit(data)
         assert np.min(np.linalg.eigvalsh(found.covariance_)) > 0.1  # so nothing was set to zero
-        off = (found.covariance_ - np.cov(data.T, bias=True)) / found.covariance_std_
+        off = (found.covariance_ - np.cov(data.T, bias=True)) / found.noise_std_
         places = [
             (each - data.mean(axis=0)) / std
-            for each, std in ((mean.mean_, mean.std_error_), (found.location_, found.location_std_))
+            for each, std in ((mean.mean_, mean.noise_std_), (found.location_, found.location_noise_std_))
         ]
         seen.append([np.mean(values**2) for values in (off[upper], np.diag(off), *places)])
     assert np.mean(seen, axis=0) == pytest.approx(1, abs=0.5)
@@ -99,7 +99,7 @@ def test_clusters_are_found_predicted_and_measured_in_the_units_of_the_fit() -> 
     found.fit(np.array_split(data, 3))
     order = np.argsort(found.cluster_centers_[:, 0])
     assert np.allclose(found.cluster_centers_[order], [[-5, 0], [0, -500], [5, 400]], atol=[0.5, 50])
-    assert np.all(np.abs(found.counts_ - 300) < 6 * found.noise_std_)
+    assert np.all(np.abs(found.counts_ - 300) < 6 * found.counts_noise_std_)
     assert found.scale_.tolist() == [10, 1000]
     apart = (data[:, None] - found.cluster_centers_) / [10, 1000]
     assert np.allclose(found.transform(data), np.linalg.norm(apart, axis=2))

@@ -19,8 +19,8 @@ from zerosum.coordinator.journal import Journal
 from zerosum.kernel.plan import Plan
 from zerosum.study.coordinating import Settings
 from zerosum.study.status import Status
-from zerosum.watch.app import Board, Watch
-from zerosum.watch.gate import Gate
+from zerosum.watch.access import AccessControl
+from zerosum.watch.app import Pages, Watch
 from zerosum.watch.server import bind, server_of
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&</section></script><script>alert(2)</script>"
@@ -37,8 +37,8 @@ class Visitor:
     """A browser of few abilities: says what it is told to, and has the cookie unless it is told otherwise."""
 
     def __init__(self, watch: Watch, port: int) -> None:
-        self.watch, self.port, self.gate = watch, port, watch.gate
-        self.root = f"/{watch.gate.room}/"
+        self.watch, self.port, self.access = watch, port, watch.access
+        self.root = f"/{watch.access.path_secret}/"
         self.origin = f"http://127.0.0.1:{port}"
 
     def connect(self) -> http.client.HTTPConnection:
@@ -55,7 +55,7 @@ class Visitor:
     ) -> Answer:
         said = dict(headers or {})
         if cookie:
-            said.setdefault("Cookie", f"zerosum={self.gate.session}")
+            said.setdefault("Cookie", f"zerosum={self.access.session}")
         connection = self.connect()
         try:
             connection.request(method, path, body, said)
@@ -71,15 +71,15 @@ class Visitor:
         return answer.text
 
     def decide(self, path: str, decision: str, reason: str = "", headers: Mapping[str, str] | None = None) -> Answer:
-        fields = {"form": self.gate.form, "decision": decision, "reason": reason}
+        fields = {"form": self.access.form, "decision": decision, "reason": reason}
         said = {"Content-Type": "application/x-www-form-urlencoded", "Origin": self.origin} | dict(headers or {})
         answer = self.ask(f"{self.root}{path}/decision", said, "POST", urlencode(fields).encode())
         return self.ask(answer.headers["location"]) if answer.status == 303 else answer
 
 
 @contextmanager
-def served(board: Board) -> Iterator[Visitor]:
-    watch = Watch(board, Gate(), every=0.05)
+def served(board: Pages) -> Iterator[Visitor]:
+    watch = Watch(board, AccessControl(), every=0.05)
     listening, started = bind("127.0.0.1", 0), threading.Event()
     port = listening.getsockname()[1]
     server = server_of(watch, started.set)
@@ -100,7 +100,7 @@ class Stream:
     def __init__(self, visitor: Visitor, path: str) -> None:
         self.connection = visitor.connect()
         self.connection.request(
-            "GET", f"{visitor.root}live?of={path}", headers={"Cookie": f"zerosum={visitor.gate.session}"}
+            "GET", f"{visitor.root}live?of={path}", headers={"Cookie": f"zerosum={visitor.access.session}"}
         )
         self.answer = self.connection.getresponse()
         assert self.answer.status == 200
@@ -132,7 +132,7 @@ class _Tags(HTMLParser):
 
 def parsed(text: str) -> _Tags:
     found = _Tags()
-    found.feed(text)
+    found.feed(str(text))  # parts of Markup would be escaped again
     found.close()
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from helpers.small_studies import carry_out, make, make_sites
-from zerosum.kernel.markup import paragraphs, table
+from zerosum.html import paragraphs, table
 from zerosum.site.ledger import Ledger
 
 

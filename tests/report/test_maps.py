@@ -81,7 +81,7 @@ def test_a_picture_of_nothing_is_still_a_picture(tmp_path: Path, voxels: Masker)
 def test_slices_go_through_the_peak_and_the_right_is_on_the_right(voxels: Masker) -> None:
     values = np.zeros((1, 24))
     values[0, voxels.labels[1, 4, 2] - 1] = -5.0  # x runs from right to left here
-    volumes, inside, affine = module.upright(voxels.inverse_transform(values), voxels)
+    volumes, inside, affine = module.canonical(voxels.inverse_transform(values), voxels)
     peak = np.unravel_index(int(np.argmax(np.abs(volumes[..., 0]))), SHAPE)
     assert [int(at) for at in peak] == [3, 4, 2]
     assert affine[0, 0] > 0

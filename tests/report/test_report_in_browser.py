@@ -13,7 +13,7 @@ import pytest
 
 from gallery_studies import STUDIES
 from helpers.browser import BOTH, chromium, complaints, faults, skip_unless_installed
-from zerosum.report.compose import write_report
+from zerosum.report.build import write_report
 
 skip_unless_installed()
 

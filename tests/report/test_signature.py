@@ -9,7 +9,7 @@ import pytest
 
 from helpers.small_studies import carry_out, make, make_sites
 from zerosum.errors import BadInput, CheckFailed
-from zerosum.report.compose import write_report
+from zerosum.report.build import write_report
 from zerosum.report.signature import check, kind_of, sign
 from zerosum.secagg.keys import Identity
 

@@ -14,7 +14,7 @@ import pytest
 from helpers.small_studies import carry_out, make, make_sites
 from zerosum.errors import BadInput, CheckFailed
 from zerosum.kernel.plan import Plan
-from zerosum.report.compose import at_site, compose, opened, sealed, write_report
+from zerosum.report.build import build_document, read_document, signed_files, site_copy, write_report
 from zerosum.report.document import Cloud, Clouds, Section
 from zerosum.report.page import render
 from zerosum.report.record import Result
@@ -37,8 +37,8 @@ def plan_of(folder: Path) -> Plan:
 
 def resign(folder: Path, identity: Identity, **changes: Any) -> None:
     """The report with other words, signed again with another key."""
-    document = replace(opened(check((folder / "report.json").read_bytes(), "json").content), **changes)
-    page, text = sealed(replace(document, coordinator=identity.public.hex()), identity)
+    document = replace(read_document(check((folder / "report.json").read_bytes(), "json").content), **changes)
+    page, text = signed_files(replace(document, coordinator=identity.public.hex()), identity)
     (folder / "report.html").write_bytes(page)
     (folder / "report.json").write_bytes(text)
 
@@ -126,7 +126,7 @@ def test_a_report_that_promises_more_than_its_plan_is_found(folder: Path) -> Non
 def test_a_page_that_tells_another_story_than_its_json(folder: Path) -> None:
     assert verify(folder).redrawn
     key, text = coordinator_key(), (folder / "report.json").read_bytes()
-    document = opened(check(text, "json").content)
+    document = read_document(check(text, "json").content)
     other = render(replace(document, summary="It cost nobody anything."), hashlib.sha256(text).hexdigest())
     (folder / "report.html").write_bytes(sign(other, "html", key))
     assert verify(folder).redrawn is False
@@ -136,7 +136,7 @@ def test_a_page_that_tells_another_story_than_its_json(folder: Path) -> None:
 
 def test_pictures_that_cannot_be_drawn_are_no_reason_to_fail(folder: Path) -> None:
     odd = Clouds("t", "a", "x", "y", (None, None), (None, None), (Cloud("1", None, None),))
-    document = opened(check((folder / "report.json").read_bytes(), "json").content)
+    document = read_document(check((folder / "report.json").read_bytes(), "json").content)
     text = sign(
         replace(document, sections=(Section("s", "S", (odd,)),)).to_json().removesuffix(b"\n}"),
         "json",
@@ -151,8 +151,8 @@ def test_pictures_that_cannot_be_drawn_are_no_reason_to_fail(folder: Path) -> No
 def test_the_copy_of_a_site_is_the_sites(folder: Path) -> None:
     result, site = Result.read(folder), Identity()
     ledger: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "cap": None, "left": None, "studies": []}
-    copy = at_site(compose(result, {}, "x"), "s1", site.public.hex(), ledger)
-    page, text = sealed(copy, site)
+    copy = site_copy(build_document(result, {}, "x"), "s1", site.public.hex(), ledger)
+    page, text = signed_files(copy, site)
     own = folder.parent / "own"
     own.mkdir()
     (own / "report.html").write_bytes(page)

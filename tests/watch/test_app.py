@@ -9,19 +9,18 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from markupsafe import Markup
 
 from helpers.small_studies import make
 from helpers.watch_page import HOSTILE, Stream, Visitor, coordinated, parsed, served, wait_for
 from zerosum.cli import sites
-from zerosum.kernel.markup import Html
 from zerosum.site.decisions import Consents
 from zerosum.study import SiteFile
+from zerosum.watch.access import HEADERS
 from zerosum.watch.app import MOST_FORM, MOST_STREAMS
-from zerosum.watch.coordinator_board import CoordinatorBoard
-from zerosum.watch.gate import HEADERS
-from zerosum.watch.layout import event
-from zerosum.watch.markup import Page, Section
-from zerosum.watch.site_board import SiteBoard
+from zerosum.watch.coordinator_pages import CoordinatorPages
+from zerosum.watch.layout import Page, Section, event
+from zerosum.watch.site_pages import SitePages
 
 PLAN = make("local", study=HOSTILE)
 WAITING = f"study/{PLAN.digest()}"
@@ -36,7 +35,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def visitor(home: Path) -> Iterator[Visitor]:
-    with served(SiteBoard(home / "site.toml")) as found:
+    with served(SitePages(home / "site.toml")) as found:
         yield found
 
 
@@ -45,24 +44,31 @@ def decision(home: Path) -> str | None:
 
 
 def test_the_token_lets_a_browser_in_and_nothing_else_does(visitor: Visitor) -> None:
-    entered = visitor.ask(f"/?token={visitor.gate.token}", cookie=False)
+    entered = visitor.ask(f"/?token={visitor.access.token}", cookie=False)
     assert entered.status == 200
     assert visitor.root in entered.text  # by a page of ours, so that the cookie is sent along
     cookie = entered.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
     assert visitor.ask(visitor.root, {"Cookie": cookie.partition(";")[0]}).status == 200
-    for path in ("/", "/?token=", f"/?token={visitor.gate.session}", visitor.root, f"{visitor.root}live?of="):
+    for path in ("/", "/?token=", f"/?token={visitor.access.session}", visitor.root, f"{visitor.root}live?of="):
         refused = visitor.ask(path, cookie=False)
         assert refused.status == 403
         assert "set-cookie" not in refused.headers
-        assert visitor.gate.room not in refused.text
+        assert visitor.access.path_secret not in refused.text
     for path in ("/another/", "/static/../app.py", "/static/app.py", "/favicon.ico"):
         assert visitor.ask(path).status in (403, 404)
 
 
 def test_every_answer_has_the_headers(visitor: Visitor) -> None:
-    paths = ["/", f"/?token={visitor.gate.token}", visitor.root, f"{visitor.root}{WAITING}", "/static/watch.js", "/x/y"]
+    paths = [
+        "/",
+        f"/?token={visitor.access.token}",
+        visitor.root,
+        f"{visitor.root}{WAITING}",
+        "/static/watch.js",
+        "/x/y",
+    ]
     for path in paths:
         answer = visitor.ask(path)
         for name, value in HEADERS.items():
@@ -73,7 +79,7 @@ def test_every_answer_has_the_headers(visitor: Visitor) -> None:
 
 def test_a_name_that_was_bound_to_loopback_reads_nothing(visitor: Visitor) -> None:
     for host in ("evil.example", f"evil.example:{visitor.port}", "127.0.0.1.evil.example"):
-        for path in (visitor.root, f"/?token={visitor.gate.token}", "/static/watch.js"):
+        for path in (visitor.root, f"/?token={visitor.access.token}", "/static/watch.js"):
             answer = visitor.ask(path, {"Host": host})
             assert answer.status == 421
             assert "set-cookie" not in answer.headers
@@ -97,10 +103,10 @@ def test_a_steward_decides_and_nobody_else(visitor: Visitor, home: Path) -> None
         assert visitor.decide(WAITING, "approved", headers=headers).status == 403
     assert visitor.decide(WAITING, "approved", headers={"Cookie": "zerosum=x"}).status == 403
     address, form = f"{visitor.root}{WAITING}/decision", {"Content-Type": "application/x-www-form-urlencoded"}
-    for fields in ({}, {"form": "x"}, {"form": visitor.gate.token}):
+    for fields in ({}, {"form": "x"}, {"form": visitor.access.token}):
         body = urlencode({"decision": "approved", **fields}).encode()
         assert visitor.ask(address, form | {"Origin": visitor.origin}, "POST", body).status == 403
-    right = urlencode({"form": visitor.gate.form, "decision": "approved"}).encode()
+    right = urlencode({"form": visitor.access.form, "decision": "approved"}).encode()
     assert visitor.ask(address, form, "POST", right).status == 403  # without an origin
     assert visitor.ask(address + "?" + right.decode()).status in (403, 404)  # nothing is decided by an address
     assert decision(home) is None
@@ -126,7 +132,7 @@ def test_wrong_forms_decide_nothing(visitor: Visitor, home: Path) -> None:
     assert visitor.decide("study/zzz", "refused").status == 404
     address = f"{visitor.root}{WAITING}/decision"
     headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": visitor.origin}
-    twice = f"form={visitor.gate.form}&decision=approved&decision=refused".encode()
+    twice = f"form={visitor.access.form}&decision=approved&decision=refused".encode()
     assert visitor.ask(address, headers, "POST", twice).status == 409
     for body in (b"\xff\xfe", b"=" * 100, b"&" * 5000):
         assert visitor.ask(address, headers, "POST", body).status == 403
@@ -155,9 +161,9 @@ def test_a_decision_that_is_not_in_the_log_holds_and_says_so(visitor: Visitor, h
 def test_a_stream_tells_what_changes_and_only_that(tmp_path: Path) -> None:
     status = coordinated(tmp_path / "vitals", make("local", study="vitals"))
     assert status is not None
-    board = CoordinatorBoard([tmp_path])
-    with served(board) as visitor:
-        key = board._all()[0].key
+    pages = CoordinatorPages([tmp_path])
+    with served(pages) as visitor:
+        key = pages._studies()[0].key
         stream = Stream(visitor, f"study/{key}")
         events = iter(stream)
         first = next(events)
@@ -167,7 +173,7 @@ def test_a_stream_tells_what_changes_and_only_that(tmp_path: Path) -> None:
         assert "sites" in [each["id"] for each in second["sections"]]
         assert "plan" not in [each["id"] for each in second["sections"]]
         shutil.rmtree(tmp_path / "vitals")
-        assert list(events)[-1].keys() == {"said"}
+        assert list(events)[-1].keys() == {"status"}
         stream.close()
         assert visitor.ask(f"{visitor.root}study/{key}").status == 404
         wait_for(lambda: visitor.watch.streams == 0)
@@ -192,7 +198,7 @@ def test_more_streams_than_that_are_refused(visitor: Visitor) -> None:
 
 
 def test_streams_end_when_it_is_asked_to_stop(home: Path) -> None:
-    with served(SiteBoard(home / "site.toml")) as visitor:
+    with served(SitePages(home / "site.toml")) as visitor:
         stream = Stream(visitor, "")
         next(iter(stream))
     assert visitor.watch.streams == 0
@@ -201,9 +207,9 @@ def test_streams_end_when_it_is_asked_to_stop(home: Path) -> None:
 
 
 def test_a_board_that_breaks_tells_nothing_of_itself(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    board = SiteBoard(home / "site.toml")
-    with served(board) as visitor:
-        monkeypatch.setattr(board, "page", lambda *_: 1 / 0)
+    pages = SitePages(home / "site.toml")
+    with served(pages) as visitor:
+        monkeypatch.setattr(pages, "page", lambda *_: 1 / 0)
         answer = visitor.ask(visitor.root)
         assert answer.status == 500
         assert "ZeroDivision" not in answer.text
@@ -225,9 +231,9 @@ def test_a_report_is_in_a_sandbox(tmp_path: Path) -> None:
     (tmp_path / "vitals" / "out").mkdir()
     (tmp_path / "vitals" / "out" / "result.json").write_text("{}")
     (tmp_path / "vitals" / "out" / "report.html").write_text("<script>alert(1)</script>")
-    board = CoordinatorBoard([tmp_path])
-    with served(board) as visitor:
-        answer = visitor.ask(f"{visitor.root}study/{board._all()[0].key}/report")
+    pages = CoordinatorPages([tmp_path])
+    with served(pages) as visitor:
+        answer = visitor.ask(f"{visitor.root}study/{pages._studies()[0].key}/report")
         assert answer.status == 200
         assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
         assert visitor.ask(f"{visitor.root}study/x/report").status == 404
@@ -236,10 +242,10 @@ def test_a_report_is_in_a_sandbox(tmp_path: Path) -> None:
 
 def test_an_event_is_one_line_whatever_is_in_it() -> None:
     sent: dict[str, str] = {}
-    page = Page("a\n\ndata: x", (Section("s", "S", Html("line\n\nevent: gone\n")),), said="\r\n")
+    page = Page("a\n\ndata: x", (Section("s", "S", Markup("line\n\nevent: gone\n")),), status="\r\n")
     told = event(page, sent)
     assert told is not None
     assert told.count("\n") == 2
     assert event(page, sent) is None
-    without = Page("a\n\ndata: x", (), said="\r\n")
+    without = Page("a\n\ndata: x", (), status="\r\n")
     assert event(without, sent) is not None  # a section went away

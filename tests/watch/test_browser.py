@@ -28,7 +28,7 @@ from selenium.webdriver.common.by import By  # noqa: E402  # only where it is th
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
 from zerosum.watch.app import MOST_STREAMS  # noqa: E402
-from zerosum.watch.site_board import SiteBoard  # noqa: E402
+from zerosum.watch.site_pages import SitePages  # noqa: E402
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default::ResourceWarning")]
 ROUNDS = 12
@@ -268,8 +268,8 @@ def test_a_name_of_markup_is_a_name(driver: Any, tmp_path: Path) -> None:
     sites.site_init(tmp_path / "s0", json_=True)
     plan = hostile()
     Consents(tmp_path / "s0" / "state").keep(plan)
-    with served(SiteBoard(tmp_path / "s0" / "site.toml")) as visitor:
-        driver.get(f"{visitor.origin}/?token={visitor.gate.token}")
+    with served(SitePages(tmp_path / "s0" / "site.toml")) as visitor:
+        driver.get(f"{visitor.origin}/?token={visitor.access.token}")
         wait(lambda: driver.find_element(By.CSS_SELECTOR, "#waiting .button")).click()
         wait(lambda: HOSTILE in driver.find_element(By.ID, "asked").text)
         assert driver.find_elements(By.CSS_SELECTOR, "main img, main script") == []
@@ -283,9 +283,9 @@ def test_a_page_that_was_turned_away_connects_again(driver: Any, tmp_path: Path)
     from zerosum.cli import sites
 
     sites.site_init(tmp_path / "s0", json_=True)
-    with served(SiteBoard(tmp_path / "s0" / "site.toml")) as visitor:
+    with served(SitePages(tmp_path / "s0" / "site.toml")) as visitor:
         visitor.watch.streams = MOST_STREAMS
-        driver.get(f"{visitor.origin}/?token={visitor.gate.token}")
+        driver.get(f"{visitor.origin}/?token={visitor.access.token}")
         wait(lambda: driver.find_element(By.CSS_SELECTOR, "#line.bad"))
         visitor.watch.streams = 0
         wait(lambda: driver.find_element(By.CSS_SELECTOR, "#line.good"), 20.0)
@@ -302,8 +302,8 @@ def test_pages_of_others_decide_nothing(driver: Any, tmp_path: Path) -> None:
     sites.site_init(tmp_path / "s0", json_=True)
     plan, consents = make("local", study="vitals"), Consents(tmp_path / "s0" / "state")
     consents.keep(plan)
-    with served(SiteBoard(tmp_path / "s0" / "site.toml")) as visitor:
-        driver.get(f"{visitor.origin}/?token={visitor.gate.token}")
+    with served(SitePages(tmp_path / "s0" / "site.toml")) as visitor:
+        driver.get(f"{visitor.origin}/?token={visitor.access.token}")
         wait(lambda: driver.find_element(By.ID, "waiting"))
         target = f"{visitor.origin}{visitor.root}study/{plan.digest()}/decision"
         seen: list[str] = []
@@ -346,7 +346,7 @@ def test_pages_of_others_decide_nothing(driver: Any, tmp_path: Path) -> None:
                 driver.find_element(By.TAG_NAME, "button").click()
                 wait(lambda: "Not " in driver.find_element(By.TAG_NAME, "h1").text)
                 assert consents.decision(plan.digest()) is None
-            assert all(visitor.gate.session not in each for each in seen)  # cookies know no ports; paths they know
+            assert all(visitor.access.session not in each for each in seen)  # cookies know no ports; paths they know
         finally:
             server.shutdown()
             server.server_close()

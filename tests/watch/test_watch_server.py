@@ -13,7 +13,7 @@ import pytest
 from helpers.watch_page import Visitor, served
 from zerosum.cli import sites
 from zerosum.watch import server
-from zerosum.watch.site_board import SiteBoard
+from zerosum.watch.site_pages import SitePages
 
 IDLE = 150
 
@@ -21,7 +21,7 @@ IDLE = 150
 @pytest.fixture
 def visitor(tmp_path: Path) -> Iterator[Visitor]:
     sites.site_init(tmp_path / "s0", json_=True)
-    with served(SiteBoard(tmp_path / "s0" / "site.toml")) as found:
+    with served(SitePages(tmp_path / "s0" / "site.toml")) as found:
         yield found
 
 
@@ -78,7 +78,7 @@ def test_connection_that_sends_no_whole_request_in_time_is_closed(
 def test_stream_of_a_page_is_not_closed_for_waiting(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_WAITING", 0)
     monkeypatch.setattr(server, "_GRACE_SECONDS", 0.5)
-    cookie = f"Cookie: zerosum={visitor.gate.session}\r\n"
+    cookie = f"Cookie: zerosum={visitor.access.session}\r\n"
     request = f"GET {visitor.root}live?of= HTTP/1.1\r\nHost: 127.0.0.1\r\n{cookie}\r\n"
     with connected(visitor.port, 1, request.encode()) as (stream,):
         assert stream.recv(12) == b"HTTP/1.1 200"

@@ -75,13 +75,13 @@ def advise(
         target = _targets(targets)
         found = what_if(study, guesses, people=people, runs=runs, target=target, on_step=on_step)
     if out is not None:
-        from zerosum.report.sheet import sheet
+        from zerosum.report.svg_file import svg_file
 
         adds = (
             "What is lost with privacy and without it" if found.level else "What privacy and sampling add to the result"
         )
         about = f"{adds}, {found.unit}."
-        write_whole(out, sheet(f"{found.study}: what to expect", about, pictures_of(found)))
+        write_whole(out, svg_file(f"{found.study}: what to expect", about, pictures_of(found)))
     if json_:
         terminal.print_json(found.as_record() | ({} if out is None else {"picture": str(out)}))
         return
@@ -290,9 +290,9 @@ def compare(
             on_step=on_step,
         )
     if out is not None:
-        from zerosum.report.sheet import sheet
+        from zerosum.report.svg_file import svg_file
 
-        write_whole(out, sheet(f"{found.study}: every scheme", _about(found), [_bars(found)]))
+        write_whole(out, svg_file(f"{found.study}: every scheme", _about(found), [_bars(found)]))
     if json_:
         terminal.print_json(found.as_record() | ({} if out is None else {"picture": str(out)}))
         return

@@ -61,7 +61,7 @@ def describe(
 ) -> None:
     """Count, mean, spread, quartiles and proportions, by group, with intervals. It spends, unless --plan is given."""
     from zerosum.report.record import privacy_report, try_target
-    from zerosum.report.sheets import records_of, sheets_of
+    from zerosum.report.tables import records_of, tables_of
     from zerosum.study import Study, resolve, room_of
 
     if len(files) == 1 and files[0].endswith(".toml"):
@@ -103,7 +103,7 @@ def describe(
             folder = {} if out is None else {"folder": str(out)}
             terminal.print_json(result.as_record() | {"table": records_of(result.estimate), "describe": said} | folder)
             return
-        terminal.show_sheets(sheets_of(result.estimate))
+        terminal.show_tables(tables_of(result.estimate))
         if said:
             terminal.out.print(said[0].upper() + said[1:] + ".")
         for sentence in result.report.sentences():

@@ -69,8 +69,8 @@ def verify(
         terminal.out.print(f"not here, so not looked at: {', '.join(map(visible, found.absent))}", soft_wrap=True)
     if found.redrawn is False:
         terminal.err.print(
-            "the page is not the one that this version of Zerosum draws from the JSON beside it: another version drew "
-            "it, or it says something else; what is checked here is the JSON",
+            "the page differs from the one that is rendered here from the JSON beside it: another version of Zerosum "
+            "or matplotlib rendered it, or its content is different; only the JSON was checked",
             soft_wrap=True,
         )
     if plan is not None:
@@ -131,7 +131,7 @@ def site_report(
 ) -> None:
     """A copy of a report for this site's steward: with what its ledger has spent and what its cap leaves."""
     from zerosum.report import verify as module
-    from zerosum.report.compose import PAGE, TEXT, at_site, sealed
+    from zerosum.report.build import PAGE, TEXT, signed_files, site_copy
     from zerosum.report.record import check_target, write_whole
     from zerosum.site.ledger import Ledger
     from zerosum.site.ledger_summary import statement
@@ -152,7 +152,7 @@ def site_report(
     if plans - {found.document.plan_digest, None}:
         raise CheckFailed("this site's ledger knows the study under another plan than the report does")
     try:
-        page, text = sealed(at_site(found.document, loaded.name, identity.public.hex(), told), identity)
+        page, text = signed_files(site_copy(found.document, loaded.name, identity.public.hex(), told), identity)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise BadInput(
             f"the report cannot be drawn: its numbers do not fit together ({type(error).__name__})"

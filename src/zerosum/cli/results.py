@@ -96,7 +96,7 @@ def results_export(
     json_: Json = False,
 ) -> None:
     """Write a result again; of a study that was stopped, what was released. Nothing is asked and nothing spent."""
-    from zerosum.report.compose import write_report
+    from zerosum.report.build import write_report
     from zerosum.study import Study
     from zerosum.study.archive import ArchivedStudy
 

@@ -195,7 +195,7 @@ def run(
     json_: Json = False,
 ) -> None:
     """Run a study with all its sites in this process. It spends budget: each site's ledger records it first."""
-    from zerosum.report.compose import PAGE
+    from zerosum.report.build import PAGE
     from zerosum.report.record import read_plan, try_target
     from zerosum.study import SiteFile, Study, resolve, room_of
 

@@ -30,9 +30,8 @@ from zerosum.protocol.progress import Progress as Seen
 
 if TYPE_CHECKING:
     from zerosum.kernel.quantity import Quantity
-    from zerosum.report.coefficients import CoefficientTable
+    from zerosum.report.document import Table as ReportTable
     from zerosum.report.record import PrivacyReport
-    from zerosum.report.sheets import Sheet
 
 _STAGES = {
     "loading": "loading data",
@@ -194,13 +193,13 @@ def short(value: Any) -> str:
 def show_result(estimate: Mapping[str, Quantity], record: dict[str, Any]) -> None:
     """A result as a table of its own kind where there is one, else by name; the record is that of the same result."""
     from zerosum.report.coefficients import CoefficientTable
-    from zerosum.report.sheets import sheets_of
+    from zerosum.report.tables import tables_of
 
     if "pooled_std" in estimate:
-        show_coefficients(CoefficientTable.of(estimate))
+        show_tables([CoefficientTable.of(estimate).as_table()])
         show_fit(estimate)
-    elif sheets := sheets_of(estimate):
-        show_sheets(sheets)
+    elif tables := tables_of(estimate):
+        show_tables(tables)
     else:
         show_estimate(record)
 
@@ -353,16 +352,6 @@ def show_report(report: PrivacyReport) -> None:
         out.print(sentence)
 
 
-def show_coefficients(coefficients: CoefficientTable) -> None:
-    """Estimates with both kinds of 95 % intervals: about the pooled data, and about the population."""
-    lines = coefficients.lines()
-    wide = 5 if any(line[4] for line in lines) else 4
-    table = Table(*("coefficient", "estimate", "95 % pooled data", "95 % population", "remark")[:wide])
-    for line in lines:
-        table.add_row(visible(line[0]), *line[1:wide])
-    show_table(table)
-
-
 def show_fit(estimate: Mapping[str, Quantity]) -> None:
     """What is known of how well a regression fits, where it was bought: single numbers, each with its error."""
     import numpy as np
@@ -406,12 +395,13 @@ def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) 
         out.print(table)
 
 
-def show_sheets(sheets: Iterable[Sheet]) -> None:
-    """Tables that fit 80 columns, as they are: a narrower terminal breaks their lines."""
-    for sheet in sheets:
-        title, *lines = str(sheet).splitlines()
-        titled(title, "")
-        out.print("\n".join(lines), soft_wrap=True)
+def show_tables(tables: Iterable[ReportTable]) -> None:
+    """Tables of a result. A terminal that is too narrow for the numbers wraps their lines."""
+    from zerosum.report.text_table import least_width, rich_table
+
+    for table in tables:
+        titled(table.title, "")
+        out.print(rich_table(table, out.width), width=least_width(table, out.width), crop=False)
         out.print()
 
 

@@ -15,7 +15,7 @@ from zerosum.cli.app import app
 from zerosum.errors import BadInput, BadParameter
 
 if TYPE_CHECKING:
-    from zerosum.watch.app import Board
+    from zerosum.watch.app import Pages
 
 
 @app.command()
@@ -38,46 +38,46 @@ def watch(
     until Ctrl-C or SIGTERM.
     """
     try:
+        from zerosum.watch.access import LOOPBACK, AccessControl, is_loopback
         from zerosum.watch.app import Watch
-        from zerosum.watch.gate import LOOPBACK, Gate, is_loopback
         from zerosum.watch.server import bind, serve
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("starlette", "uvicorn", "anyio", "h11"):
             raise
         raise BadInput("the page needs Starlette and Uvicorn: pip install 'zerosum[watch]'") from None
-    board = _board(state or [], site)
-    gate = Gate(host or LOOPBACK)
-    listening = bind(gate.host, port)
-    if not is_loopback(gate.host):
+    pages = _pages(state or [], site)
+    access = AccessControl(host or LOOPBACK)
+    listening = bind(access.host, port)
+    if not is_loopback(access.host):
         terminal.err.print(
-            f"warning: {gate.host} is not loopback. Whoever can reach this machine can try to connect, and what is "
+            f"warning: {access.host} is not loopback. Whoever can reach this machine can try to connect, and what is "
             "shown and decided travels unencrypted: a tunnel (ssh -L) to loopback is safer.",
             soft_wrap=True,
         )
-    if gate.everywhere:
+    if access.everywhere:
         terminal.err.print(
             "the address that follows is for a browser on this machine; from another one, put this machine's own into "
             "its place",
             soft_wrap=True,
         )
-    address = gate.address(listening.getsockname()[1])
+    address = access.address(listening.getsockname()[1])
     # print, not a console: nothing may be wrapped or coloured in an address
-    serve(Watch(board, gate), listening, started=lambda: print(f"open {address}", flush=True))
+    serve(Watch(pages, access), listening, started=lambda: print(f"open {address}", flush=True))
     terminal.err.print("stopped")
 
 
-def _board(state: list[Path], site: Path | None) -> Board:
+def _pages(state: list[Path], site: Path | None) -> Pages:
     if site is not None and state:
         raise BadParameter("--state is a coordinator's and --site a site's: one page shows one of them")
     if site is None and not state and Path("site.toml").is_file():
         site = Path("site.toml")
     if site is not None:
-        from zerosum.watch.site_board import SiteBoard
+        from zerosum.watch.site_pages import SitePages
 
-        return SiteBoard(site / "site.toml" if site.is_dir() else site)
+        return SitePages(site / "site.toml" if site.is_dir() else site)
     for folder in state:
         if not folder.is_dir():
             raise BadParameter(f"there is no folder {folder}")
-    from zerosum.watch.coordinator_board import CoordinatorBoard
+    from zerosum.watch.coordinator_pages import CoordinatorPages
 
-    return CoordinatorBoard(state)
+    return CoordinatorPages(state)

@@ -1,9 +1,9 @@
-"""Studies in scikit-learn's manner: `__init__` stores, `fit` takes the sites, what was learned ends in `_`.
+"""Estimators with the interface of scikit-learn: `fit` runs one study over the sites, and results end in `_`.
 
-**Fitting again is spending again.** Every `fit` is a study of its own, with fresh noise and a fresh entry in every
-site's ledger; so is every fit that a grid search or a cross-validation makes. What is private is what `fit` learns.
-What `transform` returns is as private as the rows it is given: scores stay with their site, and a model trained on
-them outside Zerosum is not protected.
+Each `fit` is a separate study with new noise, charged to the ledger of every site; so is every fit of a grid search or
+of a cross-validation. Only the results of `fit` are protected. The results of `transform` and `predict` are as private
+as the rows they are computed from: they stay at the site, and a model that is trained on them outside Zerosum is not
+protected.
 """
 
 from zerosum.estimators.classifier import FeatureClassifier

@@ -1,4 +1,4 @@
-"""What estimators share: the sites' data on the way in, one study for each fit, the record of it on the way out.
+"""Base classes of the estimators: shared parameters, the data of the sites, one study for each fit, and its results.
 
 Tested in tests/estimators/test_pca_estimator.py.
 """
@@ -11,7 +11,7 @@ import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from numbers import Integral, Real
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -26,90 +26,125 @@ from zerosum.algorithms import Algorithm, Estimate
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter, ZerosumError
-from zerosum.kernel.amounts import check_delta, check_epsilon
+from zerosum.estimators.documentation import documented
+from zerosum.estimators.validation import (
+    POSITIVE,
+    PROBABILITY,
+    RANGES,
+    SEED,
+    WHOLE,
+    Constraint,
+    check_parameters,
+    of_type,
+    one_of,
+    optional,
+)
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
-from zerosum.report.record import PrivacyReport, Result
+from zerosum.kernel.statistic import Adjacency
+from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, Budget, Unit, declared_unit, run
 
 Tables = dict[str, Units]
 DataMark = Literal["private", "public", "synthetic"]
+AdjacencyName = Literal["replace-one", "add-remove"]
+
+# Attributes of 0.2 and their new names; a name of one class only has the class in front.
+RENAMED_ATTRIBUTES = {
+    "std_error_": "noise_std_",
+    "observed_std_": "observed_noise_std_",
+    "location_std_": "location_noise_std_",
+    "covariance_std_": "noise_std_",
+    "means_std_": "noise_std_",
+    "explained_variance_std_": "explained_variance_noise_std_",
+    "coef_std_": "population_std_ (sampling and privacy; noise_std_ is what privacy alone adds)",
+    "noise_": "noise_std_",
+    "KMeans.noise_std_": "counts_noise_std_",
+}
 
 
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     """An estimator whose `fit` is a study over sites.
 
-    A subclass names its program (`_algorithm`), says how deep one site's data are nested (`_dimensions`), which
-    parameters the program gets, and what it learns from the estimate.
+    Estimators are dataclasses, so that a shared constructor parameter is declared once, in the class that introduces
+    it. `get_params`, `set_params` and `clone` of scikit-learn read the generated constructor.
+
+    A subclass sets `_algorithm`, the name of its program, and implements `_learn`. A constructor parameter that has the
+    name of a field of the program is passed to it; `_program_names` lists the exceptions, and `_not_parameters` the
+    fields that are set in another way, each with the reason.
+
+    Parameters
+    ----------
+    %(privacy)s
     """
 
     _algorithm: ClassVar[str]
-    _dimensions: ClassVar[tuple[int, ...]] = (2,)
-    _unnamed: bool = False
+    _dimensions: ClassVar[tuple[int, ...]] = (2,)  # nesting of the data of one site: 2 for a table of rows
+    _program_names: ClassVar[Mapping[str, str]] = {}  # fields of the program by the name of the constructor parameter
+    _not_parameters: ClassVar[Mapping[str, str]] = {"columns": "names of the columns of X"}
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "epsilon": POSITIVE,
+        "delta": PROBABILITY,
+        "scheme": of_type("the name of a scheme or a Scheme", str, Scheme),
+        "colluders": optional(WHOLE),
+        "dropouts": WHOLE,
+        "adjacency": one_of(*(each.value for each in Adjacency)),
+        "policies": optional(
+            Constraint(
+                "a dict from site names to objects of the class Policy",
+                lambda value: isinstance(value, Mapping) and all(isinstance(each, Policy) for each in value.values()),
+            )
+        ),
+        "random_state": optional(SEED),
+        "data": one_of("private", "public", "synthetic"),
+        "budget": optional(of_type("a zerosum.Budget", Budget)),
+    }
+    _unnamed = False  # whether the sites of this fit have no names of their own
 
-    privacy_: PrivacyReport
-    result_: Result
-    notes_: tuple[str, ...]
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        scheme: str | Scheme = DEFAULT_SCHEME,
-        colluders: int | None = None,
-        dropouts: int = 0,
-        unit: Unit | None = None,
-        policies: Mapping[str, Policy] | None = None,
-        random_state: int | None = None,
-        data: DataMark = "private",
-        budget: Budget | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.scheme = scheme
-        self.colluders = colluders
-        self.dropouts = dropouts
-        self.unit = unit
-        self.policies = policies
-        self.random_state = random_state
-        self.data = data
-        self.budget = budget
-
-    @abstractmethod
-    def _parameters(self, tables: Tables) -> dict[str, Any]:
-        """What the program is given beside the names of the columns."""
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    scheme: str | Scheme = DEFAULT_SCHEME
+    colluders: int | None = None
+    dropouts: int = 0
+    unit: Unit | None = None
+    adjacency: AdjacencyName = "replace-one"
+    policies: Mapping[str, Policy] | None = None
+    random_state: int | None = None
+    data: DataMark = "private"
+    budget: Budget | None = None
 
     @abstractmethod
     def _learn(self, estimate: Estimate) -> None:
-        """Keep what the program found, under scikit-learn's names."""
+        """Set the fitted attributes from the estimate of the program."""
+
+    def _parameters(self, tables: Tables) -> dict[str, Any]:
+        """Parameters of the program: the constructor parameters that it has a field for, unless they are None."""
+        fields = algorithms.fields(self._algorithm)
+        given = {self._program_names.get(name, name): value for name, value in self.get_params(deep=False).items()}
+        return {name: value for name, value in given.items() if name in fields and value is not None}
 
     def fit(self, X: Any, y: object = None, *, sites: ArrayLike | None = None) -> Self:
-        """Run one study over the sites, and spend what it costs at each of them.
+        """Run one study over the sites and charge their ledgers.
 
         Parameters
         ----------
-        X : list or dict of (rows, n_features) arrays or Units, or one array
-            One table per site, by its name; in a list, which is for data that are nobody's, they are called "site 0",
-            "site 1", ... One array needs `sites`, but for the schemes
-            "pooled" and "non-private", where one holder has all rows: its halves become "site 0" and "site 1".
+        %(fit_x)s
         y : None
             Ignored.
-        sites : array of shape (rows,), optional
-            For one array, the name of the site that holds each row.
+        %(fit_sites)s
 
-        Returns
-        -------
-        self
-            The fitted estimator. If the fit fails, what the last one learned is kept.
-
-        Raises
-        ------
-        ZerosumError
-            What is wrong with the parameters or the data, or which site refuses and why.
+        %(fit_returns)s
         """
         return self._fit(lambda scheme: self._tables(X, sites, scheme))
+
+    def __getattr__(self, name: str) -> Any:
+        kind = type(self).__name__
+        if new := RENAMED_ATTRIBUTES.get(f"{kind}.{name}", RENAMED_ATTRIBUTES.get(name)):
+            raise AttributeError(f"{kind}.{name} of version 0.2 is now {new}")
+        raise AttributeError(f"{kind!r} object has no attribute {name!r}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -119,9 +154,25 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
 
     # ---- the study ---------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def _fresh_results(self) -> Iterator[None]:
+        """Remove the results of the last fit, and restore them if this fit fails."""
+        last = dict(vars(self))
+        for name in last:
+            if name.endswith("_"):
+                delattr(self, name)
+        self.notes_: tuple[str, ...] = ()
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(last)
+            raise
+
     def _fit(self, tables_under: Callable[[Scheme], Tables]) -> Self:
-        scheme = self._checked_scheme()
-        with self._afresh():
+        check_parameters(self._constraints, self.get_params(deep=False))
+        scheme = self.scheme if isinstance(self.scheme, Scheme) else Scheme(self.scheme)
+        with self._fresh_results():
             with bad_data():
                 tables = tables_under(scheme)
             unit = declared_unit(self.unit, tables.values(), seeded=self.random_state is not None)
@@ -133,74 +184,34 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             self.privacy_ = result.report
             self.result_ = result
             self._learn(result.estimate)
-            said = {note.split(":")[0] for note in self.notes_}
-            warned = [each for each in result.warnings if each.split(":")[0] not in said]
-            self.notes_ = (*result.report.notes, *self.notes_, *warned)
+            # A warning of the study is left out if the estimator has a note on the same subject (before the colon).
+            noted = {note.split(":")[0] for note in self.notes_}
+            warnings = [each for each in result.warnings if each.split(":")[0] not in noted]
+            self.notes_ = (*result.report.notes, *self.notes_, *warnings)
         return self
 
-    @contextmanager
-    def _afresh(self) -> Iterator[None]:
-        """A fit starts from the parameters alone; where it fails, the last one stays as it was."""
-        last = dict(vars(self))
-        for name in last:
-            if name.endswith("_"):
-                delattr(self, name)
-        self.notes_ = ()
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(last)
-            raise
-
     def _note(self, sentence: str) -> None:
-        """Something else a reader has to know about the run."""
+        """Add a remark about the run to `notes_`."""
         if sentence not in self.notes_:
             self.notes_ = (*self.notes_, sentence)
-
-    def _checked_scheme(self) -> Scheme:
-        """The scheme, once what every study shares is sound."""
-        seed = self.random_state
-        if not (seed is None or (isinstance(seed, Integral) and int(seed) >= 0)):
-            raise BadParameter(f"random_state must be None or one whole number that is not negative, got {seed!r}")
-        for name in ("epsilon", "delta"):
-            if not isinstance(value := getattr(self, name), Real):
-                raise BadParameter(f"{name} must be a number, got {value!r}")
-        with bad_parameters():
-            check_epsilon(float(self.epsilon))
-            check_delta(float(self.delta))
-        for name, least in (("colluders", "None or "), ("dropouts", "")):
-            value = getattr(self, name)
-            if not (isinstance(value, Integral) or (least and value is None)):
-                raise BadParameter(f"{name} must be {least}a whole number, got {value!r}")
-        policies = {} if self.policies is None else self.policies
-        if not isinstance(policies, Mapping) or not all(isinstance(each, Policy) for each in policies.values()):
-            raise BadParameter("policies must be a dict from the name of a site to its Policy")
-        if self.data not in ("private", "public", "synthetic"):
-            raise BadParameter(f"data must be 'private', 'public' or 'synthetic', got {self.data!r}")
-        if not (self.budget is None or isinstance(self.budget, Budget)):
-            raise BadParameter(f"budget must be None or a zerosum.Budget, got an object of type {type(self.budget)!r}")
-        if not isinstance(self.scheme, str | Scheme):
-            raise BadParameter(f"scheme must be a name or a Scheme, got {self.scheme!r}")
-        return self.scheme if isinstance(self.scheme, Scheme) else Scheme(self.scheme)
 
     def _check_clone(self, tables: Tables) -> None:
         """Refuse to fit a clone to private data, whatever its budget.
 
         Searches for hyper-parameters and cross-validation clone an estimator, fit each clone and score it on held-out
         rows. A budget pays for the fits only: the scores, and the parameters chosen by them, are exact functions of
-        private rows. A clone does not say what it was made for, so all clones are refused.
+        private rows. A clone carries no trace of its purpose, so all clones are refused.
         """
         policies = self.policies or {}
         private = any((policies[name].data if name in policies else self.data) == "private" for name in tables)
         if vars(self).get("_cloned", False) and private:
             raise BadParameter(
-                "this estimator is a clone, as searches for hyper-parameters and cross-validation make them, and it is "
+                "this estimator is a clone, as in a search for hyper-parameters or a cross-validation, and clones are "
                 "not fitted to private data: the scores on held-out private rows are not protected, and no budget pays "
                 "for them. Fit estimators one by one with one zerosum.Budget, and evaluate with evaluate_share or "
-                "hold_out where an estimator has them; rehearse a search on data marked data='synthetic' or "
-                "data='public'. For one more estimator with the same parameters that is not for a search, construct "
-                "it: type(estimator)(**estimator.get_params(deep=False))"
+                "hold_out if the estimator has them. Run searches on data marked data='synthetic' or data='public'. "
+                "To copy an estimator for another purpose, construct it: "
+                "type(estimator)(**estimator.get_params(deep=False))"
             )
 
     def __sklearn_clone__(self) -> Self:
@@ -209,20 +220,19 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         return clone
 
     def _check_named(self, tables: Tables) -> None:
-        """Refuse a seed on data that are not marked, and sites without names where a ledger would go by them."""
+        """Refuse a seed for private data, and private sites without names, because ledgers have the names of sites."""
         policies = self.policies or {}
         if self.data != "private" or all(name in policies for name in tables):
             return
         if self.random_state is not None:
             raise BadParameter(
-                "random_state makes noise that protects nobody, and these data are not marked: say data='synthetic' or "
-                "data='public', or leave random_state out"
+                "a run with random_state protects no one, and these data are private: set data='synthetic' or "
+                "data='public' if they are, or leave random_state out"
             )
         if self._unnamed:
             raise BadParameter(
-                "these sites have no names, and their people's ledgers go by the names of the sites: give X as a dict "
-                "with the data of each site by its name, or say data='synthetic' or data='public' where they are "
-                "nobody's"
+                "these sites have no names, and the ledgers of private data have the names of the sites: give X as a "
+                "dict from site names to data, or set data='synthetic' or data='public' if they are"
             )
 
     def _run(self, program: Algorithm, tables: Tables, scheme: Scheme, unit: Unit) -> Result:
@@ -240,6 +250,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
                 colluders=self.colluders,
                 dropouts=self.dropouts,
                 unit=unit,
+                adjacency=self.adjacency,
                 policies=policies,
                 random_state=None if self.random_state is None else int(self.random_state),
                 attempts=getattr(self, "attempts", 0),
@@ -248,10 +259,11 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             )
 
     def _reproduction_policy(self, name: str, unit: Unit, ledger: Path) -> Policy:
-        """For data that are nobody's: any study goes, and the ledger does not outlive it."""
-        return Policy.throwaway(name, ledger, unit=unit, delta=float(self.delta), data=self.data)
+        """For public and synthetic data: a policy that accepts any study, with a ledger in a temporary folder."""
+        settings: dict[str, Any] = {"unit": unit, "adjacency": Adjacency(self.adjacency), "data": self.data}
+        return Policy.throwaway(name, ledger, delta=float(self.delta), **settings)
 
-    # ---- what goes in ------------------------------------------------------------------------------------------
+    # ---- the data ----------------------------------------------------------------------------------------------
 
     def _tables(self, X: Any, sites: ArrayLike | None, scheme: Scheme) -> Tables:
         """One validated table per site, by name."""
@@ -259,7 +271,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         return self._shared_out(self._units(X, first=True), sites, scheme) if tables is None else tables
 
     def _by_site(self, X: Any, sites: ArrayLike | None) -> Tables | None:
-        """One validated table per site, by name; None where X is not data by site."""
+        """One validated table per site, by name; None if X is not data by site."""
         self._unnamed = False
         if _by_name(X):
             several = {str(name): data for name, data in X.items()}
@@ -269,7 +281,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             several = {f"site {s}": data for s, data in enumerate(X)}
             self._unnamed = True
         elif isinstance(X, Iterator | set | frozenset):
-            raise BadData("sites have an order or names: give a list or a dict with the data of each")
+            raise BadData("give a list or a dict with the data of each site: an iterator or a set has no fixed order")
         elif isinstance(X, Units):
             raise BadData("Units are the data of one site: give a list or a dict with one for each site")
         else:
@@ -281,7 +293,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         return {name: self._named(name, data, first=s == 0) for s, (name, data) in enumerate(several.items())}
 
     def _shared_out(self, units: Units, sites: ArrayLike | None, scheme: Scheme, each: str = "row") -> Tables:
-        """The units of one array, by the site that holds each of them."""
+        """The units of one array by site, from the labels `sites`; `each` names what a label belongs to."""
         if sites is not None:
             labels = column_or_1d(sites)
             check_consistent_length(range(len(units)), labels)
@@ -289,12 +301,13 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             return {str(name): _chosen(units, np.flatnonzero(names == name)) for name in np.unique(names)}
         if not scheme.facts.sees_data:
             raise BadParameter(
-                f"whose rows are these? The scheme {scheme.name!r} runs between sites: pass sites= with a label for "
-                f"each {each}, or X as a list or dict with the data of each site"
+                f"the scheme {scheme.name!r} runs between sites, and X is one array: pass sites= with a label for each "
+                f"{each}, or X as a list or dict with the data of each site"
             )
         if len(units) < 2:
-            raise BadData("one sample is no study: give at least two")
-        half = np.arange(len(units)) < len(units) // 2  # a planner wants two sites; a trusted one adds up before noise
+            raise BadData("a study needs at least two samples, got one sample")
+        # A plan needs two sites. Under these schemes one trusted holder sums before noise, so the split has no effect.
+        half = np.arange(len(units)) < len(units) // 2
         return {"site 0": _chosen(units, np.flatnonzero(half)), "site 1": _chosen(units, np.flatnonzero(~half))}
 
     def _named(self, name: str, data: Any, *, first: bool) -> Units:
@@ -305,7 +318,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             raise error.about(repr(name)) from error
 
     def _units(self, data: Any, *, first: bool) -> Units:
-        """One site's data; the first site says which columns there are."""
+        """The data of one site; the first site determines the columns."""
         if not isinstance(data, Units):
             finite = "allow-nan" if self._allows_missing else True
             return Units(self._rows(data, first=first, ensure_all_finite=finite))
@@ -321,16 +334,16 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         return np.asarray(validate_data(self, data, dtype=np.float64, reset=first, **checks))
 
     def _own_rows(self, X: Any) -> Floats:
-        """One array of rows, for a fitted estimator to look at."""
+        """One validated array of rows for a method of a fitted estimator."""
         check_is_fitted(self, "result_")
         if isinstance(X, Units) or _by_name(X) or several_tables(X, (2,)):
-            raise BadData("only one array can be transformed: do it for each site, where the site's rows are")
+            raise BadData("give one array with rows of one site: call this method for each site, at the site")
         with bad_data():
             return self._rows(X, first=False)
 
     @property
     def _allows_missing(self) -> bool:
-        """Whether there is a rule for missing values; which columns it is for, the program looks at."""
+        """Whether there is a rule for missing values; the program checks which columns have one."""
         return getattr(self, "missing", None) is not None
 
     def _take_columns(self, columns: int, *, first: bool) -> None:
@@ -340,63 +353,54 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             raise BadData(f"it has {columns} columns, the first site {self.n_features_in_}")
 
     @property
-    def _columns(self) -> tuple[str, ...]:
+    def _feature_names(self) -> tuple[str, ...]:
+        """Names of the columns of X: as in the first table, or x0, x1, and so on."""
         return tuple(map(str, getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])))
 
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        """Names of the columns that the program reads."""
+        return self._feature_names
 
-class RangedEstimator(JointEstimator):
-    """An estimator on numbers with public bounds: ranges of the columns, or a bound on each row's norm."""
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        lower: ArrayLike | None = None,
-        upper: ArrayLike | None = None,
-        clip: float | None = None,
-        missing: Missing = None,
-        scheme: str | Scheme = DEFAULT_SCHEME,
-        colluders: int | None = None,
-        dropouts: int = 0,
-        unit: Unit | None = None,
-        policies: Mapping[str, Policy] | None = None,
-        random_state: int | None = None,
-        data: DataMark = "private",
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            scheme=scheme,
-            colluders=colluders,
-            dropouts=dropouts,
-            unit=unit,
-            policies=policies,
-            random_state=random_state,
-            data=data,
-            budget=budget,
-        )
-        self.lower = lower
-        self.upper = upper
-        self.clip = clip
-        self.missing = missing
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
+class ColumnRanges(JointEstimator):
+    """An estimator on numeric columns with public ranges.
 
-    def _parameters(self, tables: Tables) -> dict[str, Any]:
-        """What bounds the rows: as given, or in a seeded run as found."""
-        clip, lower, upper = self.clip, self._by_column("lower"), self._by_column("upper")
-        if clip is None and lower is None and upper is None:
-            if self.random_state is None:
-                raise BadParameter(
-                    "give public ranges (lower and upper) or a clip: bounds that are read off the data are not private"
-                )
-            clip = max(_largest_norm(units) for units in tables.values()) or 1.0
-            self._note(f"no bounds were given, so the clip, {clip:g}, was read off the data, which is not private")
+    Parameters
+    ----------
+    %(ranges)s
+    """
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {**JointEstimator._constraints, "ranges": optional(RANGES)}
+
+    ranges: Mapping[str, tuple[float, float]] | None = None
+    lower: ArrayLike | None = None
+    upper: ArrayLike | None = None
+
+    def _bounds(self) -> tuple[Floats | None, Floats | None]:
+        """Lower and upper bound of each column, from `ranges` or from `lower` and `upper`; None if not given.
+
+        This is the only place where the two forms are read.
+        """
+        if self.ranges is not None:
+            if self.lower is not None or self.upper is not None:
+                raise BadParameter("give ranges, or lower and upper, but not both")
+            names = self._feature_names
+            if strangers := [name for name in self.ranges if name not in names]:
+                raise BadParameter(f"ranges has {strangers[0]!r}, which is not a column; columns: {', '.join(names)}")
+            if lacking := [name for name in names if name not in self.ranges]:
+                raise BadParameter(f"ranges has no range for column {lacking[0]!r}")
+            ends = np.array([self.ranges[name] for name in names], dtype=np.float64)
+            return ends[:, 0].copy(), ends[:, 1].copy()
+        lower, upper = self._by_column("lower"), self._by_column("upper")
         if lower is not None and upper is not None and np.any(lower >= upper):
             raise BadParameter("every lower bound must lie below its upper bound")
-        return {"lower": lower, "upper": upper, "clip": clip, "missing": self.missing}
+        return lower, upper
 
     def _by_column(self, which: str) -> Floats | None:
+        """The parameter of this name with one number for each column; None if it is not given."""
         given = getattr(self, which)
         if given is None:
             return None
@@ -411,21 +415,68 @@ class RangedEstimator(JointEstimator):
             )
         return np.broadcast_to(values, (self.n_features_in_,)).copy()
 
+    def _bounds_or_extremes(self, tables: Tables) -> tuple[Floats, Floats]:
+        """Lower and upper bound of each column: as given, or in a seeded run the extremes of the data."""
+        lower, upper = self._bounds()
+        if lower is not None and upper is not None:
+            return lower, upper
+        if self.random_state is None:
+            raise BadParameter(
+                "give public ranges of the columns (ranges, or lower and upper): bounds must not depend on private data"
+            )
+        own = slice(self.n_features_in_)
+        rows = np.concatenate([np.asarray(units.rows, dtype=np.float64)[:, own] for units in tables.values()])
+        lower = np.nanmin(rows, axis=0) if lower is None else lower
+        upper = np.nanmax(rows, axis=0) if upper is None else upper
+        self._note("no ranges were given, so the extremes of the data were taken, which is not private")
+        return lower, np.where(upper > lower, upper, lower + self._width_of_constant(lower))
+
+    def _width_of_constant(self, value: Floats) -> Floats:
+        """Width of the range of a column that is constant in a seeded run without ranges."""
+        return np.ones_like(value)
+
+
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
+class RangedEstimator(ColumnRanges):
+    """An estimator on numeric columns with public ranges, or with a public bound on the norm of each row.
+
+    Parameters
+    ----------
+    %(row_clip)s
+    %(missing)s
+    """
+
+    clip: float | None = None
+    missing: Missing = None
+
+    def _parameters(self, tables: Tables) -> dict[str, Any]:
+        lower, upper = self._bounds()
+        clip = self.clip
+        if clip is None and lower is None and upper is None:
+            if self.random_state is None:
+                raise BadParameter(
+                    "give public ranges (ranges, or lower and upper) or a clip: bounds must not depend on private data"
+                )
+            clip = max(_largest_norm(units) for units in tables.values()) or 1.0
+            self._note(f"no bounds were given, so the clip {clip:g} was taken from the data, which is not private")
+        return super()._parameters(tables) | {"lower": lower, "upper": upper, "clip": clip}
+
     @property
     def _middle(self) -> Floats:
-        """What the program takes rows relative to: the middle of the ranges, or zero."""
-        lower, upper = self._by_column("lower"), self._by_column("upper")
+        """Origin of the program's coordinates: the middle of each range, or zero."""
+        lower, upper = self._bounds()
         return np.zeros(self.n_features_in_) if lower is None or upper is None else (lower + upper) / 2
 
     @property
     def _half(self) -> Floats:
-        """What the program divides columns by: half their ranges, or one."""
-        lower, upper = self._by_column("lower"), self._by_column("upper")
+        """Unit of the program's coordinates: half of each range, or one."""
+        lower, upper = self._bounds()
         return np.ones(self.n_features_in_) if lower is None or upper is None else (upper - lower) / 2
 
 
 class JointTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, JointEstimator):  # type: ignore[misc]  # sklearn is untyped
-    """An estimator that, once fitted, makes something of the rows of one site, where they are."""
+    """An estimator whose fitted model transforms rows of one site, at the site."""
 
     @property
     @abstractmethod
@@ -442,7 +493,7 @@ class JointTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, JointE
 
 @contextmanager
 def bad_parameters() -> Iterator[None]:
-    """What NumPy or Python find wrong with parameters, as an error of ours."""
+    """Convert errors of NumPy or Python about parameters to `BadParameter`."""
     try:
         yield
     except ZerosumError:
@@ -453,7 +504,7 @@ def bad_parameters() -> Iterator[None]:
 
 @contextmanager
 def bad_data() -> Iterator[None]:
-    """What scikit-learn finds wrong with data, in its own words but as an error of ours; no value is quoted."""
+    """Convert errors of scikit-learn about data to `BadData` with the same message; no value of the data is quoted."""
     try:
         yield
     except ZerosumError:
@@ -465,12 +516,12 @@ def bad_data() -> Iterator[None]:
 
 
 def several_tables(X: object, depths: tuple[int, ...]) -> bool:
-    """Whether this is a sequence of sites' data, rather than one site's written as a sequence."""
+    """Whether X is a sequence with the data of several sites, not the data of one site written as a sequence."""
     return isinstance(X, list | tuple) and all(isinstance(each, Units) or dimensions(each) in depths for each in X)
 
 
 def dimensions(data: object) -> int:
-    """How deep data are nested: 1 a row, 2 a table of rows, 3 people with a table each.
+    """Nesting of data: 1 for a row, 2 for a table of rows, 3 for persons with a table each.
 
     >>> dimensions([1.0, 2.0]), dimensions(np.ones((2, 2))), dimensions([np.ones((3, 2)), np.ones((4, 2))])
     (1, 2, 3)
@@ -481,7 +532,7 @@ def dimensions(data: object) -> int:
 
 
 def _by_name(X: object) -> bool:
-    return isinstance(X, Mapping) and not issparse(X)  # SciPy's dictionary of keys is a dict too
+    return isinstance(X, Mapping) and not issparse(X)  # SciPy's `dok_array` is a dict
 
 
 def _chosen(units: Units, which: NDArray[np.intp]) -> Units:
@@ -497,6 +548,6 @@ def _largest_norm(units: Units) -> float:
 
 
 def check_collected(data: Any) -> None:
-    """A frame that is yet to be computed holds no rows."""
+    """Refuse a lazy frame of polars, which holds no rows yet."""
     if hasattr(data, "collect") and hasattr(data, "collect_schema"):
-        raise BadData("it is a lazy frame: give what its collect() returns")
+        raise BadData("it is a lazy frame: give the result of its collect()")

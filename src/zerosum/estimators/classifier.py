@@ -1,4 +1,4 @@
-"""Private classifiers over sites: what they share, and the linear one on public features.
+"""Base class of private classifiers over sites, and the linear classifier on public features.
 
 Tested in tests/estimators/test_classifier_estimators.py.
 """
@@ -10,48 +10,53 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import DataMark, JointEstimator, RangedEstimator, Tables, bad_data
+from zerosum.estimators.base import ColumnRanges, Tables, bad_data
+from zerosum.estimators.documentation import documented
 from zerosum.estimators.supervised import Supervised
-from zerosum.kernel.schemes import Scheme
-from zerosum.site.policy import Policy
+from zerosum.estimators.validation import CLASSES, Constraint, of_type, optional
 from zerosum.statistics.features import FeatureMap, build
 from zerosum.statistics.softmax import BIAS
-from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
-class JointClassifier(ClassifierMixin, Supervised, RangedEstimator):  # type: ignore[misc]  # sklearn is untyped
-    """What classifiers share: public classes, the class of every row as its last column, and probabilities.
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
+class JointClassifier(ClassifierMixin, Supervised, ColumnRanges):  # type: ignore[misc]  # sklearn is untyped
+    """Base class of classifiers: public classes, the class of every row as its last column, and probabilities.
 
-    A subclass has `classes`, and says how far each class is ahead for rows of its own (`_logits`).
+    A subclass implements `_logits`.
+
+    Parameters
+    ----------
+    %(classes)s
     """
 
     _dimensions: ClassVar[tuple[int, ...]] = (2, 3)
-    classes: Sequence[Any] | None
+    _constraints: ClassVar[Mapping[str, Constraint]] = {**ColumnRanges._constraints, "classes": optional(CLASSES)}
+
+    classes: Sequence[Any] | None = None
 
     @abstractmethod
     def _logits(self, rows: Floats) -> Floats:
-        """Logarithms of the classes' probabilities for each row, up to a constant for the row."""
+        """Logarithm of the probability of each class (rows, n_classes), up to a constant per row."""
 
     # ---- classes ---------------------------------------------------------------------------------------------------
 
-    def _see(self, vectors: Mapping[str, Any]) -> None:
+    def _prepare_coding(self, vectors: Mapping[str, Any]) -> None:
         if self.classes is not None:
             known = np.asarray(self.classes)
-            if known.ndim != 1 or len(known) < 2 or len(np.unique(known)) < len(known):
-                raise BadParameter("classes must be two or more different labels")
         elif self.random_state is None:
-            raise BadParameter("give the classes, which are public: classes=[0, 1, 2]")
+            raise BadParameter("give the public classes: classes=[0, 1, 2]")
         else:
             values = np.concatenate([np.asarray(vector) for vector in vectors.values()])
             if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
@@ -60,8 +65,8 @@ class JointClassifier(ClassifierMixin, Supervised, RangedEstimator):  # type: ig
                 check_classification_targets(values)
             known = np.unique(values)
             if len(known) == 1:
-                raise BadData("a classifier is for two classes or more, y has one class")
-            self._note("the classes were read off the data, which is not private")
+                raise BadData("a classifier needs two classes or more, y has one class")
+            self._note("no classes were given, so those of the data were taken, which is not private")
         self.classes_ = known
 
     def _coded(self, values: Any) -> Floats:
@@ -74,65 +79,66 @@ class JointClassifier(ClassifierMixin, Supervised, RangedEstimator):  # type: ig
         except TypeError:
             sound = False
         if not sound:
-            raise BadData("some values of y are none of the classes: Unknown label type")
+            raise BadData("some values of y are not among the classes: Unknown label type")
         return np.asarray(order[place], dtype=np.float64)
 
     @property
     def _class_names(self) -> tuple[Any, ...]:
-        """The classes as a program takes them."""
+        """The classes with whole numbers as floats, the type of the program."""
         return tuple(float(each) if isinstance(each, int) else each for each in self.classes_.tolist())
 
     # ---- rows ------------------------------------------------------------------------------------------------------
 
     def _rows(self, data: Any, *, first: bool, **checks: Any) -> Floats:
-        """One validated table; images (rows x height x width) are laid out line by line."""
+        """One validated table; the lines of an image (rows x height x width) follow each other in a row."""
         if getattr(data, "ndim", 2) == 3:
             shape = np.shape(data)[1:]
             if first:
                 self._take_shape(shape)
             elif getattr(self, "_shape", shape) != shape:
-                raise BadData(f"images are {shape[0]} x {shape[1]} here, those of the first site are not")
+                raise BadData(f"images have shape {shape[0]} x {shape[1]}, those of the first site another one")
             data = np.reshape(np.asarray(data), (len(data), -1))
         return super()._rows(data, first=first, **checks)
 
     def _take_shape(self, shape: tuple[int, ...]) -> None:
-        """What images look like, by the first site's."""
+        """Store the shape of images, from the first site."""
         self._shape = shape
 
     # ---- predictions -----------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> Floats:
-        """The probability of every class.
+        """Probability of each class.
 
         Parameters
         ----------
-        X : array of shape (rows, n_features)
-            Rows of one site; predictions are free, and stay with whoever holds the rows.
+        %(own_rows)s
 
         Returns
         -------
         ndarray of shape (rows, n_classes)
+            Probabilities; those of a row add up to one.
         """
         logits = self._logits(self._own_rows(X))
         growth = np.exp(logits - np.max(logits, axis=1, keepdims=True))
         return np.asarray(growth / np.sum(growth, axis=1, keepdims=True))
 
     def predict(self, X: Any) -> Any:
-        """The most probable class of rows.
+        """The most probable class of each row.
 
         Parameters
         ----------
-        X : array of shape (rows, n_features)
+        %(own_rows)s
 
         Returns
         -------
         ndarray of shape (rows,)
+            Classes.
         """
         best = np.argmax(self._logits(self._own_rows(X)), axis=1)
         return self.classes_[best]
 
     def _learn_quality(self, estimate: Estimate) -> None:
-        """What was bought about how good the classifier is."""
+        """Set the attributes of the evaluation, if there was one."""
         if "accuracy" in estimate:
             self.accuracy_ = float(estimate["accuracy"][0])
             self.accuracy_interval_ = tuple(estimate["accuracy_interval_95"].tolist())
@@ -140,26 +146,37 @@ class JointClassifier(ClassifierMixin, Supervised, RangedEstimator):  # type: ig
             self.calibration_: Floats = estimate["calibration"].value.copy()
 
 
+@documented
+@dataclass(eq=False, repr=False)
 class FeatureBased(JointClassifier):
-    """A classifier on public features: what they are, from `features`, `lower` and `upper`."""
+    """A classifier on public features of the columns.
 
-    features: str | Mapping[str, Any] | FeatureMap
+    Parameters
+    ----------
+    features : str, dict or FeatureMap, default="random"
+        Public features: "scattering" (wavelet scattering of grey images), "random" (random waves of columns) or
+        "linear" (the columns themselves); a dict with `kind` and settings; or a `FeatureMap`.
+    """
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **JointClassifier._constraints,
+        "features": of_type(
+            "the name of a kind, a dict with a kind and settings, or a FeatureMap", str, Mapping, FeatureMap
+        ),
+    }
+
+    features: str | Mapping[str, Any] | FeatureMap = "random"
+
+    def _parameters(self, tables: Tables) -> dict[str, Any]:
+        settings = self._settings(tables)
+        self.features_ = build(settings)
+        return super()._parameters(tables) | {"classes": self._class_names, "features": settings}
 
     def _settings(self, tables: Tables) -> dict[str, Any]:
-        """The features' kind and settings; those that are not given follow from ranges and from how images look."""
-        settings = self._chosen(tables)
-        self.features_ = build(settings)
-        return settings
-
-    def _chosen(self, tables: Tables) -> dict[str, Any]:
+        """Kind and settings of the features; settings that are not given follow from ranges and shape of images."""
         if isinstance(self.features, FeatureMap):
             return {"kind": self.features.kind, **self.features.model_dump()}
-        if isinstance(self.features, str):
-            settings: dict[str, Any] = {"kind": self.features}
-        elif isinstance(self.features, Mapping):
-            settings = dict(self.features)
-        else:
-            raise BadParameter("features must be a kind, a dict with a kind and settings, or a FeatureMap")
+        settings: dict[str, Any] = {"kind": self.features} if isinstance(self.features, str) else dict(self.features)
         if settings.get("kind") == "scattering":
             shape = getattr(self, "_shape", None)
             side = math.isqrt(self.n_features_in_)
@@ -169,29 +186,20 @@ class FeatureBased(JointClassifier):
                 settings = {"height": int(shape[0]), "width": int(shape[1]), **settings}
             if not {"height", "width"} <= settings.keys():
                 raise BadParameter(
-                    "say how images lie in the columns: features={'kind': 'scattering', 'height': ..., 'width': ...}"
+                    "give the shape of the images: features={'kind': 'scattering', 'height': ..., 'width': ...}"
                 )
+            if self.ranges is not None:
+                raise BadParameter("all pixels have one range: give it as lower and upper, not as ranges")
             for name, given in (("lowest", self.lower), ("highest", self.upper)):
                 if given is not None:
                     settings.setdefault(name, float(np.asarray(given, dtype=np.float64).item()))
         elif settings.get("kind") in ("linear", "random") and "lower" not in settings:
-            settings |= self._ranges(tables)
+            lower, upper = self._bounds_or_extremes(tables)
+            settings |= {"lower": lower.tolist(), "upper": upper.tolist()}
         return settings
 
-    def _ranges(self, tables: Tables) -> dict[str, Any]:
-        lower, upper = self._by_column("lower"), self._by_column("upper")
-        if lower is None or upper is None:
-            if self.random_state is None:
-                raise BadParameter("give public ranges (lower and upper) of the columns: data must not set their own")
-            stacked = np.concatenate([np.asarray(units.rows)[:, :-1] for units in tables.values()])
-            lower = np.min(stacked, axis=0) if lower is None else lower
-            upper = np.max(stacked, axis=0) if upper is None else upper
-            upper = np.where(upper > lower, upper, lower + 1.0)
-            self._note("no ranges were given, so they were read off the data, which is not private")
-        return {"lower": lower.tolist(), "upper": upper.tolist()}
-
     def _directions(self, rows: Floats) -> Floats:
-        """Rows as the whitened features of norm 1 that a study saw of them."""
+        """Whitened features of rows, each scaled to norm 1, as in the fit."""
         found = np.asarray(self.features_(rows), dtype=np.float64)
         found = (found - self.center_) @ self.projection_
         norm = np.linalg.norm(found, axis=1, keepdims=True)
@@ -203,52 +211,60 @@ class FeatureBased(JointClassifier):
         self.weights_: Floats = estimate["weights"].value.copy()
 
 
+@documented
+@dataclass(eq=False, repr=False)
 class FeatureClassifier(FeatureBased):
     """Private softmax classifier on public features, over sites.
 
-    Nothing of the features is learned from data, so nothing is spent on them: wavelet scattering for images, random
-    waves for tables. What is learned is a whitener and one weight for each direction and class, by gradient descent in
-    which every unit takes part in every round.
+    The features do not depend on the data, so they cost no budget. The fit learns a whitening of the features and one
+    weight for each direction and class, by gradient descent. Every unit takes part in every round.
 
     Parameters
     ----------
     features : str, dict or FeatureMap, default="random"
-        "scattering" for grey images, "random" for tables, "linear" for columns as they are; a dict with `kind` and
-        settings; or a map from `zerosum.statistics.features`.
-    classes : sequence
-        The classes, which are public.
-    lower, upper : float or array of shape (n_features,)
-        Public ranges of the columns, or of the pixels.
+        Public features: "scattering" (wavelet scattering of grey images), "random" (random waves of columns) or
+        "linear" (the columns themselves); a dict with `kind` and settings; or a map of `zerosum.statistics.features`.
+    %(classes)s
+    %(ranges)s
+    directions : int, default=400
+        Largest number of directions of the features that are used.
+    whiten_share : float, default=0.06
+        Share of the budget for the mean and the second moments of the features.
     evaluate_share : float, default=0
-        The share of the budget that buys accuracy, confusion and calibration on held-out units.
+        Share of the budget for accuracy, confusion and calibration on held-out units. 0 makes no evaluation.
     hold_out : float, default=0.1
-        About how many of the units are held out then.
-    rounds, clip, learning_rate : optional
-        Chosen from the noise, which is public, unless given.
-    epsilon, delta, scheme, colluders, dropouts, unit, policies, random_state, data, budget
-        As in `PCA`.
-
-    attempts : int, default=0
-        How many rounds, in all, may be tried once more after a loss or a kill; paid for in advance.
-    checkpoint : path, optional
-        A folder in which the training survives its process: the same fit with the same folder goes on where it was, and
-        gives the result of a finished one again for nothing.
+        Share of units that are held out for the evaluation, if there is one.
+    rounds : int, optional
+        Number of rounds of gradient descent; by default chosen from the noise.
+    clip : float, optional
+        Bound on the norm of a gradient; by default chosen from the noise.
+    learning_rate : float, optional
+        Length of a step; by default chosen from the noise.
+    %(checkpoint)s
+    %(privacy)s
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes.
-    center_, projection_, weights_ : ndarrays
-        What features are centred at, their whitener, and the weights of its directions, that of the constant last.
-    accuracy_, accuracy_interval_, confusion_, calibration_
-        Where they were bought: the share of held-out units that are classified rightly with a 95 % interval (sampling
-        and privacy), counts by true and predicted class, and by the predicted class's probability (all, those right).
-    privacy_, result_, notes_
-        As in `PCA`.
+    features_ : FeatureMap
+        The features with all settings.
+    center_ : ndarray of shape (features,)
+        Centre of the features.
+    projection_ : ndarray of shape (features, directions)
+        Whitening of the features.
+    weights_ : ndarray of shape (directions + 1, n_classes)
+        Weights of the directions; those of the constant are last.
+    %(quality)s
+    %(fitted)s
+
+    Notes
+    -----
+    %(spends)s
 
     Examples
     --------
-    A reproduction run on synthetic data; leave `random_state` out, and say `unit`, to protect somebody.
+    %(reproduction)s
 
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (2000, 2)) for _ in range(3)]
@@ -261,66 +277,16 @@ class FeatureClassifier(FeatureBased):
 
     _algorithm: ClassVar[str] = "feature-classifier"
 
-    def __init__(
-        self,
-        features: str | Mapping[str, Any] | FeatureMap = "random",
-        *,
-        classes: Sequence[Any] | None = None,
-        lower: ArrayLike | None = None,
-        upper: ArrayLike | None = None,
-        evaluate_share: float = 0.0,
-        hold_out: float = 0.1,
-        rounds: int | None = None,
-        clip: float | None = None,
-        learning_rate: float | None = None,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        scheme: str | Scheme = DEFAULT_SCHEME,
-        colluders: int | None = None,
-        dropouts: int = 0,
-        unit: Unit | None = None,
-        policies: Mapping[str, Policy] | None = None,
-        random_state: int | None = None,
-        data: DataMark = "private",
-        budget: Budget | None = None,
-        attempts: int = 0,
-        checkpoint: str | PathLike[str] | None = None,
-    ) -> None:
-        JointEstimator.__init__(
-            self,
-            epsilon=epsilon,
-            delta=delta,
-            scheme=scheme,
-            colluders=colluders,
-            dropouts=dropouts,
-            unit=unit,
-            policies=policies,
-            random_state=random_state,
-            data=data,
-            budget=budget,
-        )
-        self.features = features
-        self.classes = classes
-        self.lower = lower
-        self.upper = upper
-        self.evaluate_share = evaluate_share
-        self.hold_out = hold_out
-        self.attempts = attempts
-        self.checkpoint = checkpoint
-        self.rounds = rounds
-        self.clip = clip
-        self.learning_rate = learning_rate
-
-    def _parameters(self, tables: Tables) -> dict[str, Any]:
-        return {
-            "classes": self._class_names,
-            "features": self._settings(tables),
-            "evaluate_share": self.evaluate_share,
-            "hold_out": self.hold_out,
-            "rounds": self.rounds,
-            "clip": self.clip,
-            "learning_rate": self.learning_rate,
-        }
+    _: KW_ONLY
+    directions: int = 400
+    whiten_share: float = 0.06
+    evaluate_share: float = 0.0
+    hold_out: float = 0.1
+    rounds: int | None = None
+    clip: float | None = None
+    learning_rate: float | None = None
+    attempts: int = 0
+    checkpoint: str | PathLike[str] | None = None
 
     def _learn(self, estimate: Estimate) -> None:
         super()._learn(estimate)

@@ -8,7 +8,8 @@ Tested in tests/estimators/test_regression_estimators.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -18,27 +19,57 @@ from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import Tables, bad_data
-from zerosum.estimators.regression import JointRegression
+from zerosum.estimators.documentation import documented
+from zerosum.estimators.regression import ModelRegression
+from zerosum.estimators.validation import POSITIVE, TWO_CLASSES, Constraint, optional
 
 
-class LogisticRegression(ClassifierMixin, JointRegression):  # type: ignore[misc]  # sklearn is untyped
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
+class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc]  # sklearn is untyped
     """Private logistic regression of two classes over sites.
 
-    Parameters are those of `LinearRegression`, but for `response`: the two classes, public, the reference first; (0, 1)
-    unless given. `coef_` are logarithms of odds ratios. Predictions rest on `score_coef_`, which are shrunk more and
-    rank better.
+    `coef_` are logarithms of odds ratios. Predictions use `score_coef_`, which are shrunk more and rank better.
+
+    Parameters
+    ----------
+    %(ranges)s
+    response : pair, optional
+        The two public classes, the reference first; by default (0, 1). A seeded run without it takes the classes of the
+        data and adds a note to `notes_`.
+    %(offset_range)s
+    %(regression)s
+    method : {"auto", "newton", "polynomial"}, default="auto"
+        Newton rounds, or one release of the quadratic Taylor polynomial of the loss, which ranks better at a small
+        budget.
+    rounds : int, optional
+        Number of Newton rounds, 3 or 8; by default the planner's choice.
+    room : float, optional
+        Squared norm at which rows are clipped, over the mean squared norm; by default the planner's choice.
+    %(regression_evaluation)s
+    %(privacy)s
 
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
         The two classes, the reference first.
-    coef_, intercept_, coef_std_, table_
-        As in `LinearRegression`; `coef_` has one row, as scikit-learn has it.
-    score_coef_, score_intercept_
-        What predictions rest on.
+    coef_ : ndarray of shape (1, n_features)
+        Coefficients in the units of the data: logarithms of odds ratios of the second class.
+    %(coefficients)s
+    score_coef_ : ndarray of shape (n_features,)
+        Coefficients of the predictions.
+    score_intercept_ : float
+        Intercept of the predictions.
+    %(fitted)s
+
+    Notes
+    -----
+    %(spends)s
 
     Examples
     --------
+    %(reproduction)s
+
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (3000, 2)) for _ in range(3)]
     >>> y = [(rng.random(3000) < 1 / (1 + np.exp(-rows @ [2.0, -2.0]))).astype(int) for rows in X]
@@ -48,12 +79,16 @@ class LogisticRegression(ClassifierMixin, JointRegression):  # type: ignore[misc
     """
 
     _algorithm: ClassVar[str] = "logistic-regression"
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **ModelRegression._constraints,
+        "response": optional(TWO_CLASSES),
+    }
 
-    def _see(self, vectors: Mapping[str, Any]) -> None:
+    method: Literal["auto", "newton", "polynomial"] = "auto"
+
+    def _prepare_coding(self, vectors: Mapping[str, Any]) -> None:
         if self.response is not None:
             known = np.asarray(self.response)
-            if known.shape != (2,) or known[0] == known[1]:
-                raise BadParameter("response must be the two classes, the reference first")
         elif self.random_state is None:
             known = np.array([0, 1])
         else:
@@ -64,16 +99,16 @@ class LogisticRegression(ClassifierMixin, JointRegression):  # type: ignore[misc
                 check_classification_targets(values)
             known = np.unique(values)
             if len(known) == 1:
-                raise BadData("logistic regression is for two classes, y has one class")
+                raise BadData("logistic regression needs two classes, y has one class")
             if len(known) > 2:
                 raise BadData("Only binary classification is supported. The type of the target is multiclass.")
-            self._note("the classes were read off the data, which is not private")
+            self._note("no response was given, so the classes of the data were taken, which is not private")
         self.classes_ = known
 
     def _coded(self, values: Any) -> Floats:
         array = np.asarray(values)
         if np.any((array != self.classes_[0]) & (array != self.classes_[1])):
-            raise BadData("some values of y are none of the two classes: Unknown label type")
+            raise BadData("some values of y are not among the two classes: Unknown label type")
         return np.asarray(array == self.classes_[1], dtype=np.float64)
 
     def _response_range(self, tables: Tables) -> tuple[float, float]:
@@ -86,17 +121,18 @@ class LogisticRegression(ClassifierMixin, JointRegression):  # type: ignore[misc
         self.coef_ = self.coef_[None, :]
 
     def decision_function(self, X: Any, offset: Any = None) -> Floats:
-        """The linear predictor of rows by the coefficients that rank best; above 0 is the second class.
+        """Linear predictor of rows with `score_coef_`; it is positive for the second class.
 
         Parameters
         ----------
-        X : array of shape (rows, n_features)
+        %(own_rows)s
         offset : array of shape (rows,), optional
-            Their offset; 0 unless given.
+            Offset of each row; by default 0.
 
         Returns
         -------
         ndarray of shape (rows,)
+            Linear predictors.
         """
         return self._shifted(self._own_rows(X) @ self.score_coef_ + self.score_intercept_, offset)
 
@@ -105,29 +141,31 @@ class LogisticRegression(ClassifierMixin, JointRegression):  # type: ignore[misc
 
         Parameters
         ----------
-        X : array of shape (rows, n_features)
+        %(own_rows)s
         offset : array of shape (rows,), optional
-            Their offset; 0 unless given.
+            Offset of each row; by default 0.
 
         Returns
         -------
         ndarray of shape (rows,)
+            Classes.
         """
         above = self.decision_function(X, offset) > 0
         return self.classes_[above.astype(np.intp)]
 
     def predict_proba(self, X: Any, offset: Any = None) -> Floats:
-        """The probabilities of both classes.
+        """Probabilities of both classes.
 
         Parameters
         ----------
-        X : array of shape (rows, n_features)
+        %(own_rows)s
         offset : array of shape (rows,), optional
-            Their offset; 0 unless given.
+            Offset of each row; by default 0.
 
         Returns
         -------
         ndarray of shape (rows, 2)
+            Probabilities; those of a row add up to one.
         """
         second = 1 / (1 + np.exp(-np.clip(self.decision_function(X, offset), -700, 700)))
         return np.stack([1 - second, second], axis=1)
@@ -138,39 +176,70 @@ class LogisticRegression(ClassifierMixin, JointRegression):  # type: ignore[misc
         return tags
 
 
-class PoissonRegression(RegressorMixin, JointRegression):  # type: ignore[misc]  # sklearn is untyped
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
+class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc]  # sklearn is untyped
     """Private Poisson regression with a logarithmic link over sites.
 
-    Parameters are those of `LinearRegression`, but for `response`: the highest count, public. Counts above it count as
-    it. `coef_` are logarithms of rate ratios.
+    `coef_` are logarithms of rate ratios.
+
+    Parameters
+    ----------
+    %(ranges)s
+    response : float
+        Public upper bound of the counts; larger counts are lowered to it. A seeded run may leave it out; it takes the
+        largest count of the data and adds a note to `notes_`.
+    %(offset_range)s
+    %(regression)s
+    rounds : int, optional
+        Number of Newton rounds, 3 or 8; by default the planner's choice.
+    room : float, optional
+        Squared norm at which rows are clipped, over the mean squared norm; by default the planner's choice.
+    residual_clip : float, default=3.0
+        Bound on a residual, in standard deviations of a count of the mean.
+    tails : float, optional
+        Factor by which the bounds on residuals and rates may be wider if the noise allows it; by default the planner's
+        choice.
+    %(regression_evaluation)s
+    %(privacy)s
 
     Attributes
     ----------
-    coef_, intercept_, coef_std_, table_
-        As in `LinearRegression`.
+    coef_ : ndarray of shape (n_features,)
+        Coefficients in the units of the data: logarithms of rate ratios.
+    %(coefficients)s
+    %(fitted)s
+
+    Notes
+    -----
+    %(spends)s
 
     Examples
     --------
+    %(reproduction)s
+
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (3000, 2)) for _ in range(3)]
     >>> y = [rng.poisson(np.exp(rows @ [0.5, -0.5])) for rows in X]
-    >>> made_up = {"random_state": 0, "data": "synthetic"}
-    >>> fitted = PoissonRegression(lower=-1, upper=1, response=10, epsilon=3, **made_up).fit(X, y)
+    >>> seeded = {"random_state": 0, "data": "synthetic"}
+    >>> fitted = PoissonRegression(lower=-1, upper=1, response=10, epsilon=3, **seeded).fit(X, y)
     >>> bool(np.max(np.abs(fitted.coef_ - [0.5, -0.5])) < 0.15)
     True
     """
 
     _algorithm: ClassVar[str] = "poisson-regression"
+    _constraints: ClassVar[Mapping[str, Constraint]] = {**ModelRegression._constraints, "response": optional(POSITIVE)}
+
+    response: float | None = None
+    residual_clip: float = 3.0
+    tails: float | None = None
 
     def _response_range(self, tables: Tables) -> tuple[float, float]:
         if self.response is not None:
-            most = np.asarray(self.response, dtype=np.float64)
-            if most.shape != () or not most > 0:
-                raise BadParameter("response must be the highest count, one positive number")
-            return 0.0, float(most)
+            return 0.0, float(self.response)
         if self.random_state is None:
             raise BadParameter("give the highest count that is expected, a public number: response=10")
-        self._note("the highest count was read off the data, which is not private")
+        self._note("no response was given, so the highest count of the data was taken, which is not private")
         return 0.0, max(1.0, max(float(np.max(np.asarray(units.rows)[:, -1])) for units in tables.values()))
 
     def _coded(self, values: Any) -> Floats:
@@ -182,20 +251,21 @@ class PoissonRegression(RegressorMixin, JointRegression):  # type: ignore[misc] 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
-        tags.regressor_tags.poor_score = True  # noise, on few rows
+        tags.regressor_tags.poor_score = True  # the checks of scikit-learn have few rows, and the noise is large
         return tags
 
     def predict(self, X: Any, offset: Any = None) -> Floats:
-        """The expected count of rows.
+        """Expected count of rows.
 
         Parameters
         ----------
-        X : array of shape (rows, n_features)
+        %(own_rows)s
         offset : array of shape (rows,), optional
-            Their offset; 0 unless given.
+            Offset of each row; by default 0.
 
         Returns
         -------
         ndarray of shape (rows,)
+            Expected counts.
         """
         return np.asarray(np.exp(np.clip(self._predictor(X, offset), -700, 700)))

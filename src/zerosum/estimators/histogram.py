@@ -1,4 +1,4 @@
-"""Private counts over sites.
+"""Private histogram over sites.
 
 Tested in tests/estimators/test_table_estimators.py.
 """
@@ -8,7 +8,7 @@ Tested in tests/estimators/test_table_estimators.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,83 +19,55 @@ from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import DataMark, JointEstimator, Tables
+from zerosum.estimators.base import JointEstimator, Tables
+from zerosum.estimators.documentation import documented
+from zerosum.estimators.validation import Constraint, optional
 from zerosum.kernel.missing import Missing
-from zerosum.kernel.schemes import Scheme
-from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class Histogram(JointEstimator):
-    """How many units of all sites fall into each public category or bin of one column.
+    """Private number of units of all sites in each public category or bin of one column.
 
     A unit with several rows counts in shares that add up to one.
 
     Parameters
     ----------
     categories : sequence of str, float or bool, optional
-        What the column may say, in the order in which counts are wanted. A value that is not among them is refused.
+        Categories of the column, in the order of the counts. Another value in the data is refused.
     edges : array of shape (bins + 1,), optional
-        Instead, where the bins of a number begin and the last one ends. Numbers outside count in the first or last.
+        Edges of the bins of a numeric column; give either `categories` or `edges`. Numbers outside count in the first
+        or the last bin.
     missing : str, float or bool, optional
-        What is done where a value is missing (NaN, None or an empty string): a category or a number to count instead,
-        or "observed": only what is there counts, and rows of the same unit share its weight. By default missing
-        values are refused.
-    epsilon : float, default=1.0
-        With `delta`, what the whole fit may cost any one unit.
-    delta : float, default=1e-5
-        See `epsilon`.
-    scheme : str or Scheme, default="secure-sum"
-        How sites' noise combines.
-    colluders : int, optional
-        Sites that may collude with the coordinator, by default a third less one, at least one.
-    dropouts : int, default=0
-        Sites that may be lost on the way.
-    unit : "person" or "record", optional
-        What is protected: whoever owns the rows of a unit, or a single row. It must be said where sites are plain
-        tables, whose rows could be either; `Units` that say whose each row is hold persons. A seeded run protects
-        nobody, and takes plain rows for records.
-    policies : dict of str to Policy, optional
-        Sites' own policies by name, used as they are. A site without one gets the default, with its name as the
-        population: its spends are kept in the user's state folder.
-    random_state : int, optional
-        None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
-        sites' own policies do.
-    data : {"private", "public", "synthetic"}, default="private"
-        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
-        in any study, and their ledgers are thrown away after the run.
-    budget : Budget, optional
-        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
+        Rule for missing values (NaN, None or an empty string): a category or number that replaces them, or "observed",
+        which counts the observed rows only; the observed rows of a unit share its weight. By default missing values
+        are refused.
+    %(privacy)s
 
     Attributes
     ----------
     counts_ : ndarray of shape (bins,)
-        Unbiased, so they may be negative.
-    shares_ : ndarray of shape (bins,)
-        The nearest probabilities.
+        Noisy counts. They are unbiased, so they can be negative.
     noise_std_ : float
-        The standard deviation that privacy's noise gives each count.
+        Standard deviation that privacy adds to each count.
+    shares_ : ndarray of shape (bins,)
+        The probabilities that are nearest to the counts.
     categories_ : ndarray of shape (bins,)
-        What is counted, where categories were given.
+        The categories; only with `categories`.
     edges_ : ndarray of shape (bins + 1,)
-        The bins' edges, where edges were given.
+        The edges of the bins; only with `edges`.
     n_features_in_ : int
-        One: a histogram is of one column.
-    privacy_ : PrivacyReport
-        Whom the fit protects, against whom, and how well.
-    result_ : Result
-        The study's whole record.
-    notes_ : tuple of str
-        What else a reader has to know about the run.
+        Always 1: a histogram has one column.
+    %(record)s
 
     Notes
     -----
-    Fitting again is spending again: each `fit` is a study of its own, with fresh noise, charged to every site's ledger.
+    %(spends)s
 
     Examples
     --------
-    A reproduction run on synthetic data; leave `random_state` out, and say `unit`, to protect somebody.
+    %(reproduction)s
 
     >>> sites = {"north": ["A"] * 300 + ["B"] * 100, "east": ["B"] * 250 + ["0"] * 150}
     >>> found = Histogram(categories=["A", "B", "0"], random_state=0, data="synthetic").fit(sites)
@@ -105,76 +77,44 @@ class Histogram(JointEstimator):
 
     _algorithm: ClassVar[str] = "histogram"
     _dimensions: ClassVar[tuple[int, ...]] = (1, 2)
+    _program_names: ClassVar[Mapping[str, str]] = {"categories": "values"}
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **JointEstimator._constraints,
+        "categories": optional(
+            Constraint("a list of at least one category", lambda value: np.ndim(value) == 1 and np.size(value) > 0)
+        ),
+    }
 
-    def __init__(
-        self,
-        *,
-        categories: Sequence[str | float | bool] | None = None,
-        edges: ArrayLike | None = None,
-        missing: Missing = None,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        scheme: str | Scheme = DEFAULT_SCHEME,
-        colluders: int | None = None,
-        dropouts: int = 0,
-        unit: Unit | None = None,
-        policies: Mapping[str, Policy] | None = None,
-        random_state: int | None = None,
-        data: DataMark = "private",
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            scheme=scheme,
-            colluders=colluders,
-            dropouts=dropouts,
-            unit=unit,
-            policies=policies,
-            random_state=random_state,
-            data=data,
-            budget=budget,
-        )
-        self.categories = categories
-        self.edges = edges
-        self.missing = missing
+    categories: Sequence[str | float | bool] | None = None
+    edges: ArrayLike | None = None
+    missing: Missing = None
 
     def fit(self, X: Any, y: object = None, *, sites: ArrayLike | None = None) -> Self:
-        """Run one study over the sites, and spend what it costs at each of them.
+        """Run one study over the sites and charge their ledgers.
 
         Parameters
         ----------
         X : list or dict of columns or Units, or one column
-            One column per site, of shape (rows,) or (rows, 1), called "site 0", "site 1", ... in a list. `Units` hold
-            numbers: where categories are words, their positions in the list. One column needs `sites`, but for the
-            schemes "pooled" and "non-private", where one holder has all rows: its halves become "site 0" and "site 1".
+            One column per site, of shape (rows,) or (rows, 1), by site name. The columns of a list are called "site 0",
+            "site 1", and so on. `Units` hold numbers: for categories that are texts, their positions in the list. One
+            column needs `sites`, except under the schemes "pooled" and "non-private", where one holder has all rows:
+            its halves become "site 0" and "site 1".
         y : None
             Ignored.
-        sites : array of shape (rows,), optional
-            For one column, the name of the site that holds each row.
+        %(fit_sites)s
 
-        Returns
-        -------
-        self
-            The fitted estimator. If the fit fails, what the last one learned is kept.
-
-        Raises
-        ------
-        ZerosumError
-            What is wrong with the parameters or the data, or which site refuses and why.
+        %(fit_returns)s
         """
         if (self.categories is None) == (self.edges is None):
-            raise BadParameter("declare either the column's categories or the edges of its bins")
-        if self.categories is not None and (np.ndim(self.categories) != 1 or not np.size(self.categories)):
-            raise BadParameter("categories must be a list of what the column may say, at least one")
+            raise BadParameter("give either the categories of the column or the edges of its bins")
         return super().fit(X, y, sites=sites)
 
     def _units(self, data: Any, *, first: bool) -> Units:
         if isinstance(data, Units):
             if data.columns != 1:
-                raise BadData(f"a histogram is of one column, got {data.columns}")
-            units, words = super()._units(data, first=first), any(isinstance(each, str) for each in self._declared)
-            if self.categories is None or words:
+                raise BadData(f"a histogram has one column, got {data.columns}")
+            units = super()._units(data, first=first)
+            if self.categories is None or any(isinstance(each, str) for each in self._declared):
                 return units
             return replace(units, rows=self._codes(np.asarray(units.rows)[:, 0]))
         values = column_or_1d(data)
@@ -186,11 +126,12 @@ class Histogram(JointEstimator):
 
     @property
     def _declared(self) -> list[Any]:
+        """The categories as Python values; empty if there are edges."""
         categories = () if self.categories is None else self.categories
         return [each.item() if isinstance(each, np.generic) else each for each in categories]
 
     def _codes(self, values: NDArray[Any]) -> Floats:
-        """Where each value stands among the categories."""
+        """Position of each value in the categories, as a column; NaN for a missing value."""
         known: dict[Any, float] = {category: code for code, category in enumerate(self._declared)}
         if self._allows_missing:
             known = dict.fromkeys([None, ""], np.nan) | known
@@ -200,8 +141,8 @@ class Histogram(JointEstimator):
         return codes[:, None]
 
     def _parameters(self, tables: Tables) -> dict[str, Any]:
-        declared = {"edges": self.edges} if self.categories is None else {"values": tuple(self._declared)}
-        return declared | {"missing": self.missing}
+        declared = {} if self.categories is None else {"values": tuple(self._declared)}
+        return super()._parameters(tables) | declared
 
     def _learn(self, estimate: Estimate) -> None:
         self.counts_: Floats = np.asarray(estimate["counts"])
@@ -214,5 +155,5 @@ class Histogram(JointEstimator):
 
 
 def _one(value: Any) -> Any:
-    """A value, or None for every NaN: no two of these are equal."""
+    """The value, or None for NaN, which is not equal to itself and cannot be looked up."""
     return None if value != value else value

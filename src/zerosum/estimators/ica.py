@@ -7,7 +7,7 @@ Tested in tests/estimators/test_ica_estimator.py.
 # scikit-learn ships no types
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -19,208 +19,159 @@ from zerosum.algorithms.metrics import Matched, matched
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import DataMark, JointTransformer, Tables, bad_data, dimensions
+from zerosum.estimators.base import JointTransformer, Tables, bad_data, dimensions
+from zerosum.estimators.documentation import documented
 from zerosum.kernel.schemes import Scheme
-from zerosum.site.policy import Policy
 from zerosum.statistics.scatter import per_recording_rows
-from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
-_PIECE = 50  # rows that stand for a person in a seeded run that names none, or a quarter of what a site has
+# Rows of a synthetic person, in a seeded run on rows without persons; at most a quarter of the rows of a site.
+_ROWS_PER_PERSON = 50
 
 
+@documented
+@dataclass(eq=False, repr=False)
 class ICA(JointTransformer):
     """Private independent components over sites.
 
-    Temporal ICA: maps that all people share, with time courses of their own in each. Only maps are released.
+    Temporal ICA: all persons share the maps, and each has their own time courses. Only maps are released.
 
     Parameters
     ----------
     n_components : int, default=2
-        How many components to release, at least two.
-    epsilon : float, default=1.0
-        With `delta`, what the whole fit may cost any one unit.
-    delta : float, default=1e-5
-        See `epsilon`.
+        Number of components, at least two.
     solver : {"auto", "fixed-point", "second-order"}, default="auto"
-        `fixed-point` starts from fourth cumulants and corrects round by round, whatever the tails of the sources are;
-        `second-order` diagonalises second moments by frequency.
-        `auto` takes the latter where a band is given or `seconds` is below 5.
+        "fixed-point" starts from fourth cumulants and corrects round by round, for sources with any tails.
+        "second-order" diagonalises second moments by frequency. "auto" takes "second-order" if `band` is given or
+        `seconds` is below 5.
+    window : int, optional
+        Number of rows over which the size of a source is averaged; by default 9, or 1 if rows are autocorrelated.
     basis : array of shape (n_features, k), optional
-        Public: maps are looked for in the span of its columns.
+        Public basis; maps lie in the span of its columns.
     per_recording : {"none", "center", "standardise"}, default="center"
-        What is done first to each recording, column by column.
+        Operation on each column of each recording before all others.
     n_passes : int, optional
-        Looks in which dimensions are reduced, by default the algorithm's own.
+        Number of releases that reduce the dimensions; by default 2.
     rounds : int, optional
-        Rounds of the fixed-point solver, by default the planner's choice.
+        Number of rounds of the fixed-point solver; by default the planner's choice.
+    start_share : float, optional
+        Share for the fourth cumulants, of the budget that the reduction leaves; by default the planner's choice.
+    reduction_share : float, optional
+        Share of the budget for the reduction of dimensions; by default the planner's choice.
+    left_dimensions : int, optional
+        Number of dimensions after the first release of the reduction; by default the planner's choice.
     seconds : float, optional
-        Between rows. Clocks of `Units` count where this is left out.
+        Time between rows. By default that of the recordings in `Units`.
     band : (float, float), optional
-        The frequencies in hertz that the second-order solver looks at, by default up to what `seconds` resolves.
+        Frequencies in hertz that the second-order solver uses; by default all that `seconds` resolves.
     bands : int, default=4
-        How many parts it is cut into.
-    scheme : str or Scheme, default="secure-sum"
-        How sites' noise combines.
-    colluders : int, optional
-        Sites that may collude with the coordinator, by default a third less one, at least one.
-    dropouts : int, default=0
-        Sites that may be lost on the way.
-    unit : "person" or "record", optional
-        What is protected: whoever owns the rows of a unit, or a single row. A person unless told, since
-        only whoever owns several rows has a time course.
-    policies : dict of str to Policy, optional
-        Sites' own policies by name, used as they are. A site without one gets the default, with its name as the
-        population: its spends are kept in the user's state folder.
-    random_state : int, optional
-        None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
-        sites' own policies do.
-    data : {"private", "public", "synthetic"}, default="private"
-        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
-        in any study, and their ledgers are thrown away after the run.
-    budget : Budget, optional
-        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
+        Number of parts of the band.
+    subspace_rounds : int, optional
+        Beyond 2000 dimensions: number of rounds of the first release; by default the planner's choice.
+    subspace_growth : float, optional
+        Beyond 2000 dimensions: ratio of the share of the last of these rounds to that of the first.
+    start : int, default=0
+        Seed of the public first rotation. It does not affect privacy.
+    %(privacy)s
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        What unmixes: time courses are rows @ components_.T.
+        Unmixing matrix: time courses are rows @ components_.T.
     maps_ : ndarray of shape (n_components, n_features)
-        The maps, the strongest first, norm 1, the largest entry of each positive.
+        Maps of norm 1, the strongest first; the largest entry of each is positive.
     mixing_ : ndarray of shape (n_features, n_components)
-        The maps as columns: components_ @ mixing_ is the identity.
+        Maps as columns; components_ @ mixing_ is the identity.
     strength_ : ndarray of shape (n_components,)
-        The share of the reduced variance that each makes up.
+        Share of the reduced variance of each component.
     stability_ : ndarray of shape (n_components,)
-        The correlation that each is expected to have with what it would be without noise.
+        Expected correlation of each map with the map without noise.
     above_noise_ : int
-        How many dimensions stood above the noise of the last look, and of these how many sources are more than noise.
+        Number of components that are above the noise: of the dimensions of the last release of the reduction, and of
+        the sources.
     n_components_ : int
-        How many components there are.
-    n_features_in_ : int
-        The number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        The names of the columns, where the first site's table has names.
-    privacy_ : PrivacyReport
-        Whom the fit protects, against whom, and how well.
-    result_ : Result
-        The study's whole record.
-    notes_ : tuple of str
-        What else a reader has to know about the run.
+        Number of components.
+    %(fitted)s
 
     Notes
     -----
-    Fitting again is spending again: each `fit` is a study of its own, with fresh noise, charged to every site's ledger.
+    %(spends)s
+
+    `unit` is "person" unless it is set, since a time course needs several rows. The effect of noise on a map is given
+    by `stability_`, not by a standard deviation per entry.
 
     Examples
     --------
-    A reproduction run on synthetic data; leave `random_state` out to protect somebody.
+    %(reproduction)s
 
     >>> from zerosum.data.fmri import make_fmri
-    >>> made_up = make_fmri(60, sites=3, components=3, points=80, side=6, noise=0.1)
-    >>> sites = [made_up.observed(s) for s in range(3)]
+    >>> study = make_fmri(60, sites=3, components=3, points=80, side=6, noise=0.1)
+    >>> sites = [study.observed(s) for s in range(3)]
     >>> ica = ICA(n_components=3, epsilon=20, random_state=0, data="synthetic").fit(sites)
-    >>> bool(ica.match(made_up.maps).correlations.min() > 0.9), ica.privacy_.private
+    >>> bool(ica.match(study.maps).correlations.min() > 0.9), ica.privacy_.private
     (True, False)
-    >>> [courses.shape for courses in ica.time_courses(made_up.observed(0)[:2])]
+    >>> [courses.shape for courses in ica.time_courses(study.observed(0)[:2])]
     [(80, 3), (80, 3)]
     """
 
     _algorithm: ClassVar[str] = "ica"
     _dimensions: ClassVar[tuple[int, ...]] = (3,)
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        solver: Literal["auto", "fixed-point", "second-order"] = "auto",
-        basis: ArrayLike | None = None,
-        per_recording: Literal["none", "center", "standardise"] = "center",
-        n_passes: int | None = None,
-        rounds: int | None = None,
-        seconds: float | None = None,
-        band: tuple[float, float] | None = None,
-        bands: int = 4,
-        scheme: str | Scheme = DEFAULT_SCHEME,
-        colluders: int | None = None,
-        dropouts: int = 0,
-        unit: Unit | None = None,
-        policies: Mapping[str, Policy] | None = None,
-        random_state: int | None = None,
-        data: DataMark = "private",
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            scheme=scheme,
-            colluders=colluders,
-            dropouts=dropouts,
-            unit=unit,
-            policies=policies,
-            random_state=random_state,
-            data=data,
-            budget=budget,
-        )
-        self.n_components = n_components
-        self.solver = solver
-        self.basis = basis
-        self.per_recording = per_recording
-        self.n_passes = n_passes
-        self.rounds = rounds
-        self.seconds = seconds
-        self.band = band
-        self.bands = bands
+    n_components: int = 2
+    _: KW_ONLY
+    solver: Literal["auto", "fixed-point", "second-order"] = "auto"
+    window: int | None = None
+    basis: ArrayLike | None = None
+    per_recording: Literal["none", "center", "standardise"] = "center"
+    n_passes: int | None = None
+    rounds: int | None = None
+    start_share: float | None = None
+    reduction_share: float | None = None
+    left_dimensions: int | None = None
+    seconds: float | None = None
+    band: tuple[float, float] | None = None
+    bands: int = 4
+    subspace_rounds: int | None = None
+    subspace_growth: float | None = None
+    start: int = 0
 
     def fit(self, X: Any, y: object = None, *, sites: ArrayLike | None = None, people: ArrayLike | None = None) -> Self:
-        """Run one study over the sites, and spend what it costs at each of them.
+        """Run one study over the sites and charge their ledgers.
 
         Parameters
         ----------
-        X : list or dict of sites' data, or all people's
-            One site's data are `Units`, a list with an array (rows, n_features) for each person, or one array (people,
-            rows, n_features). Sites are called "site 0", "site 1", ... in a list. One list or array of people needs
-            `sites`, and one array of rows `people` too; under the schemes "pooled" and "non-private" one holder
-            has all people, and its halves become "site 0" and "site 1".
+        X : list or dict of sites' data, or the data of all persons
+            The data of one site are `Units`, a list with an array (rows, n_features) for each person, or one array
+            (persons, rows, n_features). The sites of a list are called "site 0", "site 1", and so on. One list or array
+            of persons needs `sites`, and one array of rows needs `people` too. Under the schemes "pooled" and
+            "non-private" one holder has all persons, and its halves become "site 0" and "site 1".
         y : None
             Ignored.
         sites : array, optional
-            The name of the site that holds each person, or each row.
+            Name of the site that holds each person, or each row.
         people : array of shape (rows,), optional
-            For one array of rows, in order of time, whose each is. Only a seeded run may do without: it takes pieces of
-            50 rows for people, and says so in `notes_`.
+            For one array of rows in order of time, the person of each row. A seeded run may leave it out; it takes
+            pieces of 50 rows as persons and adds a note to `notes_`.
 
-        Returns
-        -------
-        self
-            The fitted estimator. If the fit fails, what the last one learned is kept.
-
-        Raises
-        ------
-        ZerosumError
-            What is wrong with the parameters or the data, or which site refuses and why.
+        %(fit_returns)s
         """
         return self._fit(lambda scheme: self._people(X, sites, people, scheme))
 
     def transform(self, X: ArrayLike) -> Floats:
-        """The time courses of these rows.
+        """Time courses of rows.
 
         Parameters
         ----------
-        X : array of shape (rows, n_features)
-            Rows of one site. Nothing about their time courses is private: they are for whoever holds the rows.
+        %(own_rows)s
 
         Returns
         -------
         ndarray of shape (rows, n_components)
-            The time courses.
+            Time courses.
         """
         return np.asarray(self._own_rows(X) @ self.components_.T)
 
     def inverse_transform(self, X: ArrayLike) -> Floats:
-        """The rows that have these time courses and lie in the span of the maps.
+        """Rows in the span of the maps that have these time courses.
 
         Parameters
         ----------
@@ -230,24 +181,24 @@ class ICA(JointTransformer):
         Returns
         -------
         ndarray of shape (rows, n_features)
-            The rows.
+            Rows in the units of the data.
         """
         return np.asarray(self._own_scores(X) @ self.mixing_.T)
 
     def time_courses(self, people: Any) -> list[Floats]:
-        """The time courses of each person of one site, whose recordings are first centred or scaled as in `fit`.
+        """Time courses of each person of one site, from recordings that are centred or scaled as in `fit`.
 
-        Nothing about them is private: they stay at the site.
+        They are as private as the recordings and must stay at the site.
 
         Parameters
         ----------
         people : Units, list of (rows, n_features) arrays, or array of shape (people, rows, n_features)
-            The people of one site.
+            The persons of one site.
 
         Returns
         -------
         list of ndarray of shape (rows, n_components)
-            The time courses of each.
+            Time courses of each person.
         """
         check_is_fitted(self, "result_")
         if not isinstance(people, Units) and dimensions(people) != 3:
@@ -260,31 +211,32 @@ class ICA(JointTransformer):
         return found
 
     def match(self, template: ArrayLike) -> Matched:
-        """Which map stands for which of a template's: maps_[order] * signs[:, None] lines up with it.
+        """Assignment of maps to a template: maps_[order] * signs[:, None] is aligned with it.
 
         Parameters
         ----------
         template : array of shape (k, n_features)
-            At most as many maps as there are components.
+            Maps of the template, at most as many as components.
 
         Returns
         -------
         Matched
-            `order`, `signs`, and the absolute `correlations`, each in the order of the template. It is
-            post-processing and costs nothing.
+            `order`, `signs` and absolute `correlations`, in the order of the template. The assignment is
+            post-processing and costs no budget.
         """
         check_is_fitted(self, "result_")
         with bad_data():
             maps = np.atleast_2d(np.asarray(template, dtype=np.float64))
         return matched(self.maps_, maps)
 
-    # ---- what goes in ------------------------------------------------------------------------------------------
+    # ---- the data ---------------------------------------------------------------------------------------------
 
     def _people(self, X: Any, sites: ArrayLike | None, people: ArrayLike | None, scheme: Scheme) -> Tables:
-        """Everybody's rows by site."""
+        """The rows of all persons by site."""
         tables = self._given_or_cut(X, sites, people, scheme)
-        if any(units.offsets is None for units in tables.values()):  # how they were handed in; how many rows is data
-            raise BadData("every person has a single row, which has no time course: keep a person's rows together")
+        # The check is on the form of the data, which is public; the number of rows of a person is private.
+        if any(units.offsets is None for units in tables.values()):
+            raise BadData("every person has a single row, which has no time course: group the rows of each person")
         return tables
 
     def _given_or_cut(self, X: Any, sites: ArrayLike | None, people: ArrayLike | None, scheme: Scheme) -> Tables:
@@ -293,7 +245,9 @@ class ICA(JointTransformer):
             tables = self._shared_out(self._units(X, first=True), sites, scheme, "person")
         if tables is not None:
             if people is not None:
-                raise BadParameter("people= labels the rows of one array, but X says already whose rows are whose")
+                raise BadParameter(
+                    "people= labels the rows of one array, but the rows of X are grouped by person already"
+                )
             return tables
         rows = self._rows(X, first=True, ensure_min_samples=4, ensure_min_features=2)
         if people is not None:
@@ -304,7 +258,7 @@ class ICA(JointTransformer):
         return {name: self._cut(np.asarray(units.rows)) for name, units in by_row.items()}
 
     def _labelled(self, rows: Floats, people: ArrayLike, sites: ArrayLike | None, scheme: Scheme) -> Tables:
-        """Rows by person, and people by site: each must be at one only, since a guarantee is for a person at a site."""
+        """Rows by person, and persons by site. A person at two sites is refused: ledgers are by site."""
         whose = column_or_1d(people)
         check_consistent_length(rows, whose)
         units = Units.from_groups(rows, whose)
@@ -315,7 +269,7 @@ class ICA(JointTransformer):
         names = np.array([str(label) for label in where.tolist()])
         _, firsts, codes = np.unique(whose, return_index=True, return_inverse=True)
         if np.any(names[firsts][codes] != names):
-            raise BadData("somebody has rows at two sites: whoever is not the same person needs a label of its own")
+            raise BadData("a label of people= has rows at two sites: give different persons different labels")
         return self._shared_out(units, names[firsts], scheme)
 
     def _units(self, data: Any, *, first: bool) -> Units:
@@ -339,28 +293,19 @@ class ICA(JointTransformer):
         return units
 
     def _cut(self, rows: Floats) -> Units:
-        """Consecutive rows as if they were people."""
+        """Pieces of consecutive rows as persons; for seeded runs only."""
         if self.random_state is None:
             raise BadData(
-                "whose rows are these? A person's rows belong together: pass people= with a label for each row, or "
-                "give each site's data as Units or as a list with an array for each person"
+                "X has rows without persons: pass people= with a label for each row, or give the data of each site as "
+                "Units or as a list with an array for each person"
             )
-        length = min(_PIECE, max(2, len(rows) // 4))
-        self._note(f"nobody's name was given, so pieces of {length} rows stand for people")
+        length = min(_ROWS_PER_PERSON, max(2, len(rows) // 4))
+        self._note(f"no people were given, so pieces of {length} rows were taken as persons")
         return Units.from_groups(rows, np.arange(len(rows)) // length)
 
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
-
-    def _parameters(self, tables: Tables) -> dict[str, Any]:
-        given = {name: getattr(self, name) for name in ("basis", "n_passes", "rounds", "seconds", "band")}
-        return {name: value for name, value in given.items() if value is not None} | {
-            "n_components": self.n_components,
-            "solver": self.solver,
-            "per_recording": self.per_recording,
-            "bands": self.bands,
-        }
 
     def _learn(self, estimate: Estimate) -> None:
         self.components_: Floats = np.asarray(estimate["unmixing"])
@@ -372,6 +317,6 @@ class ICA(JointTransformer):
         self.n_components_ = len(self.components_)
         if self.above_noise_ < self.n_components_:
             self._note(
-                f"{self.above_noise_} of {self.n_components_} dimensions stand above the noise: the rest of the space "
-                "is noise, whatever stability_ says"
+                f"{self.above_noise_} of {self.n_components_} dimensions stand above the noise: the other "
+                "components are noise, even if stability_ is high"
             )

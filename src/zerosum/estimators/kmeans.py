@@ -5,99 +5,59 @@ Tested in tests/estimators/test_table_estimators.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
-from zerosum.estimators.base import DataMark, JointTransformer, RangedEstimator, Tables
-from zerosum.kernel.missing import Missing
-from zerosum.kernel.schemes import Scheme
-from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Budget, Unit
+from zerosum.estimators.base import JointTransformer, RangedEstimator
+from zerosum.estimators.documentation import documented
 
 
+@documented
+@dataclass(eq=False, repr=False)
 class KMeans(JointTransformer, RangedEstimator):
     """Private k-means over sites, in a fixed number of rounds.
+
+    The first round assigns rows to many public cells and clusters their noisy means. The other rounds are Lloyd's.
 
     Parameters
     ----------
     n_clusters : int, default=8
-        How many centres to release.
+        Number of clusters.
     rounds : int, default=5
-        How often rows are assigned to centres, the first time to many public cells. Each costs as much.
+        Number of rounds, at least 2. Each gets the same share of the budget.
     start : int, default=0
-        A seed for the public cells and nothing else: no privacy depends on it.
-    epsilon : float, default=1.0
-        With `delta`, what the whole fit may cost any one unit.
-    delta : float, default=1e-5
-        See `epsilon`.
-    lower, upper : float or array of shape (n_features,), optional
-        Public ranges of the columns. One number stands for every column.
-    clip : float, optional
-        With ranges, a bound on the rows' norm once mapped to [-1, 1]; without, on the norm of the rows as they are.
-        Ranges or a clip must be given, since data must not set their own bounds. Only a seeded run may do without:
-        it takes the largest row norm, and says so in `notes_`.
-    missing : float, str or dict, optional
-        What is done where a value is missing (NaN), for all columns or by the name of each: a number to take instead,
-        or "own-rows", the mean of what is observed of the same unit's rows, and where nothing is, the middle of the
-        range (0 without ranges). By default missing values are refused.
-    scheme : str or Scheme, default="secure-sum"
-        How sites' noise combines.
-    colluders : int, optional
-        Sites that may collude with the coordinator, by default a third less one, at least one.
-    dropouts : int, default=0
-        Sites that may be lost on the way.
-    unit : "person" or "record", optional
-        What is protected: whoever owns the rows of a unit, or a single row. It must be said where sites are plain
-        tables, whose rows could be either; `Units` that say whose each row is hold persons. A seeded run protects
-        nobody, and takes plain rows for records.
-    policies : dict of str to Policy, optional
-        Sites' own policies by name, used as they are. A site without one gets the default, with its name as the
-        population: its spends are kept in the user's state folder.
-    random_state : int, optional
-        None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
-        sites' own policies do.
-    data : {"private", "public", "synthetic"}, default="private"
-        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
-        in any study, and their ledgers are thrown away after the run.
-    budget : Budget, optional
-        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
+        Seed of the public cells. It does not affect privacy.
+    %(ranges)s
+    %(row_clip)s
+    %(missing)s
+    %(privacy)s
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
-        The centres. One whose count is lost in the noise stays where it was.
+        Centres of the clusters. A centre whose count is below the noise keeps its place of the round before.
     counts_ : ndarray of shape (n_clusters,)
-        How many units are nearest to each centre of the round before; noisy, and negative at times.
-    noise_std_ : float
-        The standard deviation that privacy's noise gives each count.
+        Noisy number of units that are nearest to each centre of the round before; it can be negative.
+    counts_noise_std_ : float
+        Standard deviation that privacy adds to each count.
     scale_ : ndarray of shape (n_features,)
-        What columns are divided by before distances are taken: half their public range, or one.
-    n_features_in_ : int
-        The number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        The names of the columns, where the first site's table has names.
-    privacy_ : PrivacyReport
-        Whom the fit protects, against whom, and how well.
-    result_ : Result
-        The study's whole record.
-    notes_ : tuple of str
-        What else a reader has to know about the run.
+        Divisor of each column before distances are computed: half its public range, or one.
+    %(fitted)s
 
     Notes
     -----
-    Fitting again is spending again: each `fit` is a study of its own, with fresh noise, charged to every site's ledger.
+    %(spends)s
 
-    No `labels_` are kept: whose row lies where is for whoever holds the row, with `predict`.
+    There is no `labels_`: the cluster of a row is as private as the row. A site computes it with `predict`.
 
     Examples
     --------
-    A reproduction run on synthetic data; leave `random_state` out, and say `unit`, to protect somebody.
+    %(reproduction)s
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [np.vstack([rng.normal(middle, 0.2, size=(300, 2)) for middle in (-2, 2)]) for _ in range(3)]
@@ -108,70 +68,32 @@ class KMeans(JointTransformer, RangedEstimator):
 
     _algorithm: ClassVar[str] = "k-means"
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        rounds: int = 5,
-        start: int = 0,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        lower: ArrayLike | None = None,
-        upper: ArrayLike | None = None,
-        clip: float | None = None,
-        missing: Missing = None,
-        scheme: str | Scheme = DEFAULT_SCHEME,
-        colluders: int | None = None,
-        dropouts: int = 0,
-        unit: Unit | None = None,
-        policies: Mapping[str, Policy] | None = None,
-        random_state: int | None = None,
-        data: DataMark = "private",
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            lower=lower,
-            upper=upper,
-            clip=clip,
-            missing=missing,
-            scheme=scheme,
-            colluders=colluders,
-            dropouts=dropouts,
-            unit=unit,
-            policies=policies,
-            random_state=random_state,
-            data=data,
-            budget=budget,
-        )
-        self.n_clusters = n_clusters
-        self.rounds = rounds
-        self.start = start
+    n_clusters: int = 8
+    _: KW_ONLY
+    rounds: int = 5
+    start: int = 0
 
     def transform(self, X: ArrayLike) -> Floats:
-        """The distance of each row from each centre, with columns divided by `scale_`, as clusters were found.
+        """Distance of each row from each centre, in columns divided by `scale_`.
 
         Parameters
         ----------
-        X : array of shape (rows, n_features)
-            Rows of one site. Nothing about their distances is private: they are for whoever holds the rows.
+        %(own_rows)s
 
         Returns
         -------
         ndarray of shape (rows, n_clusters)
-            One row of distances for each row.
+            Distances of each row.
         """
         rows, centers = self._own_rows(X) / self.scale_, self.cluster_centers_ / self.scale_
         return np.stack([np.linalg.norm(rows - center, axis=1) for center in centers], axis=1)
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
-        """Which centre is nearest to each row.
+        """The nearest centre of each row.
 
         Parameters
         ----------
-        X : array of shape (rows, n_features)
-            Rows of one site. Nothing about their clusters is private: they are for whoever holds the rows.
+        %(own_rows)s
 
         Returns
         -------
@@ -184,12 +106,8 @@ class KMeans(JointTransformer, RangedEstimator):
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
 
-    def _parameters(self, tables: Tables) -> dict[str, Any]:
-        own = {"n_clusters": self.n_clusters, "rounds": self.rounds, "start": self.start}
-        return super()._parameters(tables) | own
-
     def _learn(self, estimate: Estimate) -> None:
         self.cluster_centers_: Floats = np.asarray(estimate["centers"])
         self.counts_: Floats = np.asarray(estimate["counts"])
-        self.noise_std_ = float(estimate["count_noise_std"][0])
+        self.counts_noise_std_ = float(estimate["count_noise_std"][0])
         self.scale_ = self._half

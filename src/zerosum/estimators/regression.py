@@ -1,4 +1,4 @@
-"""Private linear regression over sites, and what all regressions share.
+"""Private linear regression over sites, and the base classes of all regressions.
 
 Tested in tests/estimators/test_regression_estimators.py.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -20,101 +21,53 @@ from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import DataMark, RangedEstimator, Tables, bad_data
+from zerosum.estimators.base import ColumnRanges, Tables, bad_data
+from zerosum.estimators.documentation import documented
 from zerosum.estimators.supervised import Supervised
+from zerosum.estimators.validation import BOOLEAN, MAPPING, RANGE, Constraint, optional
 from zerosum.kernel.missing import Missing
-from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.quantity import Quantity
 from zerosum.report.coefficients import CoefficientTable
-from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Budget, Unit
+
+# Results of the evaluation of a regression (`zerosum.algorithms`), by their keys in the estimate.
+_EVALUATION = frozenset({"clipped_share", "auc", "deviance", "scores", "residuals"})
+_HELD_OUT = "held_out_"  # prefix of these keys if units are held out
 
 
-class JointRegression(Supervised, RangedEstimator):
-    """What regressions share: public ranges, offsets and weights, and the table of coefficients.
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
+class JointRegression(Supervised, ColumnRanges):
+    """Base class of regressions: public ranges, weights, and coefficients in the units of the data.
 
-    A subclass says what is public about the response (`_response_range`, `_coded`).
+    A subclass gives the public range of the coded response (`_response_range`, `_coded`).
+
+    Parameters
+    ----------
+    %(regression)s
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        lower: ArrayLike | None = None,
-        upper: ArrayLike | None = None,
-        response: ArrayLike | None = None,
-        offset_range: ArrayLike | None = None,
-        center: ArrayLike | None = None,
-        scale: ArrayLike | None = None,
-        fit_intercept: bool = True,
-        standardise: Literal["auto", "dp", "none"] = "auto",
-        clip: float | None = None,
-        missing: Missing = None,
-        scheme: str | Scheme = DEFAULT_SCHEME,
-        colluders: int | None = None,
-        dropouts: int = 0,
-        unit: Unit | None = None,
-        policies: Mapping[str, Policy] | None = None,
-        random_state: int | None = None,
-        data: DataMark = "private",
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            lower=lower,
-            upper=upper,
-            clip=clip,
-            missing=missing,
-            scheme=scheme,
-            colluders=colluders,
-            dropouts=dropouts,
-            unit=unit,
-            policies=policies,
-            random_state=random_state,
-            data=data,
-            budget=budget,
-        )
-        self.response = response
-        self.offset_range = offset_range
-        self.center = center
-        self.scale = scale
-        self.fit_intercept = fit_intercept
-        self.standardise = standardise
+    _program_names: ClassVar[Mapping[str, str]] = {"fit_intercept": "intercept"}
+    _not_parameters: ClassVar[Mapping[str, str]] = {
+        **ColumnRanges._not_parameters,
+        "weight": "given to `fit` as `weights`",
+    }
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **ColumnRanges._constraints,
+        "fit_intercept": BOOLEAN,
+        "measured_in": optional(MAPPING),
+    }
 
-    def fit(
-        self, X: Any, y: Any = None, *, sites: ArrayLike | None = None, offset: Any = None, weights: Any = None
-    ) -> Self:
-        """Run one study over the sites, and spend what it costs at each of them.
+    response: ArrayLike | None = None
+    center: ArrayLike | None = None
+    scale: ArrayLike | None = None
+    fit_intercept: bool = True
+    standardise: Literal["auto", "dp", "none"] = "auto"
+    standardise_share: float = 0.05
+    clip: float | None = None
+    missing: Missing = None
+    measured_in: Mapping[str, str] | None = None
 
-        Parameters
-        ----------
-        X : list or dict of (rows, n_features) arrays or Units, or one array
-            One table of features per site, called "site 0", "site 1", ... in a list. One array needs `sites`, but for
-            the schemes "pooled" and "non-private", where one holder has all rows.
-        y : list or dict of vectors, or one vector
-            The response of every row, by site as X is.
-        sites : array of shape (rows,), optional
-            For one array, the name of the site that holds each row.
-        offset : as y, optional
-            What is added to the linear predictor of every row as it is (of counts, the logarithm of the exposure), in
-            the public `offset_range`.
-        weights : as y, optional
-            How much every row counts, from 0 to 1: private like all that is said of a unit.
-
-        Returns
-        -------
-        self
-            The fitted estimator. If the fit fails, what the last one learned is kept.
-
-        Raises
-        ------
-        ZerosumError
-            What is wrong with the parameters or the data, or which site refuses and why.
-        """
-        return self._fit_to(X, y, sites, {"offset": offset, "weights": weights})
-
-    # ---- the response ----------------------------------------------------------------------------------------------
+    # ---- the data --------------------------------------------------------------------------------------------------
 
     def _with_role(self, what: str, units: Units, values: Any) -> Units:
         joined = super()._with_role(what, units, values)
@@ -125,86 +78,56 @@ class JointRegression(Supervised, RangedEstimator):
 
     @abstractmethod
     def _response_range(self, tables: Tables) -> tuple[float, float]:
-        """The public range of the response as it is coded."""
+        """Public range of the coded response."""
 
     def _numeric_range(self, tables: Tables) -> tuple[float, float]:
-        """The range of a response that is a number: as given, or in a seeded run as found."""
-        if self.response is not None:
-            found = np.asarray(self.response, dtype=np.float64)
-            if found.shape != (2,) or not found[0] < found[1]:
-                raise BadParameter(
-                    "response must be the public range of the response: two numbers, the lower one first"
-                )
-            return float(found[0]), float(found[1])
+        """Range of a numeric response: as given, or in a seeded run the extremes of the data."""
+        return self._given_or_extremes("response", -1, tables)
+
+    def _given_or_extremes(self, what: str, at: int, tables: Tables) -> tuple[float, float]:
+        """The public range in the parameter `what`, or in a seeded run the extremes of the column `at`."""
+        given = getattr(self, what)
+        if given is not None:
+            low, high = np.asarray(given, dtype=np.float64).tolist()
+            return low, high
+        column = what.removesuffix("_range")
         if self.random_state is None:
-            raise BadParameter("give the public range of the response: response=(lowest, highest)")
-        values = np.concatenate([np.asarray(units.rows)[:, -1] for units in tables.values()])
-        self._note("the range of the response was read off the data, which is not private")
+            raise BadParameter(f"give the public range of the {column}: {what}=(lowest, highest)")
+        self._note(f"no {what} was given, so the extremes of the data were taken, which is not private")
+        values = np.concatenate([np.asarray(units.rows)[:, at] for units in tables.values()])
         low, high = float(np.min(values)), float(np.max(values))
         return low, high if high > low else low + 1.0
 
-    def _offset_ends(self, tables: Tables) -> tuple[float, float]:
-        """The range of the offset: as given, or in a seeded run as found."""
-        if self.offset_range is not None:
-            found = np.asarray(self.offset_range, dtype=np.float64)
-            if found.shape != (2,) or not found[0] < found[1]:
-                raise BadParameter("offset_range must be the public range of the offset: two numbers, the lower first")
-            return float(found[0]), float(found[1])
-        if self.random_state is None:
-            raise BadParameter("give the public range of the offset: offset_range=(lowest, highest)")
-        self._note("the range of the offset was read off the data, which is not private")
-        values = np.concatenate([np.asarray(units.rows)[:, self.n_features_in_] for units in tables.values()])
-        low, high = float(np.min(values)), float(np.max(values))
-        return low, high if high > low else low + 1.0
+    def _range_of_role(self, role: str, tables: Tables) -> tuple[float, float]:
+        """Public range of a column between the features and the response."""
+        return 0.0, 1.0
 
     # ---- the program -----------------------------------------------------------------------------------------------
 
     def _parameters(self, tables: Tables) -> dict[str, Any]:
-        lower, upper = self._by_column("lower"), self._by_column("upper")
-        if (lower is None or upper is None) and self.random_state is None:
-            raise BadParameter(
-                "give public ranges (lower and upper) of the features: data must not set their own bounds"
-            )
-        if lower is None or upper is None:
-            stacked = np.concatenate([np.asarray(units.rows)[:, : self.n_features_in_] for units in tables.values()])
-            lower = np.nanmin(stacked, axis=0) if lower is None else lower
-            upper = np.nanmax(stacked, axis=0) if upper is None else upper
-            upper = np.where(upper > lower, upper, lower + 1.0)
-            self._note("no ranges were given, so they were read off the data, which is not private")
-        if not isinstance(self.fit_intercept, bool | np.bool_):
-            raise BadParameter(f"fit_intercept must be True or False, got {self.fit_intercept!r}")
-        ends = [self._offset_ends(tables)] if "offset" in self._roles else []
-        ends += [(0.0, 1.0)] if "weights" in self._roles else []
-        ends.append(self._response_range(tables))
-        return {
+        lower, upper = self._bounds_or_extremes(tables)
+        ends = [*(self._range_of_role(role, tables) for role in self._roles), self._response_range(tables)]
+        return super()._parameters(tables) | {
             "lower": np.append(lower, [low for low, _high in ends]),
             "upper": np.append(upper, [high for _low, high in ends]),
-            "offset": "offset" if "offset" in self._roles else None,
             "weight": "weights" if "weights" in self._roles else None,
-            "clip": self.clip,
             "center": self._by_column("center"),
             "scale": self._by_column("scale"),
             "intercept": bool(self.fit_intercept),
-            "standardise": self.standardise,
-            "missing": self.missing,
+            "measured_in": dict(self.measured_in or {}),
         }
 
     def _learn(self, estimate: Estimate) -> None:
         self.coef_: Floats = estimate["coefficients"].value.copy()
         self.intercept_ = float(estimate["intercept"][0])
-        if "pooled_std" in estimate:
-            self.table_ = CoefficientTable.of(estimate)
-            self.coef_std_: Floats = estimate["population_std"].value[:-1].copy()
-            left = sum(not row.identified for row in self.table_.rows)
-            if left:
-                self._note(f"{left} of {len(self.table_.rows)} coefficients are not identified at this budget")
 
     def _predictor(self, X: Any, offset: Any = None) -> Floats:
-        """The linear predictor of rows, for whoever holds them."""
+        """Linear predictor of rows of one site."""
         return self._shifted(self._own_rows(X) @ self.coef_ + self.intercept_, offset)
 
     @staticmethod
     def _shifted(predictor: Any, offset: Any) -> Floats:
+        """The linear predictor plus an offset, if there is one."""
         if offset is None:
             return np.asarray(predictor)
         with bad_data():
@@ -214,82 +137,162 @@ class JointRegression(Supervised, RangedEstimator):
         return np.asarray(predictor + column)
 
 
-class LinearRegression(RegressorMixin, JointRegression):  # type: ignore[misc]  # sklearn is untyped
-    """Private least squares over sites, with intervals that can be reported.
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
+class ModelRegression(JointRegression):
+    """Base class of regressions with a likelihood: offsets, standard errors, and a private evaluation.
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        With `delta`, what the whole fit may cost any one unit.
-    delta : float, default=1e-5
-        See `epsilon`.
-    lower, upper : float or array of shape (n_features,)
-        Public ranges of the features. One number stands for every feature.
-    response : (float, float)
-        The public range of the response.
-    offset_range : (float, float), optional
-        The public range of the offset, where `fit` is given one.
-    center, scale : float or array of shape (n_features,), optional
-        What is declared of the features: an ordinary value, and an ordinary deviation from it. It saves budget.
-    fit_intercept : bool, default=True
-        Whether there is a constant. Without one the model passes through the middle of the ranges, or the centre that
-        is declared or measured, not through 0.
-    standardise : {"auto", "dp", "none"}, default="auto"
-        Whether a release of every column's mean and size is bought first; "auto" does where its noise is small and
-        nothing is declared.
-    clip : float, optional
-        A bound on the norm of a row in standardised units; by default the planner's.
-    missing : float, str or dict, optional
-        What is done where a feature is missing (NaN), for all or by the name of each: a number to take instead, or
-        "own-rows". By default missing values are refused.
-    scheme : str or Scheme, default="secure-sum"
-        How sites' noise combines.
-    colluders : int, optional
-        Sites that may collude with the coordinator, by default a third less one, at least one.
-    dropouts : int, default=0
-        Sites that may be lost on the way.
-    unit : "person" or "record", optional
-        What is protected; it must be said where sites are plain tables. A person with several rows is one unit.
-    policies : dict of str to Policy, optional
-        Sites' own policies by name.
-    random_state : int, optional
-        A number makes a **reproduction run, which protects nobody**.
+    %(offset_range)s
+    %(regression_evaluation)s
+    """
+
+    _not_parameters: ClassVar[Mapping[str, str]] = {
+        **JointRegression._not_parameters,
+        "offset": "given to `fit` as `offset`",
+        "draw": "made by `fit` from the rows of each unit, if `hold_out` is set",
+    }
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **JointRegression._constraints,
+        "offset_range": optional(RANGE),
+    }
+
+    offset_range: ArrayLike | None = None
+    evaluate_share: float = 0.0
+    hold_out: float = 0.0
+    rounds: int | None = None
+    room: float | None = None
+
+    def fit(
+        self, X: Any, y: Any = None, *, sites: ArrayLike | None = None, offset: Any = None, weights: Any = None
+    ) -> Self:
+        """Run one study over the sites and charge their ledgers.
+
+        Parameters
+        ----------
+        %(fit_x)s
+        y : list or dict of vectors, or one vector
+            Response of every row, by site as X.
+        %(fit_sites)s
+        offset : as y, optional
+            Known term of the linear predictor of every row (for counts, the logarithm of the exposure), in the public
+            `offset_range`.
+        weights : as y, optional
+            Weight of every row, from 0 to 1. Weights are private, as all columns of a unit.
+
+        %(fit_returns)s
+        """
+        return self._fit_to(X, y, sites, {"offset": offset, "weights": weights})
+
+    def _with(self, units: Units, values: Any) -> Units:
+        joined = super()._with(units, values)
+        if not self.hold_out:
+            return joined
+        # As in a study file with a design: equal units get different draws, and all rows of a unit the same one.
+        draws = joined.own_draws(twins="apart")
+        by_row = draws if joined.offsets is None else np.repeat(draws, np.diff(joined.offsets))
+        rows = np.asarray(joined.rows)
+        return replace(joined, rows=np.column_stack([rows[:, :-1], by_row, rows[:, -1]]))
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        *others, response = super()._columns
+        return (*others, *(["draw"] if self.hold_out else []), response)
+
+    def _range_of_role(self, role: str, tables: Tables) -> tuple[float, float]:
+        if role == "offset":
+            return self._given_or_extremes("offset_range", self.n_features_in_, tables)
+        return super()._range_of_role(role, tables)
+
+    def _parameters(self, tables: Tables) -> dict[str, Any]:
+        parameters = super()._parameters(tables)
+        parameters["offset"] = "offset" if "offset" in self._roles else None
+        if self.hold_out:
+            for name, end in (("lower", 0.0), ("upper", 1.0)):
+                parameters[name] = np.insert(parameters[name], -1, end)
+            parameters["draw"] = "draw"
+        return parameters
+
+    def _learn(self, estimate: Estimate) -> None:
+        super()._learn(estimate)
+        self.table_ = CoefficientTable.of(estimate)
+        # Standard errors have the intercept last.
+        privacy, population = estimate["pooled_std"].value, estimate["population_std"].value
+        self.noise_std_: Floats = privacy[:-1].copy()
+        self.intercept_noise_std_ = float(privacy[-1])
+        self.population_std_: Floats = population[:-1].copy()
+        unidentified = sum(not row.identified for row in self.table_.rows)
+        if unidentified:
+            self._note(f"{unidentified} of {len(self.table_.rows)} coefficients are not identified at this budget")
+        if self.evaluate_share:
+            self.evaluation_: dict[str, Quantity] = {
+                name: quantity
+                for name, quantity in estimate.items()
+                if name in _EVALUATION or name.startswith(_HELD_OUT)
+            }
+
+
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
+class LinearRegression(RegressorMixin, ModelRegression):  # type: ignore[misc]  # sklearn is untyped
+    """Private least squares over sites, with standard errors and intervals.
+
+    Parameters
+    ----------
+    %(ranges)s
+    %(response_range)s
+    %(offset_range)s
+    %(regression)s
+    method : {"auto", "moment", "gradient"}, default="auto"
+        Release of a round: joint second moments ("moment"), or the gradient. "gradient" releases no second moments, so
+        its coefficients have no useful standard errors.
+    rounds : int, optional
+        Number of rounds; by default the planner's choice.
+    residual_clip : float, optional
+        Bound on a residual, in standard deviations of the residuals; by default the planner's choice.
+    room : float, optional
+        Squared norm at which rows are clipped, over the mean squared norm; by default the planner's choice.
+    learning_rate : float, optional
+        Length of a step of the method "gradient"; by default the planner's choice.
+    burn_in : int, optional
+        Number of first rounds that are left out of the final average; by default a third.
+    %(regression_evaluation)s
+    %(privacy)s
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        The coefficients, in the units of the data.
-    intercept_ : float
-        The constant.
-    coef_std_ : ndarray of shape (n_features,)
-        Standard errors for the population: sampling and privacy.
-    table_ : CoefficientTable
-        Every coefficient with both kinds of standard errors and intervals, and whether it is identified.
+        Coefficients in the units of the data.
+    %(coefficients)s
     residual_std_ : float
-        The standard deviation of the residuals.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
-    privacy_, result_, notes_
-        Whom the fit protects, the study's whole record, and what a reader has to know.
+        Standard deviation of the residuals.
+    %(fitted)s
 
     Notes
     -----
-    **Fitting again is spending again.** Predictions are free and stay with whoever holds the rows.
+    %(spends)s
 
     Examples
     --------
-    A reproduction run on synthetic data; leave `random_state` out to protect somebody.
+    %(reproduction)s
 
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (2000, 2)) for _ in range(3)]
     >>> y = [rows @ [1.0, -2.0] + rng.normal(0, 0.1, 2000) for rows in X]
-    >>> made_up = {"random_state": 0, "data": "synthetic"}
-    >>> fitted = LinearRegression(lower=-1, upper=1, response=(-4, 4), epsilon=3, **made_up).fit(X, y)
+    >>> seeded = {"random_state": 0, "data": "synthetic"}
+    >>> fitted = LinearRegression(lower=-1, upper=1, response=(-4, 4), epsilon=3, **seeded).fit(X, y)
     >>> fitted.coef_.round(1).tolist()
     [1.0, -2.0]
     """
 
     _algorithm: ClassVar[str] = "linear-regression"
+    _constraints: ClassVar[Mapping[str, Constraint]] = {**ModelRegression._constraints, "response": optional(RANGE)}
+
+    method: Literal["auto", "moment", "gradient"] = "auto"
+    residual_clip: float | None = None
+    learning_rate: float | None = None
+    burn_in: int | None = None
 
     def _response_range(self, tables: Tables) -> tuple[float, float]:
         return self._numeric_range(tables)
@@ -299,16 +302,17 @@ class LinearRegression(RegressorMixin, JointRegression):  # type: ignore[misc]  
         self.residual_std_ = float(estimate["residual_std"][0])
 
     def predict(self, X: Any, offset: Any = None) -> Floats:
-        """The expected response of rows.
+        """Expected response of rows.
 
         Parameters
         ----------
-        X : array of shape (rows, n_features)
+        %(own_rows)s
         offset : array of shape (rows,), optional
-            Their offset; 0 unless given.
+            Offset of each row; by default 0.
 
         Returns
         -------
         ndarray of shape (rows,)
+            Expected responses.
         """
         return self._predictor(X, offset)

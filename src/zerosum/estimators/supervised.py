@@ -1,4 +1,4 @@
-"""What estimators with a response share: it joins the features as their last column.
+"""Base class of estimators with a response, which is the last column after the features.
 
 Tested in tests/estimators/test_regression_estimators.py.
 """
@@ -19,49 +19,41 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadData
 from zerosum.estimators.base import JointEstimator, Tables, bad_data, several_tables
+from zerosum.estimators.documentation import documented
 from zerosum.kernel.schemes import Scheme
 
 
+@documented
 class Supervised(JointEstimator):
-    """An estimator that is fitted to a response: a number or a class for every row.
+    """An estimator with a response: a number or a class for every row.
 
-    A subclass says how responses are coded (`_see`, `_coded`), and may put more columns before them (`_roles`).
+    A subclass codes the responses as numbers (`_prepare_coding`, `_coded`), and may have more columns before them
+    (`_roles`).
 
-    `score(X, y)`, which subclasses inherit from scikit-learn, is an exact function of the rows it is given: on private
-    rows it is not protected and must not leave the site that holds them.
+    `score(X, y)`, which subclasses inherit from scikit-learn, is an exact function of its rows: on private rows it is
+    not protected and must not leave the site that holds them.
     """
 
-    _roles: tuple[str, ...] = ()  # what stands between features and response in this fit
+    _roles: tuple[str, ...] = ()  # names of the columns between features and response in this fit
 
     def fit(self, X: Any, y: Any = None, *, sites: ArrayLike | None = None) -> Self:
-        """Run one study over the sites, and spend what it costs at each of them.
+        """Run one study over the sites and charge their ledgers.
 
         Parameters
         ----------
-        X : list or dict of (rows, n_features) arrays or Units, or one array
-            One table of features per site, called "site 0", "site 1", ... in a list. One array needs `sites`, but for
-            the schemes "pooled" and "non-private", where one holder has all rows.
+        %(fit_x)s
         y : list or dict of vectors, or one vector
-            The response or class of every row, by site as X is.
-        sites : array of shape (rows,), optional
-            For one array, the name of the site that holds each row.
+            Response or class of every row, by site as X.
+        %(fit_sites)s
 
-        Returns
-        -------
-        self
-            The fitted estimator. If the fit fails, what the last one learned is kept.
-
-        Raises
-        ------
-        ZerosumError
-            What is wrong with the parameters or the data, or which site refuses and why.
+        %(fit_returns)s
         """
         return self._fit_to(X, y, sites, {})
 
     def _fit_to(self, X: Any, y: Any, sites: ArrayLike | None, roles: Mapping[str, Any]) -> Self:
         if y is None:
             raise BadData(
-                "requires y to be passed, but the target y is None: give the response of every row, by site as X is"
+                "requires y to be passed, but the target y is None: give the response of every row, by site as X"
             )
 
         def tables(scheme: Scheme) -> Tables:
@@ -70,7 +62,7 @@ class Supervised(JointEstimator):
             self._roles = tuple(given)
             vectors = {name: self._by_table(name, values, found, X, sites) for name, values in given.items()}
             responses = self._by_table("y", y, found, X, sites)
-            self._see(responses)
+            self._prepare_coding(responses)
             for name, values in vectors.items():
                 found = {site: self._with_role(name, units, values[site]) for site, units in found.items()}
             return {name: self._with(found[name], responses[name]) for name in found}
@@ -78,7 +70,7 @@ class Supervised(JointEstimator):
         return self._fit(tables)
 
     def _by_table(self, what: str, given: Any, tables: Tables, X: Any, sites: ArrayLike | None) -> dict[str, Any]:
-        """A vector for each site, given as X is."""
+        """A vector for each site, from the same form as X."""
         by_site = isinstance(X, Mapping) or several_tables(X, self._dimensions)
         names = list(tables)
         if by_site and isinstance(given, Mapping):
@@ -87,7 +79,7 @@ class Supervised(JointEstimator):
             return {str(name): column_or_1d(value) for name, value in given.items()}
         if by_site:
             if not isinstance(given, list | tuple) or len(given) != len(names):
-                raise BadData(f"where X has a table for each site, {what} has a vector for each")
+                raise BadData(f"X has a table for each site, so {what} must be a list with a vector for each")
             return {name: column_or_1d(value) for name, value in zip(names, given, strict=True)}
         whole = column_or_1d(given, warn=True)
         if sites is not None:
@@ -97,7 +89,7 @@ class Supervised(JointEstimator):
         return {names[0]: whole[:cut], names[1]: whole[cut:]}
 
     def _with_role(self, what: str, units: Units, values: Any) -> Units:
-        """The rows with one more column that is no feature."""
+        """The rows with one more column, which is not a feature."""
         if len(values) != len(units.rows):
             raise BadData(f"inconsistent numbers of samples: {what} must have a value for each row of X")
         column = numbers(values)
@@ -106,6 +98,7 @@ class Supervised(JointEstimator):
         return replace(units, rows=np.column_stack([np.asarray(units.rows, dtype=np.float64), column]))
 
     def _with(self, units: Units, values: Any) -> Units:
+        """The rows with the coded response as their last column."""
         if len(values) != len(units.rows):
             raise BadData("inconsistent numbers of samples: y must have a value for each row of X")
         coded = self._coded(values)
@@ -113,30 +106,30 @@ class Supervised(JointEstimator):
             raise BadData("some values of y are not finite (NaN or infinity)")
         return replace(units, rows=np.column_stack([np.asarray(units.rows, dtype=np.float64), coded]))
 
-    def _see(self, vectors: Mapping[str, Any]) -> None:
-        """Before responses are coded; only what is public, or a seeded run, may look at them."""
+    def _prepare_coding(self, vectors: Mapping[str, Any]) -> None:
+        """Called with all responses before they are coded. Only a seeded run may use their values."""
 
     def _coded(self, values: Any) -> Floats:
-        """Responses as numbers."""
+        """The responses of one site as numbers."""
         return numbers(values)
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        return (*super()._columns, *self._roles, "response")
+        return (*self._feature_names, *self._roles, "response")
 
     def _own_rows(self, X: Any) -> Floats:
         check_is_fitted(self, "result_")
         if isinstance(X, Units | Mapping) or several_tables(X, (2,)):
-            raise BadData("only one array can be predicted: do it for each site, where the site's rows are")
+            raise BadData("give one array with rows of one site: call this method for each site, at the site")
         with bad_data():
             rows = self._rows(X, first=False)
         if not np.all(np.isfinite(rows)):
-            raise BadData("rows that are predicted must be whole: some values are missing")
+            raise BadData("some values are missing (NaN): a prediction needs all features of a row")
         return rows
 
 
 def numbers(values: Any) -> Floats:
-    """A vector of real numbers, or one sentence."""
+    """A vector of real numbers; other values raise `BadData`."""
     if np.iscomplexobj(values):
         raise BadData("y, offset and weights must hold real numbers: Complex data not supported")
     try:

@@ -8,6 +8,7 @@ Tested in tests/estimators/test_describe_estimators.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,93 +17,68 @@ from numpy.typing import ArrayLike
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import DataMark, Tables
+from zerosum.estimators.base import Tables
+from zerosum.estimators.documentation import documented
 from zerosum.estimators.tables import Levels, TableEstimator
+from zerosum.estimators.validation import LIST, TEXT, Constraint, optional
 from zerosum.kernel.missing import Missing
-from zerosum.kernel.schemes import Scheme
-from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Budget, Unit
 
 
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class SurvivalCurve(TableEstimator):
-    """Kaplan-Meier curves over sites, by group, with intervals, medians and the log-rank test, from one release.
+    """Private Kaplan-Meier curves over sites, by group, with intervals, medians and the log-rank test.
+
+    All results come from one release of counts by group and bin of time.
 
     Parameters
     ----------
     edges : array of shape (bins + 1,)
-        Public bins of time; curves are given at their right ends. Who is there longer is censored at the last one.
+        Public bins of time. Curves are given at their right ends. Units with longer times are censored at the last end.
     time, event : str, default="time", "event"
-        The columns of the time until the event or the end of observation, and of whether it was the event. Of an array
-        without names, the first and the second.
+        Column of the time until the event or the end of observation, and column that tells whether the event happened.
+        In an array without names they are the first and the second column.
     by : str, optional
-        The column of the groups; of an array, the third.
+        Column of the groups; in an array, the third column.
     groups : sequence, optional
-        What that column may say.
+        Public values of that column.
     events : pair, default=(0, 1)
-        What the column of events says: first where it did not happen, then where it did.
-    missing : "observed", optional
-        With it, rows that lack something count nowhere. By default missing values are refused.
-    epsilon : float, default=1.0
-        With `delta`, what the whole fit may cost any one unit.
-    delta : float, default=1e-5
-        See `epsilon`.
-    scheme : str or Scheme, default="secure-sum"
-        How sites' noise combines.
-    colluders : int, optional
-        Sites that may collude with the coordinator, by default a third less one, at least one.
-    dropouts : int, default=0
-        Sites that may be lost on the way.
-    unit : "person" or "record", optional
-        What is protected: whoever owns the rows of a unit, or a single row. It must be said where sites are plain
-        tables, whose rows could be either; `Units` that say whose each row is hold persons. A seeded run protects
-        nobody, and takes plain rows for records.
-    policies : dict of str to Policy, optional
-        Sites' own policies by name, used as they are. A site without one gets the default, with its name as the
-        population: its spends are kept in the user's state folder.
-    random_state : int, optional
-        None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
-        sites' own policies do.
-    data : {"private", "public", "synthetic"}, default="private"
-        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
-        in any study, and their ledgers are thrown away after the run.
-    budget : Budget, optional
-        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
+        Values of the column of events: first for no event, then for an event.
+    missing : str, optional
+        "observed" leaves out rows with a missing value. By default missing values are refused.
+    %(privacy)s
 
     Attributes
     ----------
     groups_ : tuple of str
-        What the first axis of the arrays below runs along.
+        Labels of the first axis of the arrays.
     times_ : ndarray of shape (bins,)
-        The right ends of the bins.
-    survival_, std_error_ : ndarray of shape (groups, bins)
-        The share that is left, NaN from where too few are at risk, and the standard deviation that privacy gives it.
-    survival_interval_, survival_population_interval_ : ndarray of shape (groups, bins, 2)
-        Of 95 %: for the pooled data, which privacy's noise hides, and for the people they are a sample of.
+        Right ends of the bins.
+    survival_ : ndarray of shape (groups, bins)
+        Share of units without an event; NaN from the bin on where too few units are at risk.
+    noise_std_ : ndarray of shape (groups, bins)
+        Standard deviation that privacy adds to each share.
+    survival_interval_ : ndarray of shape (groups, bins, 2)
+        Interval of 95 % for the curve of the pooled data, from privacy alone.
+    survival_population_interval_ : ndarray of shape (groups, bins, 2)
+        Interval of 95 % for the curve of the population, from sampling and privacy.
     at_risk_ : ndarray of shape (groups, bins)
-        How many are at risk.
+        Noisy number of units at risk.
+    at_risk_noise_std_ : ndarray of shape (groups, bins)
+        Standard deviation that privacy adds to each of these numbers.
     median_ : ndarray of shape (groups,)
-        The median time, NaN where a curve does not come down to one half.
+        Median time; NaN if a curve stays above one half.
     log_rank_p_ : float
-        Of the test that all groups have one curve; it takes chance and privacy's noise into account. Only with groups.
-    n_features_in_ : int
-        The number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        The names of the columns.
-    privacy_ : PrivacyReport
-        Whom the fit protects, against whom, and how well.
-    result_ : Result
-        The study's whole record.
-    notes_ : tuple of str
-        What else a reader has to know about the run.
+        P value of the test that all groups have the same curve, from sampling and privacy; only with groups.
+    %(fitted)s
 
     Notes
     -----
-    Fitting again is spending again: each `fit` is a study of its own, with fresh noise, charged to every site's ledger.
+    %(spends)s
 
     Examples
     --------
-    A reproduction run on synthetic data; leave `random_state` out, and say `unit`, to protect somebody.
+    %(reproduction)s
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [np.column_stack([rng.exponential(5, 600), np.ones(600)]) for _ in range(3)]
@@ -112,47 +88,22 @@ class SurvivalCurve(TableEstimator):
     """
 
     _algorithm: ClassVar[str] = "survival"
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **TableEstimator._constraints,
+        "time": TEXT,
+        "event": TEXT,
+        "by": optional(TEXT),
+        "groups": LIST,
+        "events": LIST,
+    }
 
-    def __init__(
-        self,
-        *,
-        edges: ArrayLike | None = None,
-        time: str = "time",
-        event: str = "event",
-        by: str | None = None,
-        groups: Sequence[Any] = (),
-        events: Sequence[Any] = (0, 1),
-        missing: Missing = None,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        scheme: str | Scheme = DEFAULT_SCHEME,
-        colluders: int | None = None,
-        dropouts: int = 0,
-        unit: Unit | None = None,
-        policies: Mapping[str, Policy] | None = None,
-        random_state: int | None = None,
-        data: DataMark = "private",
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            scheme=scheme,
-            colluders=colluders,
-            dropouts=dropouts,
-            unit=unit,
-            policies=policies,
-            random_state=random_state,
-            data=data,
-            budget=budget,
-        )
-        self.edges = edges
-        self.time = time
-        self.event = event
-        self.by = by
-        self.groups = groups
-        self.events = events
-        self.missing = missing
+    edges: ArrayLike | None = None
+    time: str = "time"
+    event: str = "event"
+    by: str | None = None
+    groups: Sequence[Any] = ()
+    events: Sequence[Any] = (0, 1)
+    missing: Missing = None
 
     @property
     def _declared(self) -> tuple[str, ...]:
@@ -169,18 +120,20 @@ class SurvivalCurve(TableEstimator):
 
     def _parameters(self, tables: Tables) -> dict[str, Any]:
         if self.edges is None:
-            raise BadParameter("give public edges of time")
+            raise BadParameter("give the public edges of the bins of time: edges=[0, 1, 2, ...]")
         edges = np.asarray(self.edges, dtype=np.float64)
-        return {"edges": edges, "events": tuple(self.events), "groups": tuple(self.groups), "missing": self.missing}
+        own = {"edges": edges, "events": tuple(self.events), "groups": tuple(self.groups)}
+        return super()._parameters(tables) | own
 
     def _learn(self, estimate: Estimate) -> None:
         self.groups_ = estimate["survival"].axes[0].labels
         self.times_: Floats = np.asarray(self.edges, dtype=np.float64)[1:]
         self.survival_: Floats = np.asarray(estimate["survival"])
-        self.std_error_: Floats = np.asarray(estimate["survival"].std)
+        self.noise_std_: Floats = np.asarray(estimate["survival"].std)
         self.survival_interval_: Floats = np.asarray(estimate["survival_interval"])
         self.survival_population_interval_: Floats = np.asarray(estimate["survival_population_interval"])
         self.at_risk_: Floats = np.asarray(estimate["at_risk"])
+        self.at_risk_noise_std_: Floats = np.asarray(estimate["at_risk"].std)
         self.median_: Floats = np.asarray(estimate["median"])
         if "log_rank_p" in estimate:
             self.log_rank_p_ = float(estimate["log_rank_p"])

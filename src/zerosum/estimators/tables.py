@@ -1,4 +1,4 @@
-"""What estimators on tables with words in them share.
+"""Base class of estimators on tables with categories.
 
 Tested in tests/estimators/test_describe_estimators.py.
 """
@@ -18,7 +18,8 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import JointEstimator, check_collected
-from zerosum.report.sheets import Sheet, records_of, sheets_of
+from zerosum.report.document import Table
+from zerosum.report.tables import records_of, tables_of
 
 Levels = Mapping[str, Sequence[Any]]
 
@@ -29,30 +30,42 @@ class TableEstimator(JointEstimator):
     @property
     @abstractmethod
     def _declared(self) -> tuple[str, ...]:
-        """The columns that are asked about, in order."""
+        """The columns that the estimator reads, in order."""
 
     @property
     @abstractmethod
     def _categories(self) -> Levels:
-        """Those of them that hold categories."""
+        """Public categories of each of these columns that has them."""
 
     def __str__(self) -> str:
-        """The tables, once there are some."""
+        """The tables of the result as text; the parameters before `fit`."""
         return "\n\n".join(map(str, self.sheets())) if hasattr(self, "result_") else repr(self)
 
-    def sheets(self) -> list[Sheet]:
-        """The tables that a fit found, each at most 80 columns wide when it is printed."""
+    def sheets(self) -> list[Table]:
+        """Tables of the result.
+
+        Returns
+        -------
+        list of Table
+            Each prints as a text of at most 80 characters per line.
+        """
         self._fitted()
-        return sheets_of(self.result_.estimate)
+        return tables_of(self.result_.estimate)
 
     def records(self) -> dict[str, list[dict[str, Any]]]:
-        """The same as lists of records, with every number: for a data frame, or for JSON."""
+        """Tables of the result with all numbers, for a data frame or for JSON.
+
+        Returns
+        -------
+        dict of str to list of dict
+            The rows of each table, by its title.
+        """
         self._fitted()
         return records_of(self.result_.estimate)
 
     def _fitted(self) -> None:
         if not hasattr(self, "result_"):
-            raise BadParameter("there is nothing to show yet: call fit first")
+            raise BadParameter("this estimator has no result yet: call fit first")
 
     def _units(self, data: Any, *, first: bool) -> Units:
         if isinstance(data, Units):
@@ -62,14 +75,14 @@ class TableEstimator(JointEstimator):
             self.feature_names_in_ = np.array(names, dtype=object)
             self.n_features_in_ = len(names)
         elif tuple(names) != tuple(self.feature_names_in_):
-            raise BadData("it has other columns than the first site")
+            raise BadData("its columns differ from those of the first site")
         return Units(np.column_stack([self._numbers(table[:, at], name) for at, name in enumerate(names)]))
 
     def _table(self, data: Any) -> tuple[NDArray[Any], list[str]]:
         """The rows as objects, and the names of their columns."""
         check_collected(data)
         if hasattr(data, "columns") and (hasattr(data, "to_numpy") or hasattr(data, "column_names")):
-            names = getattr(data, "column_names", data.columns)  # Arrow has its own words
+            names = getattr(data, "column_names", data.columns)  # the attribute of an Arrow table has another name
             frame = {str(name): _objects(data[name]) for name in names if str(name) in self._declared}
             if lacking := [name for name in self._declared if name not in frame]:
                 raise BadData(f"there is no column {lacking[0]!r}")
@@ -80,22 +93,22 @@ class TableEstimator(JointEstimator):
         return table, self._names(table.shape[1])
 
     def _names(self, columns: int) -> list[str]:
-        """What columns without names are called."""
+        """Names of the columns of an array."""
         return [f"x{at}" for at in range(columns)]
 
     def _numbers(self, values: NDArray[Any], name: str) -> Floats:
         """A column as numbers, its categories as positions in their list; NaN where a value is missing."""
-        gone = np.array([_is_gone(value) for value in values.tolist()])
-        if np.any(gone) and not self._allows_missing:
+        missing = np.array([_is_missing(value) for value in values.tolist()])
+        if np.any(missing) and not self._allows_missing:
             raise BadData(f"column {name!r} has missing values and no rule for them")
         if (known := self._categories.get(name)) is None:
             try:
-                return np.where(gone, np.nan, np.where(gone, 0, values)).astype(np.float64)
+                return np.where(missing, np.nan, np.where(missing, 0, values)).astype(np.float64)
             except (TypeError, ValueError):
                 raise BadData(f"some values of column {name!r} are not numbers") from None
         codes: dict[Any, float] = {level: float(code) for code, level in enumerate(known)}
         found = np.array(
-            [np.nan if none else codes.get(value, -1.0) for value, none in zip(values.tolist(), gone, strict=True)]
+            [np.nan if none else codes.get(value, -1.0) for value, none in zip(values.tolist(), missing, strict=True)]
         )
         if np.any(found < 0):
             raise BadData(f"some values of column {name!r} are not among its declared levels")
@@ -103,13 +116,13 @@ class TableEstimator(JointEstimator):
 
 
 def _objects(column: Any) -> NDArray[Any]:
-    """A column of a frame, value by value; a chunked one of Arrow does not give numbers by itself."""
+    """A column of a frame as an array of objects. A chunked column of Arrow is converted by its own method."""
     values = column.to_pylist() if hasattr(column, "to_pylist") else np.asarray(column, dtype=object)
     found = np.empty(len(values), dtype=object)
     found[:] = values
     return found
 
 
-def _is_gone(value: Any) -> bool:
-    """Whether a value is missing; pandas has one that can be compared with nothing."""
+def _is_missing(value: Any) -> bool:
+    """Whether a value is missing; `pandas.NA` and `NaT` are recognised by type, because comparisons with them fail."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value == "" or value != value

@@ -8,6 +8,7 @@ Tested in tests/estimators/test_topics_estimator.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,92 +21,74 @@ from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units, doubled
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import DataMark, JointTransformer, Tables
-from zerosum.kernel.schemes import Scheme
-from zerosum.site.policy import Policy
-from zerosum.study import DEFAULT_SCHEME, Budget, Unit
+from zerosum.estimators.base import JointTransformer
+from zerosum.estimators.documentation import documented
+from zerosum.estimators.validation import WORDS, Constraint, optional
 
-_SMOOTH = 0.05  # of what all topics have in common, in each: no word rules a topic out
+# Share of the mean topic that is mixed into each topic before likelihoods are computed, so that no word has
+# probability zero. Chosen by hand; no benchmark recorded.
+_SMOOTHING = 0.05
 
 
+@documented
+@dataclass(eq=False, repr=False)
 class TopicModel(JointTransformer):
-    """Private topics over sites whose rows are documents: how often each word of a public list occurs.
+    """Private topics over sites. A row is a document: the count of each word of a public vocabulary.
 
     Parameters
     ----------
     n_components : int, default=10
-        How many topics to look for.
+        Number of topics.
     vocabulary : sequence of str, optional
-        The words the columns stand for; public, and the same at every site. By default the names of the first site's
-        columns, or "x0", "x1" and so on.
+        Words of the columns; public, and the same at every site. By default the column names of the first site, or
+        "x0", "x1", and so on.
     n_words : int, default=300
-        Where topics come from pairs of words, how many of the vocabulary are kept at most: the most frequent ones, as
-        far as they stand above noise, which is paid for.
+        Largest number of words that topics are about, if topics come from pairs of words: the most frequent words, as
+        far as they are above the noise. A release selects them.
     length : float, optional
-        About how many words a document has, where that is public. From ten on, a round of EM follows the tensor.
-    path : "auto", "tensor" or "pairs", default="auto"
-        Whether topics come from triples of words (the single topic model) or from pairs. The former where there are at
-        most 30 words, or few for so many documents.
-    epsilon : float, default=1.0
-        With `delta`, what the whole fit may cost any one unit.
-    delta : float, default=1e-5
-        See `epsilon`.
-    scheme : str or Scheme, default="secure-sum"
-        How sites' noise combines.
-    colluders : int, optional
-        Sites that may collude with the coordinator, by default a third less one, at least one.
-    dropouts : int, default=0
-        Sites that may be lost on the way.
-    unit : "person" or "record", optional
-        What is protected: whoever owns the documents of a unit, or a single document. It must be said where sites are
-        plain tables, whose rows could be either; `Units` that say whose each row is hold persons. A seeded run protects
-        nobody, and takes plain rows for records.
-    policies : dict of str to Policy, optional
-        Sites' own policies by name, used as they are. A site without one gets the default, with its name as the
-        population: its spends are kept in the user's state folder.
-    random_state : int, optional
-        None draws noise from the operating system: the private way. A number makes a **reproduction run, which protects
-        nobody**: whoever knows it can take the noise away. It is refused unless `data` says that they are nobody's, or
-        sites' own policies do.
-    data : {"private", "public", "synthetic"}, default="private"
-        Whose the data are. Public and synthetic data are nobody's: sites without a policy of their own then take part
-        in any study, and their ledgers are thrown away after the run.
-    budget : Budget, optional
-        A `zerosum.Budget` that several fits share, which refuses what goes beyond it.
+        Typical number of words of a document, if it is public. From ten on, a round of EM follows the tensor.
+    path : {"auto", "tensor", "pairs"}, default="auto"
+        Whether topics come from triples of words (the single topic model) or from pairs. "auto" takes "tensor" for at
+        most 30 words, or for few words relative to the number of documents.
+    word_share : float, default=0.12
+        Share of the budget for the selection of words.
+    norm_share : float, default=0.04
+        Share of the budget for the histogram of norms, with path "tensor".
+    pair_share : float, optional
+        Share of the budget for the pairs of words; by default that of the path.
+    sum_share : float, optional
+        Share of the budget for the sums by topic; by default that of the path.
+    seed : int, default=0
+        Seed of the starts of decompositions. It does not affect privacy.
+    %(privacy)s
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The topics, the heaviest first: probabilities of words, zero for those that were not kept.
+        Topics: probabilities of words, the topic with the largest weight first; zero for words that were not selected.
+    noise_std_ : ndarray of shape (n_components, n_features)
+        Standard deviation that privacy adds to each probability; zero for words that were not selected. Only if the
+        path estimates it.
     weights_ : ndarray of shape (n_components,)
-        Their shares of the documents.
+        Shares of the topics among the documents.
     relevance_ : ndarray of shape (n_components, n_features)
-        By how much a word speaks for a topic: its probability times the logarithm of how much likelier it is than in
-        the mean topic. `top_words` ranks by it.
+        Relevance of a word for a topic: its probability times the logarithm of the ratio to its probability in the mean
+        topic. `top_words` ranks by it.
     kept_ : ndarray of bool, shape (n_features,)
-        The words that topics are about.
+        Whether a word was selected.
     carried_ : ndarray of bool, shape (n_components,)
-        Whether the budget carries a topic: enough of its words stand above the noise, or it stands apart from others.
-    n_features_in_ : int
-        The number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        The names of the columns, where the first site's table has names.
-    privacy_ : PrivacyReport
-        Whom the fit protects, against whom, and how well.
-    result_ : Result
-        The study's whole record.
-    notes_ : tuple of str
-        What else a reader has to know about the run.
+        Whether the budget supports a topic: enough of its words are above the noise, or it is apart from the others.
+    %(fitted)s
 
     Notes
     -----
-    Fitting again is spending again: each `fit` is a study of its own, with fresh noise, charged to every site's ledger.
+    %(spends)s
 
-    Sites' documents may be sparse matrices, and stay so.
+    Documents may be sparse matrices; they are not converted to dense ones.
 
     Examples
     --------
-    A reproduction run on synthetic data; leave `random_state` out, and say `unit`, to protect somebody.
+    %(reproduction)s
 
     >>> rng = np.random.default_rng(0)
     >>> truth = np.array([[0.5, 0.4, 0.1, 0.0], [0.0, 0.1, 0.4, 0.5]])
@@ -117,51 +100,30 @@ class TopicModel(JointTransformer):
     """
 
     _algorithm: ClassVar[str] = "topics"
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **JointTransformer._constraints,
+        "vocabulary": optional(WORDS),
+    }
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        vocabulary: Sequence[str] | None = None,
-        n_words: int = 300,
-        length: float | None = None,
-        path: Literal["auto", "tensor", "pairs"] = "auto",
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        scheme: str | Scheme = DEFAULT_SCHEME,
-        colluders: int | None = None,
-        dropouts: int = 0,
-        unit: Unit | None = None,
-        policies: Mapping[str, Policy] | None = None,
-        random_state: int | None = None,
-        data: DataMark = "private",
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            scheme=scheme,
-            colluders=colluders,
-            dropouts=dropouts,
-            unit=unit,
-            policies=policies,
-            random_state=random_state,
-            data=data,
-            budget=budget,
-        )
-        self.n_components = n_components
-        self.vocabulary = vocabulary
-        self.n_words = n_words
-        self.length = length
-        self.path = path
+    n_components: int = 10
+    _: KW_ONLY
+    vocabulary: Sequence[str] | None = None
+    n_words: int = 300
+    length: float | None = None
+    path: Literal["auto", "tensor", "pairs"] = "auto"
+    word_share: float = 0.12
+    norm_share: float = 0.04
+    pair_share: float | None = None
+    sum_share: float | None = None
+    seed: int = 0
 
     def top_words(self, count: int = 10) -> list[list[str]]:
-        """The words that speak most for each topic.
+        """The most relevant words of each topic.
 
         Parameters
         ----------
         count : int, default=10
-            How many words for each topic.
+            Number of words for each topic.
 
         Returns
         -------
@@ -173,23 +135,23 @@ class TopicModel(JointTransformer):
         return [[names[at] for at in np.argsort(-row, kind="stable")[:count]] for row in self.relevance_]
 
     def transform(self, X: Any) -> Floats:
-        """How likely each topic is to have made each document, by the single topic model.
+        """Posterior probability of each topic for each document, by the single topic model.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (documents, n_features)
-            Documents of one site. Nothing about what comes out is private: it is for whoever holds the documents.
+            Documents of one site. The result is as private as these documents and must stay at the site.
 
         Returns
         -------
         ndarray of shape (documents, n_components)
-            Probabilities, which add up to one for each document.
+            Probabilities; those of a document add up to one.
         """
         joint = self._joint(self._own_rows(X))
         return np.asarray(np.exp(joint - logsumexp(joint, axis=1, keepdims=True)))
 
     def predict(self, X: Any) -> NDArray[np.intp]:
-        """The likeliest topic of each document.
+        """The most probable topic of each document.
 
         Parameters
         ----------
@@ -204,7 +166,7 @@ class TopicModel(JointTransformer):
         return np.asarray(np.argmax(self._joint(self._own_rows(X)), axis=1))
 
     def score(self, X: Any, y: object = None) -> float:
-        """The mean logarithm of a word's probability, over the words of all documents that topics are about.
+        """Mean logarithm of the probability of a word, over the selected words of all documents.
 
         On private documents it is not protected and must not leave the site.
 
@@ -218,33 +180,31 @@ class TopicModel(JointTransformer):
         Returns
         -------
         float
-            The log-likelihood of the documents over their number of words; 0 where there are none.
+            Log-likelihood of the documents over their number of words; 0 if there are no words.
         """
         rows = self._own_rows(X)
         total = float(np.sum(rows[:, self.kept_]))
         return float(np.sum(logsumexp(self._joint(rows), axis=1))) / total if total else 0.0
 
     def _joint(self, rows: Any) -> Floats:
-        """For each document and topic the logarithm of weight times likelihood."""
+        """Logarithm of weight times likelihood (documents, n_components)."""
         known = self.components_[:, self.kept_]
         common = np.maximum(self.weights_ @ known, 1e-6 / known.shape[1])
-        smooth = (1 - _SMOOTH) * known + _SMOOTH * common / np.sum(common)
+        smooth = (1 - _SMOOTHING) * known + _SMOOTHING * common / np.sum(common)
         return np.asarray(rows[:, self.kept_] @ np.log(smooth).T + np.log(np.maximum(self.weights_, 1e-12)))
 
-    # ---- what goes in ------------------------------------------------------------------------------------------
+    # ---- the data ---------------------------------------------------------------------------------------------
 
     def _rows(self, data: Any, *, first: bool, **checks: Any) -> Any:
         data = doubled(data) if issparse(data) else data
         rows = validate_data(self, data, dtype=np.float64, accept_sparse="csr", reset=first, **checks)
         sparse = bool(issparse(rows))
         if np.any((rows.data if sparse else rows) < 0):
-            raise BadData("Negative values in data: rows count words, and no count is below zero")
+            raise BadData("Negative values in data: rows are counts of words")
         return csr_array(rows) if sparse else np.asarray(rows)
 
     def _units(self, data: Any, *, first: bool) -> Units:
         units = super()._units(data, first=first)
-        if self.vocabulary is not None and len(set(self.vocabulary)) < len(self.vocabulary):
-            raise BadParameter("a word is twice in the vocabulary")
         if self.vocabulary is not None and len(self.vocabulary) != units.columns:
             raise BadParameter(f"the vocabulary has {len(self.vocabulary)} words, and the data {units.columns} columns")
         return units
@@ -263,24 +223,23 @@ class TopicModel(JointTransformer):
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _parameters(self, tables: Tables) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("n_components", "n_words", "length", "path")}
-
     def _learn(self, estimate: Estimate) -> None:
         topics, relevance = estimate["topics"], estimate["relevance"]
         place = {name: at for at, name in enumerate(self._columns)}
         kept = np.array([place[name] for name in topics.axes[1].labels], dtype=np.intp)
         self.kept_: NDArray[np.bool_] = np.isin(np.arange(self.n_features_in_), kept)
         self.components_: Floats = self._spread(np.asarray(topics), kept, 0.0)
+        if topics.std is not None:
+            self.noise_std_: Floats = self._spread(np.asarray(topics.std), kept, 0.0)
         self.relevance_: Floats = self._spread(np.asarray(relevance), kept, -np.inf)
         self.weights_: Floats = np.asarray(estimate["weights"])
         self.carried_: NDArray[np.bool_] = np.asarray(estimate["carried"]) > 0
         if not np.all(self.carried_):
             lost = int(np.sum(~self.carried_))
-            self._note(f"the budget does not carry {lost} of {len(self.carried_)} topics; see carried_")
+            self._note(f"the budget does not support {lost} of {len(self.carried_)} topics; see carried_")
 
     def _spread(self, values: Floats, kept: NDArray[np.intp], elsewhere: float) -> Floats:
-        """What is known of the words that were kept, for all of them."""
+        """A table over the selected words `kept`, extended to all words with the value `elsewhere`."""
         table = np.full((len(values), self.n_features_in_), elsewhere)
         table[:, kept] = values
         return table

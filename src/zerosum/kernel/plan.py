@@ -25,9 +25,10 @@ from typing import ClassVar
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from zerosum import html
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter, first_fault
-from zerosum.kernel import accountant, amounts, markup, published
+from zerosum.kernel import accountant, amounts, published
 from zerosum.kernel.computed_once import kept_property
 from zerosum.kernel.events import Event, Publication, Sampling, Subsampled, Sum
 from zerosum.kernel.names import check_name
@@ -498,9 +499,11 @@ class Plan(Terms):
             for s, (site, mu) in enumerate(zip(self.sites, self.site_mus(), strict=True))
         ]
         title = f"{self.study} ({self.algorithm}): {', '.join(self.question.columns[:10])}"
-        return markup.table(headings, releases, title) + markup.table(
+        by_release = html.table(headings, releases, title)
+        by_site = html.table(
             ("site", "mu", f"epsilon at delta {self.delta:g}"), costs, f"public digest {self.public_digest}"
         )
+        return str(by_release + by_site)
 
     # ---- as text -----------------------------------------------------------------------------------------------
 

@@ -6,11 +6,12 @@ Tested in tests/estimators/test_regression_estimators.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from zerosum.errors import BadInput
 from zerosum.kernel.quantity import Quantity
+from zerosum.report.document import Table
 
 Interval = tuple[float, float]
 
@@ -35,7 +36,7 @@ class Coefficient:
     unit: str = ""  # unit of measurement, if declared: "per year", "mmHg per year"
 
     @property
-    def called(self) -> str:
+    def label(self) -> str:
         """The name with the unit of measurement."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
@@ -87,27 +88,27 @@ class CoefficientTable:
         """Rows of text: name, estimate, 95 % interval for the pooled data, for the population, and a remark."""
         return [
             (
-                row.called,
+                row.label,
                 f"{row.estimate:.4g}",
-                _shown(row.pooled_95),
-                _shown(row.population_95),
+                _interval_text(row.pooled_95),
+                _interval_text(row.population_95),
                 "" if row.identified else "not identified at this budget",
             )
             for row in self.rows
         ]
 
+    def as_table(self) -> Table:
+        """Table of text. The column of remarks is left out if there are none."""
+        lines = self.lines()
+        count = 5 if any(line[4] for line in lines) else 4
+        heading = ("coefficient", "estimate", "95 % pooled data", "95 % population", "remark")
+        return Table("Coefficients", heading[:count], tuple(line[:count] for line in lines))
+
     def __str__(self) -> str:
-        """Aligned text table."""
-        heading = ("coefficient", "estimate", "95 % pooled data", "95 % population", "")
-        table = [heading, *self.lines()]
-        # The last column, the remark, is not padded.
-        widths = [max(len(line[column]) for line in table) for column in range(4)]
-        return "\n".join(
-            "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[4]]).rstrip()
-            for line in table
-        )
+        """The table as text, without title."""
+        return str(replace(self.as_table(), title=""))
 
 
-def _shown(interval: Interval) -> str:
+def _interval_text(interval: Interval) -> str:
     """An interval as text."""
     return f"{interval[0]:.4g} to {interval[1]:.4g}"

@@ -2,7 +2,7 @@
 
 The HTML page is rendered from the document only.
 
-Tested in tests/report/test_compose.py.
+Tested in tests/report/test_build.py.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from zerosum.errors import BadInput, first_fault
+from zerosum.report.text_table import text_table
 
 Number = Annotated[float, Field(allow_inf_nan=False)] | None  # None: unknown
 # Version of the format.
@@ -45,6 +46,10 @@ class Table:
     kind: Literal["table"] = "table"
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
+    def __str__(self) -> str:
+        """Title and rows as text with at most 80 columns."""
+        return text_table(self)
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -64,12 +69,12 @@ class Interval:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Estimates in rows, all on one axis (`shared`) or each on its own."""
+    """Estimates in rows, each on its own axis."""
 
     title: str
     about: str
     rows: tuple[Interval, ...]
-    shared: bool = False
+    shared: Literal[False] = False  # has no effect; reports of 0.2 contain it
     kind: Literal["intervals"] = "intervals"
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 

@@ -37,29 +37,29 @@ def write_maps(maps: ArrayLike, space: Masker, path: Path) -> None:
     library = nibabel()
     if not is_nifti(path.name):
         raise BadParameter(f"maps are written to .nii or .nii.gz, not to {path.name!r}")
-    image = library.Nifti1Image(space.inverse_transform(_finite(maps)).astype(np.float32), space.affine)
+    image = library.Nifti1Image(space.inverse_transform(_finite_maps(maps)).astype(np.float32), space.affine)
     image.header.set_xyzt_units("mm")
     with _atomically(path) as partial:
         library.save(image, partial)
 
 
-def write_sidecars(images: Sequence[Path], told: Mapping[str, Any]) -> list[Path]:
+def write_sidecars(images: Sequence[Path], content: Mapping[str, Any]) -> list[Path]:
     """Write a JSON sidecar for every image, and the dataset_description.json of a BIDS derivative. Returns their paths.
 
     Parameters
     ----------
     images : sequence of Path
         The image files, at least one.
-    told : mapping
+    content : mapping
         Content of the sidecars. It must have the key "Study".
     """
     written = [path.with_name(path.name.removesuffix(".nii.gz") + ".json") for path in images]
     for path in written:
         what = {"Description": f"{path.stem} of a joint study under differential privacy, one a volume"}
-        path.write_text(json.dumps(what | dict(told), indent=2) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(what | dict(content), indent=2) + "\n", encoding="utf-8")
     described = images[0].with_name("dataset_description.json")
     record = {
-        "Name": told["Study"],
+        "Name": content["Study"],
         "BIDSVersion": "1.10.0",
         "DatasetType": "derivative",
         "GeneratedBy": [{"Name": "zerosum", "Version": VERSION}],
@@ -88,11 +88,11 @@ def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[st
 
     if path.suffix.lower() != ".png":
         raise BadParameter(f"pictures are written to .png, not to {path.name!r}")
-    values = _finite(maps)
+    values = _finite_maps(maps)
     names = [f"{at + 1}" for at in range(len(values))] if labels is None else list(labels)
     if len(names) != len(values):
         raise BadParameter(f"there are {len(values)} maps, but {len(names)} labels")
-    volumes, inside, affine = upright(space.inverse_transform(values), space)
+    volumes, inside, affine = canonical(space.inverse_transform(values), space)
     zooms = np.sqrt((affine[:3, :3] ** 2).sum(axis=0))
     blocks = -(-len(values) // _MOST_ROWS)
     rows = -(-len(values) // blocks)
@@ -113,7 +113,7 @@ def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[st
 
 def _draw(axes: Any, volume: Floats, inside: Any, affine: Floats, zooms: Floats) -> None:
     """Draw three slices of one volume. `zooms` are voxel sizes, mm."""
-    peak, middle = strongest(np.where(inside, volume, 0))
+    peak, middle = strongest_region(np.where(inside, volume, 0))
     largest = float(np.abs(volume[peak])) or 1.0
     place = affine @ [*middle, 1]
     for axis, (cut, called) in zip(axes, PLANES, strict=True):
@@ -130,7 +130,7 @@ def _draw(axes: Any, volume: Floats, inside: Any, affine: Floats, zooms: Floats)
         axis.set_title(f"{called} = {place[cut]:.0f} mm", fontsize=6, color="0.3", pad=2)
 
 
-def strongest(volume: Floats) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def strongest_region(volume: Floats) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Find the strongest region of a volume.
 
     Slices go through its centre: peaks are often at the border of the brain, where a slice shows little of the region.
@@ -156,7 +156,7 @@ def strongest(volume: Floats) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return peak, tuple(int(at) for at in near)
 
 
-def upright(volumes: Floats, space: Masker) -> tuple[Floats, Any, Floats]:
+def canonical(volumes: Floats, space: Masker) -> tuple[Floats, Any, Floats]:
     """Volumes, mask and affine in the closest canonical orientation (axes to the right, front and top)."""
     library = nibabel()
     image = library.as_closest_canonical(library.Nifti1Image(volumes, space.affine))
@@ -165,7 +165,7 @@ def upright(volumes: Floats, space: Masker) -> tuple[Floats, Any, Floats]:
     return image.get_fdata(), np.asarray(mask.dataobj) > 0, image.affine
 
 
-def _finite(maps: ArrayLike) -> Floats:
+def _finite_maps(maps: ArrayLike) -> Floats:
     """Maps as a finite 2D array. Raises `BadParameter`."""
     values = np.atleast_2d(np.asarray(maps, dtype=np.float64))
     if values.size == 0 or not np.isfinite(values).all():

@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from zerosum import html
 from zerosum.disk import make_folder, open_new, sync_folder
 from zerosum.errors import BadInput
-from zerosum.kernel import markup, published
+from zerosum.kernel import published
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
@@ -32,7 +33,7 @@ from zerosum.kernel.schemes import SCHEMES, Combine
 from zerosum.report.json_text import finite, readable
 from zerosum.version import VERSION
 
-_SHOWN = 100  # largest number of values of an estimate shown in a notebook
+_MOST_VALUES = 100  # largest number of values of an estimate shown in a notebook
 
 
 @dataclass(frozen=True)
@@ -161,10 +162,10 @@ class PrivacyReport:
     def _repr_html_(self) -> str:
         """HTML for notebooks."""
         lines = [(line.site, line.mu, line.epsilon) for line in self.per_site]
-        table = markup.table(
+        table = html.table(
             ("site", "mu", f"epsilon at delta {self.delta:g}"), lines, f"{self.study} ({self.algorithm})"
         )
-        return table + markup.paragraphs(self.sentences())
+        return str(table + html.paragraphs(self.sentences()))
 
     def sentences(self) -> list[str]:
         """The guarantee in sentences, followed by the notes."""
@@ -172,7 +173,7 @@ class PrivacyReport:
         if not self.private:
             return ["This run protects nobody: " + "; ".join(self.notes) + "."]
         facts = SCHEMES[self.scheme["name"]]
-        who = "an outsider" if facts.sees_data else _coalition(self.colluders)
+        who = "an outsider" if facts.sees_data else _adversary(self.colluders)
         if facts.deals_noise:
             who = f"{who}, without the noise that it dealt itself,"
         lost = f"{counted(self.dropouts, 'further site')} {'is' if self.dropouts == 1 else 'are'} lost"
@@ -193,7 +194,7 @@ def rounded_up(value: float) -> str:
     return f"{np.ceil(value / unit * (1 - 1e-12)) * unit:.4g}"
 
 
-def _coalition(colluders: int) -> str:
+def _adversary(colluders: int) -> str:
     """The adversary, for a sentence."""
     if colluders == 0:
         return "the coordinator"
@@ -283,9 +284,9 @@ def _notes(plan: Plan) -> list[str]:
     if not plan.scheme.facts.noisy:
         notes.append("no noise was added")
     elif not all(plan.gridded(release) for release in plan.releases):
-        notes.append("the noise is a double-precision normal, for comparison; docs/limitations.md says what it lacks")
+        notes.append("the noise is a double-precision normal, for comparison; docs/limitations.md describes its limits")
     if plan.seed is not None:
-        notes.append("the noise came from a seed, so whoever knows the seed can take it away again")
+        notes.append("the noise came from a seed, so anyone who knows the seed can remove it")
     if plan.scheme.facts.noisy and plan.scheme.facts.sees_data:
         notes.append("the coordinator sees the data and is trusted with them")
     if plan.calibration == "published":
@@ -296,7 +297,7 @@ def _notes(plan: Plan) -> list[str]:
             "the coordinator deals the noise that cancels and is trusted not to use it: with what it dealt, it alone "
             f"could reach epsilon {rounded_up(worst)} at delta {plan.delta:g}"
         )
-    notes += [_published(plan, r) for r, release in enumerate(plan.releases) if release.kind == "publication"]
+    notes += [_publication_note(plan, r) for r, release in enumerate(plan.releases) if release.kind == "publication"]
     if plan.attempts:
         some = "one round" if plan.attempts == 1 else f"{plan.attempts} rounds"
         notes.append(f"{some} may be tried once more, which is counted here whether it is used or not")
@@ -319,7 +320,7 @@ def _noise_std(plan: Plan, release: int) -> float:
     return law.noise_std
 
 
-def _published(plan: Plan, release: int) -> str:
+def _publication_note(plan: Plan, release: int) -> str:
     """Note on a publication of records: its noise, and the noise of a private sum at the same cost."""
     planned, noise = plan.releases[release], _noise_std(plan, release)
     what = f"{counted(planned.size, 'number')} of {planned.statistic!r}"
@@ -353,7 +354,7 @@ class Result:
     kept : str
         Archive id (`zerosum results`).
     warnings : tuple of str
-        Warnings derived from the releases (`zerosum.report.cautions`).
+        Warnings derived from the releases (`zerosum.report.warnings`).
     """
 
     estimate: Mapping[str, Quantity]
@@ -372,18 +373,19 @@ class Result:
         """HTML for notebooks: estimates, warnings and guarantee."""
         parts = []
         for name, quantity in self.estimate.items():
-            if quantity.value.ndim <= 1 and quantity.value.size <= _SHOWN:
+            if quantity.value.ndim <= 1 and quantity.value.size <= _MOST_VALUES:
                 places = quantity.axes[0] if quantity.axes else None
                 labels = places.labels if places else tuple(str(at + 1) for at in range(quantity.value.size))
                 std = [None] * quantity.value.size if quantity.std is None else np.ravel(quantity.std).tolist()
                 units = (places.units if places else ()) or ("",) * len(labels)
                 lines = zip(labels, np.ravel(quantity.value).tolist(), std, units, strict=True)
-                parts.append(markup.table((places.name if places else "", name, "noise", "measured in"), lines))
+                parts.append(html.table((places.name if places else "", name, "noise", "measured in"), lines))
             else:
-                parts.append(markup.paragraphs([f"{name}: {' x '.join(map(str, quantity.shape))} numbers"]))
+                parts.append(html.paragraphs([f"{name}: {' x '.join(map(str, quantity.shape))} numbers"]))
         kept = [f"kept as {self.kept}"] if self.kept else []
-        said = [*(f"warning: {each}" for each in self.warnings), *self.report.sentences(), *kept]
-        return "".join(parts) + markup.paragraphs([*said, f"public digest {self.report.public_digest}"])
+        sentences = [*(f"warning: {each}" for each in self.warnings), *self.report.sentences(), *kept]
+        parts.append(html.paragraphs([*sentences, f"public digest {self.report.public_digest}"]))
+        return "".join(parts)
 
     def as_record(self) -> dict[str, Any]:
         """JSON-compatible form, the content of result.json."""
@@ -420,9 +422,9 @@ class Result:
         """
         estimate, plan = read_estimate(folder), read_plan(folder / "plan.json")
         try:
-            told = json.loads((folder / "result.json").read_bytes())
-            rounds = tuple(tuple(names) for names in told["participants"])
-            return cls(estimate, plan, rounds, told["versions"], told["kept"], tuple(told["warnings"]))
+            record = json.loads((folder / "result.json").read_bytes())
+            rounds = tuple(tuple(names) for names in record["participants"])
+            return cls(estimate, plan, rounds, record["versions"], record["kept"], tuple(record["warnings"]))
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise BadInput(f"{folder} holds no result that can be read: {error}") from None
 
@@ -484,7 +486,7 @@ def read_estimate(folder: Path) -> dict[str, Quantity]:
     try:
         known = json.loads((folder / "result.json").read_bytes())["quantities"]
         with np.load(folder / "estimate.npz", allow_pickle=False) as values:
-            return {name: Quantity.of_record(values[name], told) for name, told in known.items()}
+            return {name: Quantity.of_record(values[name], record) for name, record in known.items()}
     except (OSError, ValueError, LookupError) as error:
         raise BadInput(f"{folder} holds no result that can be read: {error}") from None
 

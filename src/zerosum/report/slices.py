@@ -1,6 +1,6 @@
 """Brain maps as slices of a few levels, for the plots of a report.
 
-Tested in tests/report/test_findings.py.
+Tested in tests/report/test_result_blocks.py.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from zerosum.arrays import Floats
 from zerosum.data.masker import Masker
 from zerosum.report.document import Plane, Slices
-from zerosum.report.maps import PLANES, strongest, upright
-from zerosum.report.scales import shown
+from zerosum.report.maps import PLANES, canonical, strongest_region
+from zerosum.report.number_format import format_number
 
 _LEVELS = 5  # levels on either side of 0
-_MOST = 44  # largest number of cells along a side; finer grids are averaged
+_MOST_CELLS = 44  # largest number of cells along a side; finer grids are averaged
 
 
 def slices(maps: Floats, space: Masker, labels: Sequence[str]) -> Iterator[Slices]:
@@ -32,11 +32,11 @@ def slices(maps: Floats, space: Masker, labels: Sequence[str]) -> Iterator[Slice
     labels : sequence of str
         Names of the maps.
     """
-    volumes, inside, affine = upright(space.inverse_transform(np.nan_to_num(maps)), space)
+    volumes, inside, affine = canonical(space.inverse_transform(np.nan_to_num(maps)), space)
     zooms = np.sqrt((affine[:3, :3] ** 2).sum(axis=0))
     for at, label in enumerate(labels[: len(maps)]):
         volume = np.where(inside, volumes[..., at], 0.0)
-        peak, middle = strongest(volume)
+        peak, middle = strongest_region(volume)
         largest = float(np.abs(volume[peak])) or 1.0
         place = affine @ [*middle, 1]
         planes = []
@@ -45,24 +45,24 @@ def slices(maps: Floats, space: Masker, labels: Sequence[str]) -> Iterator[Slice
             flat = np.take(volume, middle[cut], axis=cut) / largest, np.take(inside, middle[cut], axis=cut)
             planes.append(Plane(f"{called} = {place[cut]:.0f} mm", _cells(*flat), up / across))
         about = (
-            f"Cuts through the middle of its strongest region, which reaches {shown(float(volume[peak]), 3)}; blue is "
-            "positive, orange negative."
+            "Cuts through the middle of its strongest region, which reaches "
+            f"{format_number(float(volume[peak]), 3)}; blue is positive, orange negative."
         )
         yield Slices(f"Component {label}", about, tuple(planes))
 
 
 def _cells(values: Floats, inside: NDArray[np.bool_]) -> tuple[tuple[int | None, ...], ...]:
     """Levels of a slice in lines from the top. Cells of a coarsened grid are means over the voxels inside."""
-    every = max(1, -(-max(values.shape) // _MOST))
+    every = max(1, -(-max(values.shape) // _MOST_CELLS))
     # Number of voxels inside per cell; the mean is over these.
-    count = _pooled(inside.astype(np.float64), every)
-    mean = _pooled(np.where(inside, values, 0.0), every) / np.maximum(count, 1)
+    count = _block_sums(inside.astype(np.float64), every)
+    mean = _block_sums(np.where(inside, values, 0.0), every) / np.maximum(count, 1)
     levels = np.clip(np.rint(_LEVELS * mean), -_LEVELS, _LEVELS).astype(int)
     lines = zip(levels.T[::-1], (count > 0).T[::-1], strict=True)
     return tuple(tuple(int(a) if b else None for a, b in zip(*line, strict=True)) for line in lines)
 
 
-def _pooled(values: Floats, every: int) -> Floats:
+def _block_sums(values: Floats, every: int) -> Floats:
     """Sums over squares of `every` x `every` cells."""
     if every == 1:
         return values

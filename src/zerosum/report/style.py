@@ -77,24 +77,9 @@ figcaption{font-weight:600;margin-bottom:.35rem;overflow-wrap:anywhere}
 svg{display:block;width:100%;max-width:33rem;height:auto;overflow:visible;font:12px system-ui,-apple-system,"Segoe UI",
 Roboto,sans-serif}
 svg.small{max-width:20.5rem}
-svg text{fill:var(--ink)}
-svg .tick{fill:var(--muted);font-size:11px}
-svg .value{font-variant-numeric:tabular-nums}
-svg .over{paint-order:stroke;stroke:var(--page);stroke-width:3px;stroke-opacity:.8}
-.axis{stroke:var(--muted)}
-.guide{stroke:var(--rule)}
-.zero{stroke:var(--muted);stroke-dasharray:3 3}
-.bar,.plus,.cell{fill:var(--accent)}
-.minus,.cell.minus{fill:var(--warm)}
-.head{fill:var(--head)}
-.dot{fill:var(--ink)}
-.whisker{stroke:var(--accent);stroke-width:10;stroke-opacity:.45}
-.wide{stroke:var(--accent);stroke-width:1.5}
-.error{stroke:var(--ink);stroke-width:1.5}
-.line{fill:none;stroke-width:2}
-.dashed{stroke-dasharray:5 4}
-.band{stroke:none;fill-opacity:.16}
-.cloud{fill-opacity:.14;stroke-width:1}
+svg text{font-variant-numeric:tabular-nums}
+svg path{stroke-linejoin:round}
+svg .tick{font-size:11px}
 .scroll{overflow-x:auto;max-width:100%;background:linear-gradient(90deg,var(--page) 50%,transparent) 0 0/2.4rem 100%
 no-repeat local,linear-gradient(270deg,var(--page) 50%,transparent) 100% 0/2.4rem 100% no-repeat local,
 linear-gradient(90deg,var(--rule),transparent) 0 0/.7rem 100% no-repeat scroll,
@@ -130,18 +115,16 @@ def _scheme(colours: dict[str, str]) -> str:
     return "".join(f"--{name}:{value};" for name, value in colours.items())
 
 
-def _series(count: int) -> str:
-    """CSS rules of the series colours."""
-    return "".join(
-        f".line.s{at}{{stroke:var(--s{at})}}.band.s{at},.point.s{at}{{fill:var(--s{at})}}"
-        f".cloud.s{at}{{fill:var(--s{at});stroke:var(--s{at})}}\n"
-        for at in range(count)
-    )
-
+# Charts have the light colours in their style attributes. On a dark screen these rules replace them.
+DARK_RULES = "".join(
+    f'[style*="{kind}: {LIGHT[name]}"]{{{kind}:{DARK[name]}!important}}'
+    for name in LIGHT
+    for kind in ("fill", "stroke")
+)
 
 # The dark scheme applies on screens only; printed pages are light.
 CSS = (
     f":root{{color-scheme:light dark;{_scheme(LIGHT)}}}\n"
-    f"@media screen and (prefers-color-scheme:dark){{:root{{{_scheme(DARK)}}}}}\n"
-    f"{_series(6)}{_RULES.strip()}\n"
+    f"@media screen and (prefers-color-scheme:dark){{:root{{{_scheme(DARK)}}}{DARK_RULES}}}\n"
+    f"{_RULES.strip()}\n"
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from zerosum.errors import BadInput, CheckFailed
 from zerosum.kernel.plan import Plan
-from zerosum.report.compose import PAGE, TEXT, opened
+from zerosum.report.build import PAGE, TEXT, read_document
 from zerosum.report.document import Document
 from zerosum.report.page import render
 from zerosum.report.record import privacy_report
@@ -19,11 +19,11 @@ from zerosum.report.signature import Signed, check, kind_of
 from zerosum.site.policy import Policy
 
 # Footer line of a page with the digest of its JSON.
-_NAMED = re.compile(rb"<p>SHA-256 of report\.json <code>([0-9a-f]{64})</code></p>")
+_DIGEST_LINE = re.compile(rb"<p>SHA-256 of report\.json <code>([0-9a-f]{64})</code></p>")
 
 
 @dataclass(frozen=True)
-class Verified:
+class Verification:
     """Files with valid signatures. The `check_` functions decide whether the key is trusted."""
 
     key: str
@@ -38,7 +38,7 @@ class Verified:
         return "" if self.document is None else self.document.site
 
 
-def verify(path: Path) -> Verified:
+def verify(path: Path) -> Verification:
     """Verify a report: page, JSON and the result's files beside them.
 
     Parameters
@@ -48,7 +48,7 @@ def verify(path: Path) -> Verified:
 
     Returns
     -------
-    Verified
+    Verification
         Key, verified files, missing files, and the document.
 
     Raises
@@ -57,28 +57,28 @@ def verify(path: Path) -> Verified:
         If a byte was changed, or the files do not belong together.
     """
     places = _places(path)
-    signed = {kind: _checked(place) for kind, place in places.items()}
+    signed = {kind: _check_file(place) for kind, place in places.items()}
     # Page and JSON must have the same signer.
     keys = {each.key for each in signed.values()}
     if len(keys) > 1:
         raise CheckFailed("the page and its JSON were signed with different keys")
     if len(signed) == 2:
         # The last match is the footer; earlier ones could be text of the report.
-        named = _NAMED.findall(signed["html"].content)
+        named = _DIGEST_LINE.findall(signed["html"].content)
         if not named or named[-1].decode() != hashlib.sha256(_read(places["json"])).hexdigest():
             raise CheckFailed("the page was not drawn from the JSON beside it, or one of them was changed")
     (key,) = keys
     files, absent = [place.name for place in places.values()], []
     document, redrawn = None, None
     if "json" in signed:
-        document = opened(signed["json"].content)
+        document = read_document(signed["json"].content)
     else:  # the page contains its digest
         absent.append(places["html"].with_suffix(".json").name)
     if document is not None:
         if document.coordinator != key:
             raise CheckFailed("the report names another key than the one it is signed with")
         if "html" in signed:
-            redrawn = _draws(document, hashlib.sha256(_read(places["json"])).hexdigest(), signed["html"].content)
+            redrawn = _page_matches(document, hashlib.sha256(_read(places["json"])).hexdigest(), signed["html"].content)
         for name, digest in document.files.items():
             beside = next(iter(places.values())).parent / Path(name).name
             if not beside.is_file():
@@ -87,10 +87,10 @@ def verify(path: Path) -> Verified:
                 raise CheckFailed(f"{beside.name!r} beside the report is not the file that the report is about")
             else:
                 files.append(name)
-    return Verified(key, tuple(files), tuple(absent), document, redrawn)
+    return Verification(key, tuple(files), tuple(absent), document, redrawn)
 
 
-def _draws(document: Document, digest: str, page: bytes) -> bool:
+def _page_matches(document: Document, digest: str, page: bytes) -> bool:
     """Whether a page shows the content of its JSON. The signer of both files could have written different contents."""
     try:
         return render(document, digest) == page
@@ -98,7 +98,7 @@ def _draws(document: Document, digest: str, page: bytes) -> bool:
         return False
 
 
-def check_plan(found: Verified, plan: Plan) -> bool:
+def check_plan(found: Verification, plan: Plan) -> bool:
     """Compare a report with a plan.
 
     The report must be of the same plan, state the same guarantee, and be signed with the key pinned for the coordinator
@@ -114,41 +114,41 @@ def check_plan(found: Verified, plan: Plan) -> bool:
     CheckFailed
         If one of these conditions does not hold.
     """
-    document = _json(found, "a plan")
+    document = _document(found, "a plan")
     # The approved proposal has no site keys yet, so either digest identifies the plan.
     if document.plan_digest != plan.digest() and document.proposal_digest != plan.proposal_digest:
         raise CheckFailed("the report is of another plan")
-    if not _agree(document.privacy, privacy_report(plan).as_record()):
+    if not _same_guarantee(document.privacy, privacy_report(plan).as_record()):
         raise CheckFailed("the report does not promise what the plan does")
     pinned = plan.coordinator
     if found.site:
         pinned = next((site.identity for site in plan.sites if site.name == found.site), None)
-    return _pinned(found.key, () if pinned is None else (pinned,), "the plan")
+    return _check_pin(found.key, () if pinned is None else (pinned,), "the plan")
 
 
-def check_policy(found: Verified, policy: Policy) -> bool:
+def check_policy(found: Verification, policy: Policy) -> bool:
     """Whether a policy pins the key of the coordinator, or of the site of the copy. Raises `CheckFailed` if it pins
     another one."""
     pins = policy.coordinators
     if found.site:
         known = (policy.roster or {}).get(found.site, ())
         pins = (known,) if isinstance(known, str) else tuple(known)
-    return _pinned(found.key, pins, "the policy")
+    return _check_pin(found.key, pins, "the policy")
 
 
-def check_key(found: Verified, key: str) -> None:
+def check_key(found: Verification, key: str) -> None:
     """Raise `CheckFailed` unless the report is signed with this key."""
-    _pinned(found.key, (key,), "--key")
+    _check_pin(found.key, (key,), "--key")
 
 
-def _pinned(key: str, pins: tuple[str, ...], whose: str) -> bool:
+def _check_pin(key: str, pins: tuple[str, ...], whose: str) -> bool:
     """Whether keys are pinned. Raises `CheckFailed` if the key is not among them."""
     if pins and key not in pins:
         raise CheckFailed(f"the report is signed with another key than {whose} says")
     return bool(pins)
 
 
-def _agree(told: Mapping[str, object], known: Mapping[str, object]) -> bool:
+def _same_guarantee(stated: Mapping[str, object], known: Mapping[str, object]) -> bool:
     """Whether the guarantee in a report equals that of the plan; epsilon up to a relative error of 1e-6."""
     exact = (
         "epsilon",
@@ -162,24 +162,26 @@ def _agree(told: Mapping[str, object], known: Mapping[str, object]) -> bool:
         "attempts",
         "scheme",
     )
-    if any(told.get(name) != known[name] for name in exact):
+    if any(stated.get(name) != known[name] for name in exact):
         return False
-    theirs, ours = told.get("per_site"), known["per_site"]
+    theirs, ours = stated.get("per_site"), known["per_site"]
     if not (isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours)):
         return False
     for mine, line in zip(ours, theirs, strict=True):
         if not isinstance(line, Mapping) or line.get("site") != mine["site"]:
             return False
         # Versions of numerical libraries may change the last digits.
-        said, true = line.get("epsilon"), mine["epsilon"]
-        if said != true and not (
-            isinstance(said, int | float) and isinstance(true, int | float) and math.isclose(said, true, rel_tol=1e-6)
-        ):
+        epsilon, true = line.get("epsilon"), mine["epsilon"]
+        if epsilon == true:
+            continue
+        if not (isinstance(epsilon, int | float) and isinstance(true, int | float)):
+            return False
+        if not math.isclose(epsilon, true, rel_tol=1e-6):
             return False
     return True
 
 
-def _json(found: Verified, what: str) -> Document:
+def _document(found: Verification, what: str) -> Document:
     """The document. Raises `BadInput` without the JSON."""
     if found.document is None:
         raise BadInput(f"to hold a report against {what}, its {TEXT} must lie beside it")
@@ -198,7 +200,7 @@ def _places(path: Path) -> dict[str, Path]:
     return {kind: path} | ({kind_of(other): other} if other.is_file() else {})
 
 
-def _checked(path: Path) -> Signed:
+def _check_file(path: Path) -> Signed:
     """Verify one file. Errors contain its name."""
     try:
         return check(_read(path), kind_of(path))

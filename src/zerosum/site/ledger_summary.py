@@ -13,8 +13,8 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, Literal
 
+from zerosum import html
 from zerosum.errors import ZerosumError
-from zerosum.kernel import markup
 from zerosum.kernel.plan import Plan
 from zerosum.site.decisions import Consents
 from zerosum.site.ledger import Ledger
@@ -142,4 +142,4 @@ def shown(ledger: Ledger) -> str:
     title = f"{ledger.account.population}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g}"
     if record["left"] is not None:
         title += f", cap {record['cap']['epsilon']:g}, left for one more study {record['left']:.4f}"
-    return markup.table(("study", "when", "who", "asked", "columns", "epsilon"), lines, title)
+    return str(html.table(("study", "when", "who", "asked", "columns", "epsilon"), lines, title))

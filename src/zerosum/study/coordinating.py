@@ -29,7 +29,7 @@ from zerosum.engines.sockets import FRAME_BYTES, Sockets
 from zerosum.errors import BadInput, BadStudy, Refused, ZerosumError, first_fault
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.progress import Observer, Progress, nobody
-from zerosum.report.compose import PAGE
+from zerosum.report.build import PAGE
 from zerosum.report.record import Result, check_target, write_whole
 from zerosum.report.signature import coordinator_key, key_place
 from zerosum.study.planning import resolve

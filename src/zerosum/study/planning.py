@@ -17,8 +17,8 @@ from zerosum.kernel.quantity import Axis
 from zerosum.kernel.question import Question
 from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.view import Coalition
-from zerosum.report.cautions import cautions
 from zerosum.report.record import Result, versions
+from zerosum.report.warnings import result_warnings
 from zerosum.site.site import Site
 
 
@@ -63,7 +63,7 @@ def check_measures(measures: Mapping[str, str], columns: Sequence[str]) -> dict[
 def result_of(outcome: Outcome[Estimate], kept: str = "") -> Result:
     """Make the `Result` of a finished study: estimate, plan, participants, library versions, warnings."""
     plan = outcome.plan
-    warnings = cautions(outcome.result, plan) if plan.scheme.facts.noisy else ()
+    warnings = result_warnings(outcome.result, plan) if plan.scheme.facts.noisy else ()
     estimate = measured(outcome.result, plan)
     return Result(estimate, plan, outcome.participants, versions(), kept, warnings)
 

@@ -33,7 +33,7 @@ from zerosum.kernel.quantity import PICTURES
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.protocol.progress import Observer, Progress, nobody
-from zerosum.report.compose import write_report
+from zerosum.report.build import write_report
 from zerosum.report.maps import draw_maps, write_maps, write_sidecars
 from zerosum.report.record import Result
 from zerosum.report.signature import check_coordinator

@@ -2,10 +2,10 @@
 
 /?token=...                 sets the session cookie
 /static/...                 script, style sheet and icon, without access control
-/ROOM/...                   pages of the board
-/ROOM/live?of=...           changes of a page, as server-sent events
-/ROOM/.../report            the report beside a result, in a sandbox
-/ROOM/.../decision          form: approve or refuse
+/SECRET/...                 pages
+/SECRET/live?of=...         changes of a page, as server-sent events
+/SECRET/.../report          the report beside a result, in a sandbox
+/SECRET/.../decision        form: approve or refuse
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from zerosum.errors import ZerosumError
-from zerosum.kernel.markup import Html
 from zerosum.watch import layout
-from zerosum.watch.gate import HEADERS, REPORT_HEADERS, Gate
-from zerosum.watch.markup import Page, paragraph
+from zerosum.watch.access import HEADERS, REPORT_HEADERS, AccessControl
+from zerosum.watch.layout import Notice, Page
 
 EVERY = 1.0  # s between two updates of an open page; chosen by hand
 BEAT = 15.0  # s without a change until a comment line keeps the stream alive; chosen by hand
@@ -36,12 +35,12 @@ MOST_FORM = 8192  # bytes, largest body of a form
 # Static files and their media types.
 _STATIC = {"watch.css": "text/css", "watch.js": "text/javascript", "icon.svg": "image/svg+xml"}
 # Message for a request without a session.
-_OUTSIDE = (
-    "Open the address that zerosum watch printed: it has a token, and lets this browser in until zerosum watch ends."
+_NO_SESSION = (
+    "Open the address that zerosum watch printed. Its token gives this browser access until zerosum watch ends."
 )
 
 
-class Board(Protocol):
+class Pages(Protocol):
     """Content of the pages, of a coordinator or a site. Methods may be called from several threads.
 
     `page(path, part, form)` gives the page at a path, or None. `part` is the index of a piece of a long table, `form`
@@ -64,30 +63,30 @@ class Watch:
 
     Parameters
     ----------
-    board : Board
+    pages : Pages
         Content of the pages.
-    gate : Gate
+    access : AccessControl
         Access control.
     every : float
         Seconds between two updates of an open page.
     """
 
-    def __init__(self, board: Board, gate: Gate, *, every: float = EVERY) -> None:
-        self.board, self.gate, self.every = board, gate, every
+    def __init__(self, pages: Pages, access: AccessControl, *, every: float = EVERY) -> None:
+        self.pages, self.access, self.every = pages, access, every
         self.streams = 0
         self.stopping = False
-        self._notices: dict[str, Html] = {}  # notice about a decision, shown once on the next page
-        self._root = f"/{gate.room}/"
+        self._notices: dict[str, Notice] = {}  # notice about a decision, shown once on the next page
+        self._root = f"/{access.path_secret}/"
         static = files("zerosum.watch") / "static"
         self._static = {name: (static / name).read_bytes() for name in _STATIC}
         self.app = Starlette(
             routes=[
                 Route("/", self._guarded(self._enter), methods=["GET"]),
                 Route("/static/{name}", self._guarded(self._file), methods=["GET"]),
-                Route("/{room}/live", self._guarded(self._live, inside=True), methods=["GET"]),
-                Route("/{room}/{path:path}/report", self._guarded(self._report, inside=True), methods=["GET"]),
-                Route("/{room}/{path:path}/decision", self._guarded(self._decide, inside=True), methods=["POST"]),
-                Route("/{room}/{path:path}", self._guarded(self._page, inside=True), methods=["GET"]),
+                Route("/{secret}/live", self._guarded(self._live, inside=True), methods=["GET"]),
+                Route("/{secret}/{path:path}/report", self._guarded(self._report, inside=True), methods=["GET"]),
+                Route("/{secret}/{path:path}/decision", self._guarded(self._decide, inside=True), methods=["POST"]),
+                Route("/{secret}/{path:path}", self._guarded(self._page, inside=True), methods=["GET"]),
             ],
             exception_handlers={404: self._missing, 405: self._missing, 500: self._broken},
         )
@@ -107,10 +106,10 @@ class Watch:
         async def behind(request: Request) -> Response:
             own = (request.scope.get("server") or (None,))[0]
             # Protects against DNS rebinding: a foreign name that resolves to this address is refused.
-            if not self.gate.known_host(request.headers.get("host"), own):
+            if not self.access.known_host(request.headers.get("host"), own):
                 return _refused(421, "Not this server", "The name in the address is not one of this server.")
-            if inside and not self.gate.inside(request.path_params["room"], request.headers.get("cookie")):
-                return _refused(403, "Not let in", _OUTSIDE)
+            if inside and not self.access.inside(request.path_params["secret"], request.headers.get("cookie")):
+                return _refused(403, "No access", _NO_SESSION)
             found: Response = await answer(request)  # type: ignore[misc]
             return found
 
@@ -118,12 +117,12 @@ class Watch:
 
     async def _enter(self, request: Request) -> Response:
         """Exchange the token in the printed address for the session cookie."""
-        if not self.gate.admitted(request.query_params.get("token")):
-            return _refused(403, "Not let in", _OUTSIDE)
+        if not self.access.admitted(request.query_params.get("token")):
+            return _refused(403, "No access", _NO_SESSION)
         # Not a redirect: with SameSite=Strict the browser would not send the cookie after a redirect that another site
         # started.
         text = layout.message("One moment", "The page opens.", None, refresh=self._root)
-        return HTMLResponse(text, headers=HEADERS | {"Set-Cookie": self.gate.cookie()})
+        return HTMLResponse(text, headers=HEADERS | {"Set-Cookie": self.access.cookie()})
 
     async def _file(self, request: Request) -> Response:
         """Static file."""
@@ -133,12 +132,12 @@ class Watch:
         return Response(self._static[name], media_type=_STATIC[name], headers=HEADERS)
 
     async def _page(self, request: Request) -> Response:
-        """A page of the board."""
+        """One of the pages."""
         path = request.path_params["path"]
-        return await self._drawn(path, _part(request), self._notices.pop(path, None))
+        return await self._response(path, _part(request), self._notices.pop(path, None))
 
-    async def _drawn(
-        self, path: str, part: int, notice: Html | None = None, status: int = 200, here: str | None = None
+    async def _response(
+        self, path: str, part: int, notice: Notice | None = None, status: int = 200, here: str | None = None
     ) -> Response:
         """Response with a rendered page.
 
@@ -146,24 +145,24 @@ class Watch:
         ----------
         path, part : str, int
             Address of the page, and index of a piece of a long table.
-        notice : Html, optional
+        notice : Notice, optional
             Message above the page.
         status : int
             HTTP status.
         here : str, optional
             Path of the current address, if it is not that of the page.
         """
-        page = await run_in_threadpool(self.board.page, path, part, self.gate.form)
+        page = await run_in_threadpool(self.pages.page, path, part, self.access.form)
         if page is None:
             return _refused(404, "Not here", "There is no such study, or its folder is gone.", self._root)
         place = path + (f"?part={part}" if part else "")
-        text = layout.document(page, self._root, place, self.board.title, notice, here)
+        text = layout.document(page, self._root, place, self.pages.title, notice, here)
         return HTMLResponse(text, status, headers=HEADERS)
 
     async def _report(self, request: Request) -> Response:
         """The report file of a study."""
         try:
-            report = await run_in_threadpool(self.board.report, request.path_params["path"])
+            report = await run_in_threadpool(self.pages.report, request.path_params["path"])
         except ZerosumError as error:
             return _refused(404, "Not here", str(error), self._root)
         return Response(report, media_type="text/html", headers=REPORT_HEADERS)
@@ -172,21 +171,21 @@ class Watch:
         """Approve or refuse a plan from a form, then redirect to the page."""
         fields = await _form(request)
         # Protects against forms that other sites submit (CSRF).
-        if fields is None or not self.gate.may_act(request.headers, fields.get("form")):
-            words = "This decision did not come from this page, so nothing was decided. Open the page again."
-            return _refused(403, "Not decided", words, self._root)
+        if fields is None or not self.access.may_act(request.headers, fields.get("form")):
+            text = "This decision did not come from this page, so nothing was decided. Open the page again."
+            return _refused(403, "Not decided", text, self._root)
         path = request.path_params["path"]
         try:
-            said = await run_in_threadpool(
-                self.board.decide, path, fields.get("decision", ""), fields.get("reason", "")
+            sentence = await run_in_threadpool(
+                self.pages.decide, path, fields.get("decision", ""), fields.get("reason", "")
             )
         except ZerosumError as error:
             more = f" (not for others: {error.detail})" if error.detail else ""
-            words = f"That did not work: {error}{more}"
-            drawn = await self._drawn(path, 0, paragraph(words, class_="fault"), 409, here=f"{path}/decision")
-            return drawn if drawn.status_code == 409 else _refused(404, "Not as it should be", words, self._root)
+            text = f"The decision failed: {error}{more}"
+            page = await self._response(path, 0, Notice(text, "fault"), 409, here=f"{path}/decision")
+            return page if page.status_code == 409 else _refused(404, "Not decided", text, self._root)
         # Redirect after POST: reloading the page does not repeat the decision.
-        self._notices[path] = paragraph(f"{said[0].upper()}{said[1:]}.", class_="notice")
+        self._notices[path] = Notice(f"{sentence[0].upper()}{sentence[1:]}.", "notice")
         return Response(status_code=303, headers=HEADERS | {"Location": f"{self._root}{path}"})
 
     async def _live(self, request: Request) -> Response:
@@ -215,13 +214,13 @@ class Watch:
         try:
             yield "retry: 2000\n\n"
             while not self.stopping and not await request.is_disconnected():
-                page = await run_in_threadpool(self.board.page, path, part, self.gate.form)
+                page = await run_in_threadpool(self.pages.page, path, part, self.access.form)
                 if page is None:
-                    yield 'event: gone\ndata: {"said": "This study is no longer here."}\n\n'
+                    yield 'event: gone\ndata: {"status": "This study is no longer here."}\n\n'
                     return
-                if (told := layout.event(page, sent)) is not None:
+                if (update := layout.event(page, sent)) is not None:
                     quiet = 0.0
-                    yield told
+                    yield update
                 elif quiet >= BEAT:
                     quiet = 0.0
                     yield ": still here\n\n"
@@ -236,12 +235,12 @@ class Watch:
 
     async def _broken(self, request: Request, error: Exception) -> Response:
         """500 page. It contains no details of the error, which could reveal what was read."""
-        return _refused(500, "Something went wrong", "The page could not be drawn. zerosum watch goes on.")
+        return _refused(500, "Something went wrong", "The page could not be rendered. zerosum watch continues.")
 
 
-def _refused(status: int, title: str, words: str, root: str | None = None) -> Response:
+def _refused(status: int, title: str, text: str, root: str | None = None) -> Response:
     """Response with a message page."""
-    return HTMLResponse(layout.message(title, words, root), status, headers=HEADERS)
+    return HTMLResponse(layout.message(title, text, root), status, headers=HEADERS)
 
 
 def _part(request: Request) -> int:
@@ -249,9 +248,9 @@ def _part(request: Request) -> int:
     return _whole_number(request.query_params.get("part", ""))
 
 
-def _whole_number(said: str) -> int:
+def _whole_number(text: str) -> int:
     """A number with at most five digits, or 0."""
-    return int(said) if said.isascii() and said.isdigit() and len(said) < 6 else 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
 
 
 async def _form(request: Request) -> dict[str, str] | None:

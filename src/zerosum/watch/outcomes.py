@@ -1,6 +1,6 @@
 """Short tables of a result for the watch page. The report beside the result has the details.
 
-Tested in tests/watch/test_boards.py.
+Tested in tests/watch/test_pages.py.
 """
 
 from __future__ import annotations
@@ -8,49 +8,47 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
+from zerosum import html
 from zerosum.errors import BadInput, ZerosumError
-from zerosum.kernel.markup import Html, element
 from zerosum.kernel.quantity import Quantity
 from zerosum.report.coefficients import CoefficientTable
+from zerosum.report.document import Table
 from zerosum.report.record import read_estimate
-from zerosum.report.sheets import sheets_of
-from zerosum.watch.markup import join, paragraph, table
+from zerosum.report.tables import tables_of
 from zerosum.watch.studies import as_json
 
 # File name of the report.
 REPORT = "report.html"
-# Largest number of rows of a table.
-_LINES = 60
-_WIDE = 12  # largest number of columns of a table
-_FEW = 8  # largest number of values in a line
-# Number of rendered results in the cache.
-_KNOWN = 32
+_MOST_ROWS = 60  # largest number of rows of a table
+_MOST_COLUMNS = 12  # largest number of columns of a table
+_MOST_VALUES = 8  # largest number of values in a line
+_CACHE_SIZE = 32  # number of rendered results in the cache
 
 # Cache by folder and modification time, oldest first.
-_known: OrderedDict[tuple[str, int], Html] = OrderedDict()
+_cache: OrderedDict[tuple[str, int], Markup] = OrderedDict()
 _mutex = threading.Lock()
 
 
-def outcome(folder: Path) -> Html:
+def outcome(folder: Path) -> Markup:
     """Tables of a result. Cached until the result changes."""
     try:
-        mark = str(folder), (folder / "result.json").stat().st_mtime_ns
+        key = str(folder), (folder / "result.json").stat().st_mtime_ns
         with _mutex:
-            if mark in _known:
-                return _known[mark]
+            if key in _cache:
+                return _cache[key]
         # Rendered outside the lock, so that a large result does not block other pages.
-        drawn = _draw(folder)
+        tables = _render(folder)
     except (ZerosumError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError):
-        return paragraph("The result cannot be read: its files are damaged, or were moved.", class_="fault")
+        return html.call("watch/result.html", "unreadable")
     with _mutex:
-        _known[mark] = drawn
-        while len(_known) > _KNOWN:
-            _known.popitem(last=False)
-    return drawn
+        _cache[key] = tables
+        while len(_cache) > _CACHE_SIZE:
+            _cache.popitem(last=False)
+    return tables
 
 
 def has_report(folder: Path) -> bool:
@@ -66,54 +64,55 @@ def read_report(folder: Path) -> bytes:
         raise BadInput("there is no report of this study") from None
 
 
-def _draw(folder: Path) -> Html:
+def _render(folder: Path) -> Markup:
     """Render the result of a folder."""
     record, estimate = as_json(folder / "result.json"), read_estimate(folder)
-    participants = record["participants"]
-    last = participants[-1] if participants else []
-    parts: list[Html] = [paragraph("warning: ", each, class_="warning") for each in record.get("warnings", [])]
+    rounds = record["participants"]
+    lines: list[tuple[str, str]] = []
     if "pooled_std" in estimate:
-        rows = [line[:4] for line in CoefficientTable.of(estimate).lines()]
-        heading = ("coefficient", "estimate", "95 % pooled data", "95 % population")
-        parts.append(_limited(heading, rows, "Coefficients", 3))
-    elif sheets := sheets_of(estimate):
-        parts += [
-            _limited(sheet.heading, list(sheet.rows), sheet.title, len(sheet.heading) - sheet.names) for sheet in sheets
-        ]
-    else:
-        parts += [_quantity(name, quantity) for name, quantity in estimate.items()]
-    parts.append(paragraph("In the last round took part: ", ", ".join(map(str, last)), "."))
-    return join(parts)
+        tables = [CoefficientTable.of(estimate).as_table()]
+    elif not (tables := tables_of(estimate)):
+        for name, quantity in estimate.items():
+            found = _table(name, quantity)
+            if found is None:
+                lines.append((name, _line(quantity)))
+            else:
+                tables.append(found)
+    return html.call(
+        "watch/result.html",
+        "result",
+        record.get("warnings", []),
+        tables,
+        lines,
+        [str(site) for site in (rounds[-1] if rounds else [])],
+        _MOST_ROWS,
+    )
 
 
-def _quantity(name: str, quantity: Quantity) -> Html:
-    """One quantity: a table with noise (one axis), a table (two axes), a line (few values), or its shape."""
+def _table(name: str, quantity: Quantity) -> Table | None:
+    """Table of a quantity: with its noise for one axis, with a column for each label for two; else None."""
     if len(quantity.axes) == 1 and quantity.value.ndim == 1:
         axis, value = quantity.axes[0], quantity.value
-        std = np.full(value.shape, np.nan) if quantity.std is None else np.broadcast_to(quantity.std, value.shape)
         units = axis.units or ("",) * len(axis.labels)
-        rows = [
-            (f"{label} ({unit})" if unit else label, f"{each:.6g}", "" if np.isnan(noise) else f"{noise:.3g}")
-            for label, unit, each, noise in zip(axis.labels, units, value.tolist(), std.tolist(), strict=True)
-        ]
-        noisy = quantity.std is not None
-        heading = (axis.name, name, *(["noise"] if noisy else []))
-        return _limited(heading, [row if noisy else row[:2] for row in rows], name, 2 if noisy else 1)
-    if len(quantity.axes) == 2 and quantity.value.ndim == 2 and quantity.value.shape[1] <= _WIDE:
+        labels = [f"{label} ({unit})" if unit else label for label, unit in zip(axis.labels, units, strict=True)]
+        columns = [labels, [f"{each:.6g}" for each in value.tolist()]]
+        if quantity.std is not None:
+            std = np.broadcast_to(quantity.std, value.shape)
+            columns.append(["" if np.isnan(noise) else f"{noise:.3g}" for noise in std.tolist()])
+        heading = (axis.name, name, "noise")[: len(columns)]
+        return Table(name, heading, tuple(zip(*columns, strict=True)))
+    if len(quantity.axes) == 2 and quantity.value.ndim == 2 and quantity.value.shape[1] <= _MOST_COLUMNS:
         down, across = quantity.axes
         lines = zip(down.labels, quantity.value.tolist(), strict=True)
-        cells = [(label, *(f"{each:.5g}" for each in numbers)) for label, numbers in lines]
-        return _limited((down.name, *across.labels), cells, name, len(across.labels))
-    if quantity.value.size <= _FEW:
-        values = ", ".join(f"{each:.6g}" for each in quantity.value.ravel().tolist())
-        return paragraph(element("strong", name), f": {values}")
+        rows = tuple((label, *(f"{each:.5g}" for each in numbers)) for label, numbers in lines)
+        return Table(name, (down.name, *across.labels), rows)
+    return None
+
+
+def _line(quantity: Quantity) -> str:
+    """The values of a quantity, or its shape if there are too many."""
+    if quantity.value.size <= _MOST_VALUES:
+        return ", ".join(f"{each:.6g}" for each in quantity.value.ravel().tolist())
     along = " by ".join(f"{len(axis.labels)} ({axis.name})" for axis in quantity.axes)
     size = " by ".join(str(each) for each in quantity.value.shape)
-    return paragraph(element("strong", name), f": {along or size} numbers")
-
-
-def _limited(heading: Any, rows: list[Any], title: str, numbers: int) -> Html:
-    """A table with at most 60 rows."""
-    rest = len(rows) - _LINES
-    shown = table(heading, rows[:_LINES], title, numbers)
-    return join([shown, paragraph(f"and {rest} more lines, in the result's files")]) if rest > 0 else shown
+    return f"{along or size} numbers"

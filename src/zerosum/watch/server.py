@@ -149,12 +149,12 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, watch: Watch, started: Callable[[], None]) -> None:
         super().__init__(config)
-        self._watch, self._told = watch, started
+        self._watch, self._started = watch, started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then report readiness."""
         await super().startup(sockets)
-        self._told()
+        self._started()
 
     async def on_tick(self, counter: int) -> bool:
         """Set `stopping` of the application when the server stops."""

@@ -3,7 +3,7 @@
 A study that cannot be read is listed as damaged and does not hide others. A coordinator has no access to the sites'
 ledgers; costs come from the plan.
 
-Tested in tests/watch/test_coordinated.py.
+Tested in tests/watch/test_coordinator_studies.py.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from zerosum.study.coordinating import Settings
 from zerosum.study.status import BEGUN, read_status
 
 State = Literal["begun", "gathering", "running", "finished", "refused", "failed", "stopped", "damaged"]
-_WORDS = 2000  # characters of an error message that are shown
+_MOST_CHARACTERS = 2000  # characters of an error message that are shown
 # States of studies that are not over.
 UNDER_WAY: tuple[State, ...] = ("begun", "gathering", "running")
 
 
 @dataclass(frozen=True)
-class Coordinated:
+class CoordinatorStudy:
     """State of one study.
 
     Attributes
@@ -75,15 +75,20 @@ class Coordinated:
     updated: str = ""
     fault: str = ""
 
+    @property
+    def missing(self) -> list[str]:
+        """Names of the sites that have not agreed."""
+        return [name for name, how in self.sites.items() if how != "agreed"]
 
-class Coordinator:
+
+class StudyFolders:
     """Studies of some folders. Each folder is a state folder, or contains state folders."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = [folder.absolute() for folder in folders]
         self._plans: dict[str, tuple[str, Plan]] = {}  # key to (digest of the plan, plan)
 
-    def all(self) -> list[Coordinated]:
+    def all(self) -> list[CoordinatorStudy]:
         """All studies, newest first."""
         found = {key_of(folder): folder for folder in self._places()}
         # Plans of removed folders are dropped from the cache.
@@ -92,12 +97,12 @@ class Coordinator:
         studies = [self.read(folder) for folder in found.values()]
         return sorted(studies, key=lambda study: (study.started, study.key), reverse=True)
 
-    def find(self, key: str) -> Coordinated | None:
+    def find(self, key: str) -> CoordinatorStudy | None:
         """Study by key, or None."""
         folder = next((each for each in self._places() if key_of(each) == key), None)
         return None if folder is None else self.read(folder)
 
-    def plan(self, study: Coordinated) -> Plan:
+    def plan(self, study: CoordinatorStudy) -> Plan:
         """Plan of a study from its journal. Cached until the digest changes because sites were left out."""
         known = self._plans.get(study.key)
         if known is None or known[0] != study.plan:
@@ -109,30 +114,30 @@ class Coordinator:
             self._plans[study.key] = known
         return known[1]
 
-    def result(self, study: Coordinated) -> Path | None:
+    def result(self, study: CoordinatorStudy) -> Path | None:
         """Folder of the result, or None."""
         if study.state == "damaged":
             return None
         out = Settings.load(study.folder).out
         return out if (out / "result.json").is_file() else None
 
-    def read(self, folder: Path) -> Coordinated:
+    def read(self, folder: Path) -> CoordinatorStudy:
         """State of a study; "damaged" if its folder cannot be read."""
         try:
             return self._read(folder)
         except (ZerosumError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            said = str(error) if isinstance(error, ZerosumError) else "its state folder cannot be read"
-            return Coordinated(key_of(folder), folder, "damaged", folder.name, fault=said)
+            fault = str(error) if isinstance(error, ZerosumError) else "its state folder cannot be read"
+            return CoordinatorStudy(key_of(folder), folder, "damaged", folder.name, fault=fault)
 
-    def _read(self, folder: Path) -> Coordinated:
+    def _read(self, folder: Path) -> CoordinatorStudy:
         """State of a study from status file and journal."""
         record = read_status(folder)
         key, running = key_of(folder), bool(record["running"])
         if record["stage"] == BEGUN:
-            plan = self.plan(Coordinated(key, folder, "begun", folder.name))
+            plan = self.plan(CoordinatorStudy(key, folder, "begun", folder.name))
             when = _moment((folder / JOURNAL).stat().st_mtime)
             sites = {site.name: "absent" for site in plan.sites}
-            return Coordinated(
+            return CoordinatorStudy(
                 key, folder, "begun", plan.study, plan.algorithm, sites=sites, planned=plan.rounds, started=when
             )
         ended = record["ended"]
@@ -140,7 +145,7 @@ class Coordinator:
         state = _state(running, str(record["stage"]), None if ended is None else str(ended))
         if state == "refused":  # The name of the refusing site is in the error message.
             sites = {name: "refused" if f": site {name!r}: " in str(ended) else how for name, how in sites.items()}
-        return Coordinated(
+        return CoordinatorStudy(
             key,
             folder,
             state,
@@ -151,7 +156,9 @@ class Coordinator:
             {str(name): int(count) for name, count in losses.items()},
             int(record["rounds"]),
             int(record["planned"]),
-            "" if ended in (None, "finished", "stopped") else (str(ended).partition(": ")[2] or str(ended))[:_WORDS],
+            ""
+            if ended in (None, "finished", "stopped")
+            else (str(ended).partition(": ")[2] or str(ended))[:_MOST_CHARACTERS],
             str(record["plan"]),
             _moment(float(record["started"])),
             _moment(float(record["updated"])),
@@ -173,7 +180,7 @@ class Coordinator:
 
 
 @dataclass(frozen=True)
-class KeptLine:
+class ArchiveLine:
     """An archived study of `zerosum run`."""
 
     id: str
@@ -185,12 +192,12 @@ class KeptLine:
     fault: str = ""
 
 
-def kept_studies() -> list[KeptLine]:
+def archive_lines() -> list[ArchiveLine]:
     """Archived studies, newest first. Ledgers are not read."""
-    return [kept_line(kept) for kept in reversed(ArchivedStudy.all())]
+    return [archive_line(kept) for kept in reversed(ArchivedStudy.all())]
 
 
-def kept_line(kept: ArchivedStudy) -> KeptLine:
+def archive_line(kept: ArchivedStudy) -> ArchiveLine:
     """Summary of an archived study."""
     about, algorithm, fault = kept.about, "", ""
     place = kept.folder / "result" / "result.json"
@@ -200,7 +207,7 @@ def kept_line(kept: ArchivedStudy) -> KeptLine:
             algorithm = _algorithm(place, place.stat().st_mtime_ns)
         except (OSError, ValueError, TypeError, KeyError):
             fault = "its result cannot be read"
-    return KeptLine(kept.id, kept.folder, str(about["study"]), str(about["began"]), algorithm, done, fault)
+    return ArchiveLine(kept.id, kept.folder, str(about["study"]), str(about["began"]), algorithm, done, fault)
 
 
 # Cache: path and modification time of a result to the name of its algorithm.
@@ -231,6 +238,11 @@ def _state(running: bool, stage: str, ended: str | None) -> State:
     return "refused" if ended.startswith(("PolicyRefused", "BudgetExceeded", "Refused")) else "failed"
 
 
+def _message(ended: str) -> str:
+    """Error message of a study, without the error class that the status file stores before it."""
+    return (ended.partition(": ")[2] or ended)[:_MOST_CHARACTERS]
+
+
 def _moment(seconds: float) -> str:
     """ISO 8601 time in UTC from seconds since the epoch."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
@@ -243,5 +255,5 @@ def as_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         raise BadInput(f"{path} cannot be read") from None
     if not isinstance(found, dict):
-        raise BadInput(f"{path} is not as it was written")
+        raise BadInput(f"{path} contains no JSON object; restore it from a backup")
     return found

@@ -1,4 +1,4 @@
-// Follows the page that is open: the server sends each section again when it changes. Nothing else runs here.
+// Updates the open page: the server sends each section that changed. Nothing else runs here.
 "use strict";
 (() => {
   const main = document.getElementById("main");
@@ -16,19 +16,19 @@
     }
   };
 
-  // What somebody is writing is not taken away from under their hands.
+  // A section with text that the reader is writing is not replaced.
   const inUse = (section) => [...section.querySelectorAll("textarea")].some((each) => each.value !== "");
 
-  const place = (told) => {
-    let section = document.getElementById(told.id);
-    if (section && (section.dataset.version === told.version || inUse(section))) return;
+  const place = (update) => {
+    let section = document.getElementById(update.id);
+    if (section && (section.dataset.version === update.version || inUse(section))) return;
     if (!section) {
       section = document.createElement("section");
-      section.id = told.id;
-      section.setAttribute("aria-labelledby", `${told.id}-title`);
+      section.id = update.id;
+      section.setAttribute("aria-labelledby", `${update.id}-title`);
       const heading = document.createElement("h2");
-      heading.id = `${told.id}-title`;
-      heading.textContent = told.title;
+      heading.id = `${update.id}-title`;
+      heading.textContent = update.title;
       const fresh = document.createElement("div");
       fresh.className = "body";
       section.append(heading, fresh);
@@ -37,34 +37,34 @@
     const opened = [...body.querySelectorAll("details")].map((each) => each.open);
     const focused = section.contains(document.activeElement) ? document.activeElement : null;
     const at = focused ? [...body.querySelectorAll("a, button, summary, [tabindex]")].indexOf(focused) : -1;
-    body.innerHTML = told.html; // from our own server, which escapes all that is not its own
+    body.innerHTML = update.html; // from our own server, which escapes all text
     body.querySelectorAll("details").forEach((each, i) => { each.open = opened[i] || false; });
     if (at >= 0) body.querySelectorAll("a, button, summary, [tabindex]")[at]?.focus({ preventScroll: true });
-    section.dataset.version = told.version;
+    section.dataset.version = update.version;
     localTimes(section);
     return section;
   };
 
   const take = (event) => {
-    const told = JSON.parse(event.data);
-    const said = document.getElementById("said");
-    for (const section of told.sections) {
+    const update = JSON.parse(event.data);
+    const status = document.getElementById("status");
+    for (const section of update.sections) {
       const fresh = place(section);
       if (fresh && !fresh.isConnected) main.append(fresh);
     }
     let before = null;
-    for (const id of told.order) {
+    for (const id of update.order) {
       const section = document.getElementById(id);
       if (!section) continue;
       if (before && before.nextElementSibling !== section) before.after(section);
       before = section;
     }
     for (const section of main.querySelectorAll(":scope > section")) {
-      if (!told.order.includes(section.id) && !inUse(section)) section.remove();
+      if (!update.order.includes(section.id) && !inUse(section)) section.remove();
     }
-    if (said.textContent !== told.said) said.textContent = told.said;
-    document.getElementById("title").textContent = told.title;
-    document.title = told.tab;
+    if (status.textContent !== update.status) status.textContent = update.status;
+    document.getElementById("title").textContent = update.title;
+    document.title = update.tab;
   };
 
   const state = (words, kind) => { line.textContent = words; line.className = `line ${kind}`; };
@@ -79,8 +79,8 @@
     stream.onopen = () => state("live", "good");
     stream.onmessage = take;
     stream.onerror = () => {
-      state("not connected: this is how it stood", "bad");
-      // After an answer that is an error the browser does not try again by itself.
+      state("not connected: this is the last known state", "bad");
+      // After an error response the browser does not connect again.
       if (stream && stream.readyState === EventSource.CLOSED) {
         close();
         again = setTimeout(() => { if (!document.hidden) open(); }, 3000);
@@ -88,18 +88,18 @@
     };
     stream.addEventListener("gone", (event) => {
       close();
-      state(JSON.parse(event.data).said, "bad");
+      state(JSON.parse(event.data).status, "bad");
     });
   };
 
-  // A second click on a button is not a second decision.
+  // A second click on a button does not send a second decision.
   document.addEventListener("submit", (event) => {
     if (event.target.dataset.sent) event.preventDefault();
     event.target.dataset.sent = "yes";
   });
 
   localTimes(document);
-  // A browser opens few connections to one server: pages that nobody sees give theirs up.
+  // A browser opens few connections to one server, so hidden pages close theirs.
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   window.addEventListener("pagehide", close);
   if (!document.hidden) open();

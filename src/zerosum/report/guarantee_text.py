@@ -1,0 +1,249 @@
+"""Text of a report: the question, the guarantee, and its limits.
+
+Tested in tests/report/test_build.py.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from zerosum.kernel.names import counted
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.question import Question
+from zerosum.kernel.schemes import SCHEMES
+from zerosum.report.document import Block, Table, Text
+from zerosum.report.number_format import format_number
+from zerosum.report.record import PrivacyReport, rounded_up
+
+# Name of an algorithm to a description of its result.
+_DESCRIPTIONS = {
+    "mean": "the mean of every column",
+    "histogram": "how many fall into each bin",
+    "covariance": "means, and how columns vary with each other",
+    "k-means": "the centres of clusters",
+    "mixture": "a mixture of normal clusters",
+    "topics": "the topics of documents",
+    "pca": "principal components",
+    "ica": "independent components",
+    "linear-regression": "a linear regression",
+    "logistic-regression": "a logistic regression",
+    "poisson-regression": "a Poisson regression",
+    "polynomial-loss": "a regression by a polynomial loss",
+    "feature-classifier": "a classifier on public features",
+    "neural-classifier": "a neural network that classifies",
+    "data-collaboration": "a classifier on published noisy records (Data Collaboration)",
+    "describe": "a table that describes the columns",
+    "quantiles": "quantiles of every column",
+    "survival": "survival curves",
+    "statistic": "the sum of a statistic of the sites' own",
+}
+_LARGE_EPSILON = 5.0  # epsilon above which the reader is warned; chosen by hand
+_MOST_COLUMNS = 60  # largest number of columns listed singly
+# Parameters that are shown in the table of columns.
+_COLUMN_PARAMETERS = {"lower", "upper", "ranges", "levels", "missing", "measured_in"}
+
+
+def description(algorithm: str) -> str:
+    """Description of an algorithm's result."""
+    return _DESCRIPTIONS.get(algorithm, algorithm)
+
+
+def study_title(study: str) -> str:
+    """Name of a study without the random suffix of the plan."""
+    return re.sub(" [0-9a-f]{16}$", "", study) or study
+
+
+def summary(plan: Plan, report: PrivacyReport) -> str:
+    """Two sentences: what was computed, and its cost."""
+    sites = f"{len(plan.sites)} sites computed {description(plan.algorithm)} together"
+    if not plan.private:
+        return f"{sites}. The run protects nobody: its data must be public or made up."
+    # Published records leave the site one by one, even if noisy.
+    if any(release.kind == "publication" for release in plan.releases):
+        access = f", from a noisy record of every {plan.unit} that each published"
+    elif plan.scheme.facts.sees_data:
+        access = "; the coordinator saw the data"
+    else:
+        access = " without showing each other a record"
+    return (
+        f"{sites}{access}. It cost every {plan.unit} an epsilon of at most {rounded_up(report.worst_epsilon)} at delta "
+        f"{plan.delta:g}."
+    )
+
+
+def question(asked_for: Question, algorithm: str) -> tuple[Block, ...]:
+    """Blocks about the public question: columns, parameters, preprocessing, public files.
+
+    Parameters
+    ----------
+    asked_for : Question
+        The question of the plan.
+    algorithm : str
+        Name of the algorithm.
+    """
+    columns = f"{asked_for.n_columns} column{'s' if asked_for.n_columns != 1 else ''}"
+    blocks: list[Block] = [Text((f"What was asked for: {description(algorithm)}, of {columns}.",))]
+    if rows := _columns(asked_for):
+        used = [at for at in range(4) if at == 0 or any(row[at] for row in rows)]
+        heading = ("column", "range or categories", "measured in", "missing values")
+        blocks.append(
+            Table(
+                "Columns, with their public properties",
+                tuple(heading[at] for at in used),
+                tuple(tuple(row[at] for at in used) for row in rows),
+            )
+        )
+    else:
+        first_last = " … ".join(asked_for.columns)
+        blocks.append(Text((f"Columns: {first_last}; their names have the SHA-256 {asked_for.columns_digest}.",)))
+    more = {
+        name: value
+        for name, value in asked_for.parameters.items()
+        if name not in _COLUMN_PARAMETERS and value not in (None, {})
+    }
+    for title, entries in (
+        ("Parameters", more),
+        (
+            "Preparation, the same at every site",
+            {k: v for k, v in asked_for.preprocessing.items() if k not in _COLUMN_PARAMETERS},
+        ),
+        ("Public files", asked_for.files),
+    ):
+        if lines := [(name, parameter_text(value)) for name, value in entries.items()]:
+            files = title == "Public files"
+            blocks.append(
+                Table(title, ("for", "SHA-256") if files else ("name", "value"), tuple(lines), folded=not files)
+            )
+    return tuple(blocks)
+
+
+def _columns(asked_for: Question) -> list[tuple[str, str, str, str]]:
+    """Rows of the table of columns; empty if there are too many."""
+    if asked_for.n_columns > _MOST_COLUMNS or len(asked_for.columns) != asked_for.n_columns:
+        return []
+    given = asked_for.parameters
+    measured = asked_for.preprocessing.get("measured_in") or given.get("measured_in")
+    rows = []
+    for at, name in enumerate(asked_for.columns):
+        unit = measured.get(name, "") if isinstance(measured, Mapping) else ""
+        rows.append((name, _range_of(given, name, at), str(unit), _rule_of(given.get("missing"), name)))
+    return rows
+
+
+def _range_of(given: Mapping[str, Any], name: str, at: int) -> str:
+    """Public range or levels of a column as text."""
+    lower, upper = given.get("lower"), given.get("upper")
+    if isinstance(lower, list) and isinstance(upper, list) and at < min(len(lower), len(upper)):
+        return f"{parameter_text(lower[at])} to {parameter_text(upper[at])}"
+    ranges, levels = given.get("ranges"), given.get("levels")
+    if isinstance(ranges, Mapping) and isinstance(ends := ranges.get(name), list) and len(ends) == 2:
+        return f"{parameter_text(ends[0])} to {parameter_text(ends[1])}"
+    if isinstance(levels, Mapping) and name in levels:
+        return parameter_text(levels[name])
+    return ""
+
+
+def _rule_of(rules: Any, name: str) -> str:
+    """Rule for missing values of a column as text."""
+    rule = rules.get(name) if isinstance(rules, Mapping) else rules
+    return "" if rule is None else parameter_text(rule)
+
+
+def parameter_text(value: Any, most: int = 12) -> str:
+    """A public parameter as one line, with at most `most` elements."""
+    # bool is a subclass of int and must be tested first.
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return format_number(float(value), 6)
+    if isinstance(value, Mapping):
+        entries = [f"{key}: {parameter_text(each)}" for key, each in list(value.items())[:most]]
+        return ", ".join(entries) + _rest_clause(value, most)
+    if isinstance(value, list | tuple):
+        return ", ".join(parameter_text(each) for each in value[:most]) + _rest_clause(value, most)
+    return "none" if value is None else str(value)
+
+
+def _rest_clause(values: Any, most: int) -> str:
+    """Clause about elements left out."""
+    return f" and {len(values) - most} more" if len(values) > most else ""
+
+
+# ---- the guarantee -------------------------------------------------------------------------------------------------
+
+
+def guarantee(report: PrivacyReport) -> tuple[Block, ...]:
+    """The guarantee in words: unit, adversary, strength; then its limits.
+
+    Parameters
+    ----------
+    report : PrivacyReport
+        Exact costs; the largest epsilon of all sites is stated.
+    """
+    if not report.private:
+        return (Text(tuple(report.sentences()), "warning"),)
+    facts = SCHEMES[report.scheme["name"]]
+    epsilon = report.worst_epsilon
+    # exp(700) is near the largest float64.
+    times = math.exp(min(epsilon, 700.0))
+    who = "whoever sees the result put" if facts.sees_data else f"{_adversary(report.colluders)} put"
+    dealt = " but for the noise that the coordinator dealt itself" if facts.deals_noise else ""
+    other = "replaced by that of somebody else" if report.adjacency == "replace-one" else "left out"
+    bound = (
+        f"If {who} together all they saw{dealt}, then whatever they conclude about one {report.unit} is at most "
+        f"{format_number(times, 3)} times as likely as it would be with that {report.unit}'s data {other} (epsilon "
+        f"{rounded_up(epsilon)}), but for a chance of {chance(report.delta)} (delta {report.delta:g})."
+    )
+    if epsilon > _LARGE_EPSILON:
+        bound += " An epsilon this large promises little."
+    guess = (
+        f"If they had to guess which of the two it was, they would be right at most "
+        f"{rounded_up(100 * report.best_guess)} % of the time; without any information, 50 %."
+    )
+    lost = f"{counted(report.dropouts, 'further site')} {'is' if report.dropouts == 1 else 'are'}"
+    loss = f" It holds even if {lost} lost on the way." if report.dropouts else ""
+    whole = f"It holds for a {report.unit} with all its rows, over the whole study.{loss}"
+    return (
+        Text((bound, guess), "promise"),
+        Text((whole, *report.sentences()[1:])),
+        Text(("What is not promised:",)),
+        Text(tuple(_limits(report, facts.sees_data)), "points"),
+        Text((f"In the words of a statistician: {report.sentences()[0]}",)),
+    )
+
+
+def chance(delta: float) -> str:
+    """A small probability in words.
+
+    >>> chance(1e-5), chance(3e-7)
+    ('one in 100,000', 'one in 3,333,333')
+    """
+    # The tolerance of 1e-12 absorbs the rounding error of 1 / delta, so that 1e-5 gives 100,000.
+    return f"one in {math.floor(1 / delta * (1 + 1e-12)):,}"
+
+
+def _adversary(colluders: int) -> str:
+    """The adversary, for a sentence."""
+    if colluders == 0:
+        return "the coordinator"
+    return f"the coordinator and any {'one site' if colluders == 1 else f'{colluders} sites'}"
+
+
+def _limits(report: PrivacyReport, sees_data: bool) -> list[str]:
+    """Sentences about what the guarantee does not cover."""
+    colluders = report.colluders
+    found = [
+        "The result describes groups of people, also people who took no part: if it shows that smokers fall ill more "
+        "often, this is learned about every smoker.",
+        "A site knows its own people. The guarantee protects them against the other sites and the readers of the "
+        "result.",
+        "Other studies of the same people add to the cost. The ledger of each site adds them up; the report of one "
+        "study cannot.",
+    ]
+    if not sees_data:
+        more = "a site" if colluders == 0 else f"more than {'one site' if colluders == 1 else f'{colluders} sites'}"
+        found.append(f"If {more} worked together with the coordinator, they could learn more.")
+    return found

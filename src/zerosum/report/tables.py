@@ -1,0 +1,245 @@
+"""Tables and records of descriptive statistics, quantiles and survival curves.
+
+Tested in tests/report/test_report_tables.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from zerosum.kernel.names import visible
+from zerosum.kernel.quantity import Quantity
+from zerosum.report.document import Table
+from zerosum.report.text_table import fits
+
+Estimate = Mapping[str, Quantity]
+
+
+def tables_of(estimate: Estimate) -> list[Table]:
+    """Tables of descriptive statistics, quantiles or survival curves; empty for other results."""
+    return [
+        *_means(estimate),
+        *_quantiles(estimate),
+        *_proportions(estimate),
+        *_differences(estimate),
+        *_curves(estimate),
+    ]
+
+
+def records_of(estimate: Estimate) -> dict[str, list[dict[str, Any]]]:
+    """The same content as records with all numbers, one for each row."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name in ("mean", "quantile", "proportion", "difference", "proportion_difference", "survival"):
+        if name in estimate and f"{name}_interval" in estimate:
+            found[name] = list(_records(estimate, name))
+    return found
+
+
+# Further quantities in the records of a quantity.
+_BESIDE = {
+    "mean": ("observed", "sd", "mean_population_std"),
+    "proportion": ("proportion_observed",),
+    "survival": ("at_risk", "events"),
+}
+
+
+def _records(estimate: Estimate, name: str) -> Iterator[dict[str, Any]]:
+    """Yield one record for each element of a quantity."""
+    quantity = estimate[name]
+    for at in np.ndindex(quantity.shape):
+        where = {axis.name: axis.labels[place] for axis, place in zip(quantity.axes, at, strict=True)}
+        yield where | {
+            name: float(quantity[at]),
+            "std": None if quantity.std is None else float(np.asarray(quantity.std)[at]),
+            "interval": estimate[f"{name}_interval"][at].tolist(),
+            "population_interval": estimate[f"{name}_population_interval"][at].tolist(),
+            **{other.removeprefix(f"{name}_"): float(estimate[other][at]) for other in _BESIDE.get(name, ())},
+        }
+
+
+def _means(estimate: Estimate) -> Iterator[Table]:
+    """Table of means and standard deviations."""
+    if "mean_population_interval" not in estimate:
+        return
+    groups, columns = estimate["mean"].axes
+    rows = [
+        (
+            visible(column),
+            *_group(groups.labels, g),
+            f"{estimate['observed'][g, j]:.0f}",
+            number(estimate["mean"][g, j]),
+            interval(estimate["mean_interval"][g, j]),
+            interval(estimate["mean_population_interval"][g, j]),
+            _spread(estimate["sd"][g, j], estimate["sd_interval"][g, j]),
+        )
+        for j, column in enumerate(columns.labels)
+        for g in range(len(groups.labels))
+    ]
+    heading = ("column", *_heading(groups.labels), "n", "mean", "95 % these data", "95 % population", "sd")
+    yield Table("Means", heading, tuple(rows), _named(groups.labels))
+
+
+def _quantiles(estimate: Estimate) -> Iterator[Table]:
+    """Tables of quantiles."""
+    if "quantile" not in estimate:
+        return
+    for together in (3, 2, 1):  # as many quantiles side by side as fit
+        tables = list(_quantiles_by(estimate, together))
+        if all(map(fits, tables)):
+            break
+    yield from tables
+
+
+def _quantiles_by(estimate: Estimate, together: int) -> Iterator[Table]:
+    """Tables of quantiles, `together` per table."""
+    groups, columns, quantiles = estimate["quantile"].axes
+    count = len(quantiles.labels)
+    for some in (range(first, min(first + together, count)) for first in range(0, count, together)):
+        rows = [
+            (
+                visible(column),
+                *_group(groups.labels, g),
+                *(_with(estimate["quantile"][g, j, q], estimate["quantile_interval"][g, j, q]) for q in some),
+            )
+            for j, column in enumerate(columns.labels)
+            for g in range(len(groups.labels))
+        ]
+        heading = ("column", *_heading(groups.labels), *(quantiles.labels[q] for q in some))
+        yield Table("Quantiles (95 % for these data)", heading, tuple(rows), _named(groups.labels))
+
+
+def _proportions(estimate: Estimate) -> Iterator[Table]:
+    """Tables of group sizes and of proportions."""
+    if "units" in estimate:
+        groups = estimate["units"].axes[0]
+        std = np.asarray(estimate["units"].std)
+        sizes = [
+            (visible(label), f"{estimate['units'][g]:.0f}", f"{1.96 * std[g]:.0f}")
+            for g, label in enumerate(groups.labels)
+        ]
+        yield Table("Units", ("group", "n", "give or take, 95 %"), tuple(sizes))
+    if "proportion" not in estimate:
+        return
+    groups, levels = estimate["proportion"].axes
+    rows = [
+        (
+            visible(level),
+            *_group(groups.labels, g),
+            f"{estimate['proportion_observed'][g, j]:.0f}",
+            percent(estimate["proportion"][g, j]),
+            _percents(estimate["proportion_interval"][g, j]),
+            _percents(estimate["proportion_population_interval"][g, j]),
+        )
+        for j, level in enumerate(levels.labels)
+        for g in range(len(groups.labels))
+    ]
+    heading = ("level", *_heading(groups.labels), "n", "%", "95 % these data", "95 % population")
+    yield Table("Proportions", heading, tuple(rows), _named(groups.labels))
+
+
+def _differences(estimate: Estimate) -> Iterator[Table]:
+    """Tables of differences between groups."""
+    for name, title, show, shows in (
+        ("difference", "Differences of means", number, interval),
+        ("proportion_difference", "Differences of proportions (percentage points)", percent, _percents),
+    ):
+        if name not in estimate:
+            continue
+        pairs, columns = estimate[name].axes
+        rows = [
+            (
+                visible(column),
+                visible(pair),
+                show(estimate[name][g, j]),
+                shows(estimate[f"{name}_interval"][g, j]),
+                shows(estimate[f"{name}_population_interval"][g, j]),
+            )
+            for j, column in enumerate(columns.labels)
+            for g, pair in enumerate(pairs.labels)
+        ]
+        heading = (columns.name, "groups", "difference", "95 % these data", "95 % population")
+        yield Table(title, heading, tuple(rows), 2)
+
+
+def _curves(estimate: Estimate) -> Iterator[Table]:
+    """Tables of survival, median time and the log-rank test."""
+    if "survival" not in estimate:
+        return
+    groups, times = estimate["survival"].axes
+    rows = [
+        (
+            visible(group),
+            f"{time}",
+            f"{estimate['at_risk'][g, t]:.0f}",
+            percent(estimate["survival"][g, t]),
+            _percents(estimate["survival_interval"][g, t]),
+            _percents(estimate["survival_population_interval"][g, t]),
+        )
+        for g, group in enumerate(groups.labels)
+        for t, time in enumerate(times.labels)
+    ]
+    heading = ("group", "until", "at risk", "survival %", "95 % these data", "95 % population")
+    yield Table("Survival", heading, tuple(rows))
+    medians = [
+        (
+            visible(group),
+            number(estimate["median"][g]),
+            interval(estimate["median_interval"][g]),
+            interval(estimate["median_population_interval"][g]),
+        )
+        for g, group in enumerate(groups.labels)
+    ]
+    yield Table("Median time", ("group", "median", "95 % these data", "95 % population"), tuple(medians))
+    if "log_rank_p" in estimate:
+        # The log-rank test of g groups has g - 1 degrees of freedom.
+        degrees = len(groups.labels) - 1
+        line = (f"{float(estimate['log_rank_statistic']):.3g}", f"{degrees}", f"{float(estimate['log_rank_p']):.3g}")
+        yield Table("Log-rank test", ("chi-square", "degrees of freedom", "p"), (line,), 0)
+
+
+def _heading(groups: tuple[str, ...]) -> tuple[str, ...]:
+    """Heading of the group column, if there are groups."""
+    return (visible(groups[1].partition(" = ")[0]),) if len(groups) > 1 else ()
+
+
+def _group(groups: tuple[str, ...], g: int) -> tuple[str, ...]:
+    """Label of a group without the name of the grouping column."""
+    return (visible(groups[g].partition(" = ")[2] or groups[g]),) if len(groups) > 1 else ()
+
+
+def _named(groups: tuple[str, ...]) -> int:
+    """Number of name columns."""
+    return 2 if len(groups) > 1 else 1
+
+
+def number(value: float) -> str:
+    """Four significant digits; a dash if unknown."""
+    return f"{value:.4g}" if np.isfinite(value) else "-"
+
+
+def _spread(value: float, ends: Any) -> str:
+    """A standard deviation, or its upper bound if the estimate is 0 because of noise."""
+    return number(value) if value != 0 or ends[1] == 0 else f"< {number(ends[1])}"
+
+
+def interval(ends: Any) -> str:
+    """An interval as text."""
+    return f"{number(ends[0])} to {number(ends[1])}"
+
+
+def percent(value: float) -> str:
+    """A share in percent, without the sign; a dash if unknown."""
+    return f"{100 * value:.1f}" if np.isfinite(value) else "-"
+
+
+def _percents(ends: Any) -> str:
+    """An interval of shares in percent."""
+    return f"{percent(ends[0])} to {percent(ends[1])}"
+
+
+def _with(value: float, ends: Any) -> str:
+    """A value with its interval."""
+    return f"{number(value)} ({number(ends[0])}, {number(ends[1])})"
