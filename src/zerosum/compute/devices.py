@@ -51,8 +51,8 @@ def is_gpu(rows: Array) -> bool:
 
 @contextmanager
 def release_scope(max_terms: int) -> Iterator[None]:
-    """Scope of one release: inside it `like` moves each constant once, and up to `terms` rows may be added up in any
-    order.
+    """Scope of one release: inside it `constant_on` moves each constant once, and up to `max_terms` rows may be
+    added up in any order.
     """
     moved, allowed = _moved.set({}), _terms.set(max_terms)
     try:

@@ -47,8 +47,8 @@ class ColumnShape:
     def parse(cls, said: str) -> ColumnShape:
         """Parse the value of a command-line option.
 
-        >>> Shape.parse("normal:60:15")
-        Shape(kind='normal', numbers=(60.0, 15.0))
+        >>> ColumnShape.parse("normal:60:15")
+        ColumnShape(kind='normal', numbers=(60.0, 15.0))
         """
         kind, *rest = said.strip().split(":")
         try:

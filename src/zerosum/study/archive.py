@@ -358,8 +358,8 @@ class ArchivedStudy:
     def remove(self) -> None:
         """Delete the entry and the disk space it reserves. Refused while the study is running.
 
-        Deletes only files written by `Keeping`, and about.json last, so that an interrupted removal can be repeated.
-        Ledgers and checkpoints are not changed.
+        Deletes only files written by `ArchiveWriter`, and about.json last, so that an interrupted removal can be
+        repeated. Ledgers and checkpoints are not changed.
         """
         if self.folder.is_symlink():
             raise Refused(f"{self.folder} is a link, and what is kept lies elsewhere: nothing was removed")

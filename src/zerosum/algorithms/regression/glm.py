@@ -152,7 +152,7 @@ class NewtonRegression(Regression):
         return _PREDICTOR * math.sqrt(frame.width) / frame.clip
 
     def _look(self, statistic: NewtonStep, at: Floats, value: Floats, noise: float, units: float) -> GradientRelease:
-        """A released sum as a `Look`: means over `units`, and the noise of a released number in the units of each."""
+        """A released sum as a `GradientRelease`: means over `units`, and the noise of a released number."""
         gradient, hessian = statistic.split(value)
         return GradientRelease(
             at,
