@@ -21,11 +21,11 @@ test: lint types docs tests
 # long modules. A module belongs here if it needs less than 15 s of one core; a path that is gone is an error.
 QUICK := tests/kernel tests/noise tests/protocol tests/engines tests/mutations tests/test_architecture.py tests/test_errors.py \
     $(addprefix tests/secagg/test_,graph.py secagg_losses.py secagg_vectors.py secagg_wire.py) \
-    $(addprefix tests/site/test_,account.py costs.py disclosures.py held_budget.py ledger.py ledger_phases.py noise.py \
+    $(addprefix tests/site/test_,disclosures.py held_budget.py ledger.py ledger_phases.py ledger_records.py noise.py site_budget.py \
         policy.py resume.py schema.py service_keys.py site.py) \
-    $(addprefix tests/coordinator/test_,conduct.py gather.py mixing.py secure.py) \
+    $(addprefix tests/coordinator/test_,conduct.py consent.py mixing.py secure.py) \
     $(addprefix tests/study/test_,planning.py running.py study.py) \
-    $(addprefix tests/statistics/test_,filled.py groups.py network_statistics.py regression_statistics.py rows.py softmax.py) \
+    $(addprefix tests/statistics/test_,filled.py groups.py network_statistics.py regression_statistics.py softmax.py) tests/compute/backends/test_exact.py \
     $(addprefix tests/data/test_,design.py tables.py) tests/algorithms/test_programs.py
 
 quick: lint
@@ -67,7 +67,7 @@ slow: $(READY)
 # Heavy to install, so in an environment of its own: rows kept as PyTorch tensors decide as NumPy's do, gradients of
 # PyTorch modules, and frames of polars.
 test-torch: $(TORCH)/.ready
-	$(TORCH)/bin/pytest -n 2 tests/statistics tests/algorithms tests/estimators tests/benchmarks tests/data/test_frames.py -k "torch or module_gradient or module_predictions or test_module or polars"
+	$(TORCH)/bin/pytest -n 2 tests/compute tests/statistics tests/algorithms tests/estimators tests/benchmarks tests/data/test_frames.py -k "torch or module_gradient or module_predictions or test_module or polars"
 
 # On a machine with a GPU and PyTorch: nobody decides for others there either, then a table of times.
 gpu:
