@@ -1,6 +1,6 @@
 """Tables of a report as text, by rich.
 
-Tested in tests/report/test_tables.py.
+Tested in tests/report/test_report_tables.py.
 """
 
 from __future__ import annotations
