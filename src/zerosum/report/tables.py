@@ -1,4 +1,7 @@
-"""Tables and records of descriptive statistics, quantiles and survival curves."""
+"""Tables and records of descriptive statistics, quantiles and survival curves.
+
+Tested in tests/report/test_text_table.py.
+"""
 
 from __future__ import annotations
 
