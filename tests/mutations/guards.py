@@ -79,7 +79,8 @@ GUARDS = {
     "half-the-spend": f"{CHARGED}[secure-sum]",
     "no-distance": "site/test_site_budget.py::test_spend_of_a_release_has_the_distance_of_its_noise_from_a_normal",
     "answered-again": "site/test_site.py::test_site_asked_to_prepare_twice_gives_the_same_reply",
-    "first-release-checked": "site/test_site_budget.py::test_site_with_a_cap_below_all_releases_together_refuses_consent",
+    "first-release-checked": "site/test_site_budget.py"
+    "::test_site_with_a_cap_below_all_releases_together_refuses_consent",
     "record-study": "site/test_site.py::test_site_of_people_with_several_rows_refuses_a_study_of_records",
     "foreign-sensitivity": "site/test_site.py::test_site_asked_for_more_sensitivity_than_planned_refuses",
     "one-step-reserved": "kernel/test_phases.py::test_a_phase_is_reserved_once_and_drawn_down_step_by_step",

@@ -4,7 +4,7 @@ A chart has the light colours of the style sheet. `DARK_RULES` of `zerosum.repor
 Every chart has a title and a description for screen readers. Labels that are too long are cut; the table beside a chart
 has them in full. Equal documents give equal bytes with one version of matplotlib.
 
-Lengths are in points of the view box, and were chosen by hand. They are measured from the top left corner, as in SVG.
+Lengths are in points of the view box, and were chosen by hand. matplotlib's layout makes room for labels.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ if TYPE_CHECKING:
 # Width of a chart, and of a small one that is placed beside others.
 WIDTH, SMALL_WIDTH = 400.0, 250.0
 COLOURS = 6  # number of series colours in the style sheet
-# Font sizes of labels and of ticks. The style sheet of the page enlarges both on narrow screens.
-_LABEL_SIZE, _TICK_SIZE = 12.0, 11.0
-_CHARACTER = 7.2  # approximate width of a character in a wide font
+# Font sizes of labels and of ticks for the layout: those of the page on narrow screens, which are the largest.
+_LABEL_SIZE, _TICK_SIZE = 13.0, 12.0
+_CHARACTER = 7.2  # approximate width of a character in a wide font, to decide whether labels are slanted
+# Longest labels in characters: of rows, and of columns and small charts.
+_LONGEST_LABEL, _LONGEST_SHORT = 24, 13
 _ROW = 30.0  # height of one row of intervals
 _SLANTED_DISTANCE = 20.0  # smallest distance of slanted labels
 _LARGEST = 1e150  # larger magnitudes are drawn at the end of the axis; differences of larger values could overflow
@@ -126,6 +128,10 @@ def _shorten(root: ElementTree.Element, name: str) -> None:
             each.set("id", f"{name}-{own}")
         if reference := each.attrib.pop(_HREF, None):
             each.set("href", f"#{name}-{reference[1:]}")
+        if path := each.get("d"):
+            # Two decimals are finer than a pixel.
+            path = re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), path)
+            each.set("d", re.sub(r"\s*([A-Za-z])\s*", r"\1", path))
         if each.tag.endswith("}text"):
             rules = [rule.strip() for rule in each.attrib.pop("style", "").split(";") if rule.strip()]
             each.set("style", "; ".join(rule for rule in rules if not rule.startswith("font")))
@@ -138,32 +144,29 @@ def _shorten(root: ElementTree.Element, name: str) -> None:
 # ---- axes ----------------------------------------------------------------------------------------------------------
 
 
-def _new_figure(height: float, width: float = WIDTH) -> Figure:
-    """An empty figure of this size."""
+def _figure_of(height: float, width: float = WIDTH, columns: Sequence[float] = (1,)) -> tuple[Figure, list[Axes]]:
+    """A figure of this size, with axes of these relative widths side by side, without frames and tick marks."""
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    return Figure(figsize=(width / 72, height / 72), facecolor="none")
-
-
-def _axes(figure: Figure, left: float, top: float, right: float, bottom: float) -> Axes:
-    """Axes between these edges, without frame and tick marks."""
-    width, height = 72 * figure.get_size_inches()
-    axes = figure.add_axes(
-        (left / width, 1 - bottom / height, (right - left) / width, (bottom - top) / height), facecolor="none"
-    )
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0, labelsize=_TICK_SIZE, labelcolor=LIGHT["muted"], pad=6)
-    axes.set_axisbelow(True)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    return axes
+    layout = ConstrainedLayoutEngine(w_pad=2 / 72, h_pad=2 / 72, wspace=0, hspace=0)  # makes room for labels
+    figure = Figure(figsize=(width / 72, height / 72), facecolor="none", layout=layout)
+    found = list(figure.subplots(1, len(columns), width_ratios=columns, squeeze=False)[0])
+    for axes in found:
+        axes.set_facecolor("none")
+        axes.spines[:].set_visible(False)
+        axes.tick_params(length=0, labelsize=_TICK_SIZE, labelcolor=LIGHT["muted"], pad=6)
+        axes.set_axisbelow(True)
+        axes.set_xticks([])
+        axes.set_yticks([])
+    return figure, found
 
 
-def _rows(axes: Axes, labels: Sequence[str], room: float) -> None:
-    """Rows from the top, with labels at the left that are cut to a width of `room`."""
+def _rows(axes: Axes, labels: Sequence[str], most: int = _LONGEST_LABEL) -> None:
+    """Rows from the top, with labels of at most `most` characters at the left."""
     axes.set_ylim(max(len(labels), 1), 0)
-    axes.set_yticks([at + 0.5 for at in range(len(labels))], [_cut(label, room) for label in labels])
-    axes.tick_params(axis="y", labelsize=_LABEL_SIZE, labelcolor=LIGHT["ink"], pad=10)
+    axes.set_yticks([at + 0.5 for at in range(len(labels))], [_cut(label, most) for label in labels])
+    axes.tick_params(axis="y", labelsize=_LABEL_SIZE, labelcolor=LIGHT["ink"], pad=8)
 
 
 def _values(axes: Axes, texts: Iterable[str]) -> None:
@@ -179,7 +182,30 @@ def _values(axes: Axes, texts: Iterable[str]) -> None:
         )
 
 
-def _numbers(axis: Axis, text: Callable[[float], str]) -> None:
+def _columns(axes: Axes, labels: Sequence[str], slanted: bool, every: int = 1) -> None:
+    """Labels of columns, slanted if they are too long; with `every`, only some of them."""
+    axes.set_xlim(0, max(len(labels), 1))
+    axes.set_xticks([at + 0.5 for at in range(len(labels))][::every], labels[::every])
+    if slanted:
+        axes.tick_params(axis="x", labelrotation=45)
+        above = axes.xaxis.get_ticks_position() == "top"
+        for label in axes.get_xticklabels():
+            label.set(ha="left" if above else "right", va="baseline" if above else "top", rotation_mode="anchor")
+
+
+def _slant(labels: Sequence[str], width: float) -> tuple[list[str], bool, float]:
+    """Labels that are cut, whether they are too long for columns of this width, and the height that they need."""
+    cut = [_cut(label, _LONGEST_SHORT) for label in labels]
+    longest = _CHARACTER * max(map(len, cut), default=0)
+    return cut, longest > width - 4, (0.72 * longest + 14 if longest > width - 4 else 20.0)
+
+
+def _three_digits(value: Number) -> str:
+    """A number with three significant digits."""
+    return format_number(value, 3)
+
+
+def _numbers(axis: Axis, text: Callable[[float], str] = _three_digits) -> None:
     """Ticks at round numbers."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -192,9 +218,15 @@ def _numbers(axis: Axis, text: Callable[[float], str]) -> None:
     axis.set_major_formatter(FuncFormatter(tick))
 
 
-def _number_tick(value: float) -> str:
-    """Text of a tick."""
-    return format_number(value, 3)
+def _plane(axes: Axes, across: tuple[float, float], up: tuple[float, float], x_label: str, y_label: str) -> None:
+    """Axes with numbers on both sides. `across` and `up` are their ends."""
+    axes.set(xlim=across, ylim=up)
+    _numbers(axes.xaxis)
+    _numbers(axes.yaxis)
+    axes.grid(axis="y", color=LIGHT["rule"], linewidth=1)
+    axes.spines["bottom"].set(visible=True, color=LIGHT["muted"], linewidth=1)
+    axes.set_title(_cut(y_label), loc="left", fontsize=_TICK_SIZE, color=LIGHT["muted"])
+    axes.set_xlabel(_cut(x_label), loc="right", fontsize=_TICK_SIZE, color=LIGHT["muted"])
 
 
 def limits(values: Iterable[Number], *, zero: bool = False, margin: float = 0.04) -> tuple[float, float]:
@@ -218,14 +250,9 @@ def _within(value: Number, ends: tuple[float, float]) -> float:
     return math.nan if value is None else min(max(value, ends[0]), ends[1])
 
 
-def _label_width(labels: Sequence[str], most: float) -> float:
-    """Width of the longest label, at most `most`."""
-    return min(max((len(visible(label)) for label in labels), default=0) * _CHARACTER + 6, most)
-
-
-def _cut(label: str, width: float) -> str:
-    """The label with visible characters only, shortened to the width."""
-    most, label = max(int(width / _CHARACTER), 2), visible(label)
+def _cut(label: str, most: int = _LONGEST_LABEL) -> str:
+    """The label with visible characters only, shortened to `most` characters."""
+    label = visible(label)
     return label if len(label) <= most else label[: most - 1] + "…"
 
 
@@ -240,20 +267,13 @@ def _figure(picture: Picture) -> Figure:
     raise TypeError(f"{type(picture).__name__} is not a chart")
 
 
-# ---- estimates with their intervals --------------------------------------------------------------------------------
-
-
 @_figure.register(Intervals)
 def _intervals(picture: Intervals) -> Figure:
     """Intervals in rows, each on its own axis, whose ends are written below it. A mark shows 0."""
-    rows, labels = picture.rows, [row.label for row in picture.rows]
-    left = _label_width(labels, 168.0)
-    bottom = 8.0 + _ROW * max(len(rows), 1)
-    figure = _new_figure(bottom + 8)
-    axes = _axes(figure, left + 12, 8.0, WIDTH - 62, bottom)
-    _rows(axes, labels, left)
+    rows, muted = picture.rows, LIGHT["muted"]
+    figure, (axes,) = _figure_of(_ROW * max(len(rows), 1) + 8)
+    _rows(axes, [row.label for row in rows])
     axes.set_xlim(0, 1)
-    muted = LIGHT["muted"]
     tick: dict[str, Any] = {"va": "center_baseline", "fontsize": _TICK_SIZE, "color": muted}
     for at, row in enumerate(rows):
         y, ends = at + 0.5, limits((row.start, row.end), margin=0)
@@ -273,84 +293,49 @@ def _intervals(picture: Intervals) -> Figure:
     return figure
 
 
-# ---- bars ----------------------------------------------------------------------------------------------------------
-
-
 @_figure.register(Bars)
 def _bars(picture: Bars) -> Figure:
-    """Bars, vertical or horizontal."""
-    return _vertical_bars(picture) if picture.upright else _horizontal_bars(picture)
-
-
-def _horizontal_bars(picture: Bars) -> Figure:
-    """Bars in rows, with labels at the left and values at the right. Negative values have another colour."""
-    width = SMALL_WIDTH if picture.small else WIDTH
-    bottom = 4 + (19.0 if picture.small else 24.0) * max(len(picture.labels), 1)
-    left = _label_width(picture.labels, width * 0.45)
+    """Bars with lines for their intervals. Negative values of horizontal bars have another colour."""
     ends = limits((*picture.values, *picture.high, *picture.low, picture.whole), zero=True)
-    figure = _new_figure(bottom + 4, width)
-    axes = _axes(figure, left + 10, 4.0, width - 58, bottom)
-    _rows(axes, picture.labels, left)
-    axes.set_xlim(ends)
+    values, low, high = ([_within(each, ends) for each in side] for side in (picture.values, picture.low, picture.high))
     places = [at + 0.5 for at in range(len(picture.labels))]
-    lengths = [_within(value, ends) for value in picture.values]
-    colours = [LIGHT["warm"] if (value or 0) < 0 else LIGHT["accent"] for value in picture.values]
-    axes.barh(places, lengths, 0.75, color=colours)
+    text = format_percent if picture.percent else _three_digits
+    error: Callable[..., Any]
+    if picture.upright:
+        labels, slanted, room = _slant(picture.labels, (WIDTH - 60) / max(len(places), 1))
+        figure, (axes,) = _figure_of(190 + room)
+        dense = math.ceil(_SLANTED_DISTANCE * max(len(places), 1) / (WIDTH - 60))
+        _columns(axes, labels, slanted, max(1, dense) if slanted else 1)
+        axes.set_ylim(ends)
+        _numbers(axes.yaxis, text)
+        axes.grid(axis="y", color=LIGHT["rule"], linewidth=1)
+        axes.bar(places, values, 0.8, color=LIGHT["accent"])
+        error = axes.vlines
+    else:
+        row, width = (19.0, SMALL_WIDTH) if picture.small else (24.0, WIDTH)
+        figure, (axes,) = _figure_of(row * max(len(places), 1) + 4, width)
+        _rows(axes, picture.labels, _LONGEST_SHORT if picture.small else _LONGEST_LABEL)
+        axes.set_xlim(ends)
+        colours = [LIGHT["warm"] if (value or 0) < 0 else LIGHT["accent"] for value in picture.values]
+        axes.barh(places, values, 0.75, color=colours)
+        if ends[0] < 0:
+            axes.axvline(0, color=LIGHT["muted"], linewidth=1, linestyle=(0, (3, 3)))
+        _values(axes, map(text, picture.values))
+        error = axes.hlines
     if picture.low and picture.high:
-        low, high = ([_within(each, ends) for each in side] for side in (picture.low, picture.high))
-        axes.hlines(places, low, high, LIGHT["ink"], linewidth=1.5)
-    if ends[0] < 0:
-        axes.axvline(0, color=LIGHT["muted"], linewidth=1, linestyle=(0, (3, 3)))
-    _values(axes, (_bar_text(picture, value) for value in picture.values))
+        error(places, low, high, LIGHT["ink"], linewidth=1.5)
     return figure
-
-
-def _bar_text(picture: Bars, value: Number) -> str:
-    """Value of a bar as text."""
-    return format_percent(value) if picture.percent else format_number(value, 3)
-
-
-def _vertical_bars(picture: Bars) -> Figure:
-    """Bars in columns. Labels are slanted if they are too long, and thinned out if they are too dense."""
-    count, bottom, left = max(len(picture.labels), 1), 190.0, 48.0
-    wide = (WIDTH - 6 - left) / count
-    labels = [_cut(label, 90) for label in picture.labels]
-    longest = max(map(len, labels), default=0)
-    slanted = longest * _CHARACTER > wide - 4
-    every = max(1, math.ceil(_SLANTED_DISTANCE / wide)) if slanted else 1
-    ends = limits((*picture.values, *picture.high, *picture.low), zero=True)
-    figure = _new_figure(bottom + (22 if not slanted else 16 + 0.75 * _CHARACTER * longest))
-    axes = _axes(figure, left, 10.0, WIDTH - 6, bottom)
-    axes.set_xlim(0, count)
-    axes.set_ylim(ends)
-    _numbers(axes.yaxis, format_percent if picture.percent else _number_tick)
-    axes.grid(axis="y", color=LIGHT["rule"], linewidth=1)
-    places = [at + 0.5 for at in range(len(labels))]
-    axes.bar(places, [_within(value, ends) for value in picture.values], 0.8, color=LIGHT["accent"])
-    if picture.low and picture.high:
-        low, high = ([_within(each, ends) for each in side] for side in (picture.low, picture.high))
-        axes.vlines(places, low, high, LIGHT["ink"], linewidth=1.5)
-    axes.set_xticks(places[::every], labels[::every])
-    if slanted:
-        axes.tick_params(axis="x", labelrotation=45)
-        for label in axes.get_xticklabels():
-            label.set(ha="right", rotation_mode="anchor")
-    return figure
-
-
-# ---- curves --------------------------------------------------------------------------------------------------------
 
 
 @_figure.register(Curves)
 def _curves(picture: Curves) -> Figure:
     """Curves with bands, and a legend below if there are several."""
     several = len(picture.series) > 1
-    top, bottom, left, right = 22.0, 210.0, 48.0, WIDTH - 10
     across = limits(x for each in picture.series for x in each.x)
     heights = [y for each in picture.series for y in (*each.y, *each.low, *each.high)]
     up = limits([*heights, 1.0] if picture.percent else heights, zero=True)
-    figure = _new_figure(bottom + 40 + (18 * len(picture.series) if several else 0))
-    axes = _plane_axes(figure, (left, top, right, bottom), across, up, picture.x_label, picture.y_label)
+    figure, (axes,) = _figure_of(250 + (18 * len(picture.series) if several else 0))
+    _plane(axes, across, up, picture.x_label, picture.y_label)
     if picture.percent:
         _numbers(axes.yaxis, format_percent)
     for at, each in enumerate(picture.series):
@@ -379,60 +364,11 @@ def _curves(picture: Curves) -> Figure:
             marker=marker,
             markersize=6,
             markeredgewidth=0,
-            label=_cut(each.label, WIDTH - left - 40),
+            label=_cut(each.label, 2 * _LONGEST_LABEL),
         )
     if several:
-        _, height = 72 * figure.get_size_inches()
-        figure.legend(
-            *axes.get_legend_handles_labels(),
-            loc="upper left",
-            bbox_to_anchor=(left / WIDTH, 1 - (bottom + 38) / height),
-            frameon=False,
-            borderpad=0,
-            borderaxespad=0,
-            handlelength=1.8,
-            labelspacing=0.35,
-        )
+        figure.legend(loc="outside lower left", frameon=False, borderpad=0, handlelength=1.8, labelspacing=0.35)
     return figure
-
-
-def _plane_axes(
-    figure: Figure,
-    edges: tuple[float, float, float, float],
-    across: tuple[float, float],
-    up: tuple[float, float],
-    x_label: str,
-    y_label: str,
-) -> Axes:
-    """Axes with numbers on both sides.
-
-    Parameters
-    ----------
-    figure : Figure
-        The figure.
-    edges : tuple of float
-        Left, top, right and bottom edge.
-    across, up : tuple of float
-        Ends of the horizontal and of the vertical axis.
-    x_label, y_label : str
-        Labels, at the right below the axes and at the left above them.
-    """
-    axes = _axes(figure, *edges)
-    axes.set_xlim(across)
-    axes.set_ylim(up)
-    for axis in (axes.xaxis, axes.yaxis):
-        _numbers(axis, _number_tick)
-    axes.grid(axis="y", color=LIGHT["rule"], linewidth=1)
-    axes.spines["bottom"].set(visible=True, color=LIGHT["muted"], linewidth=1)
-    tick: dict[str, Any] = {"fontsize": _TICK_SIZE, "color": LIGHT["muted"]}
-    axes.annotate(_cut(y_label, 200), (0, 1), (0, 10), xycoords="axes fraction", textcoords="offset points", **tick)
-    axes.annotate(
-        _cut(x_label, 200), (1, 0), (0, -32), xycoords="axes fraction", textcoords="offset points", ha="right", **tick
-    )
-    return axes
-
-
-# ---- grids, clouds, brains -----------------------------------------------------------------------------------------
 
 
 @_figure.register(Grid)
@@ -440,31 +376,15 @@ def _grid(picture: Grid) -> Figure:
     """Heat map. The opacity of a cell grows with the magnitude; negative values have another colour."""
     from matplotlib.patches import Rectangle
 
-    left, count = _label_width(picture.rows, 120.0), max(len(picture.columns), 1)
-    columns = [_cut(label, 100) for label in picture.columns]
-    longest = max(map(len, columns), default=0)
-    right = WIDTH - 2
-    slanted = longest * _CHARACTER > (right - left - 8) / count - 2
-    if slanted:  # slanted labels lean to the right, and need room there
-        lean = 0.72 * _CHARACTER * longest
-        right -= max(lean - (right - left - 8) / count / 2, 0.0)
-    wide = (right - left - 8) / count
+    names = _CHARACTER * max((min(len(label), _LONGEST_LABEL) for label in picture.rows), default=0)
+    wide = (WIDTH - 20 - names) / max(len(picture.columns), 1)
     high = 28.0 if len(picture.rows) <= 12 else max(12.0, 336.0 / len(picture.rows))
-    top = 14 + 0.72 * _CHARACTER * longest if slanted else 20.0
-    bottom = top + high * max(len(picture.rows), 1)
-    figure = _new_figure(bottom + 6)
-    axes = _axes(figure, left + 8, top, right, bottom)
-    _rows(axes, picture.rows, left)
-    axes.tick_params(axis="y", pad=8)
-    axes.set_xlim(0, count)
+    columns, slanted, room = _slant(picture.columns, wide)
+    figure, (axes,) = _figure_of(room + high * max(len(picture.rows), 1) + 4)
+    _rows(axes, picture.rows)
     axes.xaxis.tick_top()
-    axes.set_xticks([at + 0.5 for at in range(len(columns))], columns)
-    if slanted:
-        axes.tick_params(axis="x", labelrotation=45)
-        for label in axes.get_xticklabels():
-            label.set(ha="left", va="baseline", rotation_mode="anchor")
+    _columns(axes, columns, slanted)
     largest = max((abs(value) for line in picture.values for value in line if value is not None), default=0.0) or 1.0
-    numbered = wide >= 34 and high >= 20
     for r, line in enumerate(picture.values):
         for c, value in enumerate(line):
             # At most 0.45, so that numbers can be read on every cell.
@@ -472,8 +392,8 @@ def _grid(picture: Grid) -> Figure:
             colour = LIGHT["warm"] if (value or 0) < 0 else LIGHT["accent"]
             size = 1 - 1.5 / wide, 1 - 1.5 / high
             axes.add_patch(Rectangle((c, r), *size, facecolor=colour, alpha=round(weight, 2), edgecolor="none"))
-            if numbered:
-                text = format_number(value, 3 if wide > 44 else 2)
+            if wide >= 36 and high >= 20:
+                text = format_number(value, 3 if wide > 48 else 2)
                 axes.text(c + 0.5, r + 0.5, text, ha="center", va="center_baseline")
     return figure
 
@@ -482,55 +402,39 @@ def _grid(picture: Grid) -> Figure:
 def _clouds(picture: Clouds) -> Figure:
     """Clusters as discs whose area grows with the share, with ellipses for their extent."""
     across, up = limits(picture.x_range, margin=0), limits(picture.y_range, margin=0)
-    left, top, right, bottom = edges = 48.0, 22.0, WIDTH - 10, 240.0
-    figure = _new_figure(bottom + 40)
-    axes = _plane_axes(figure, edges, across, up, picture.x_label, picture.y_label)
-    point_x, point_y = (across[1] - across[0]) / (right - left), (up[1] - up[0]) / (bottom - top)
+    figure, (axes,) = _figure_of(280)
+    _plane(axes, across, up, picture.x_label, picture.y_label)
+    turns = [2 * math.pi * turn / 64 for turn in range(64)]
+    # The ground of labels is half transparent, so that they can be read on ellipses.
+    ground = {"facecolor": LIGHT["page"], "edgecolor": "none", "alpha": 0.7, "pad": 1}
     for at, each in enumerate(picture.clouds):
         if each.x is None or each.y is None:
             continue
         x, y, colour = _within(each.x, across), _within(each.y, up), _series_colour(at)
         radius = 4 if each.share is None else 4 + 10 * max(each.share, 0.0) ** 0.5
-        above = radius * point_y
+        axes.plot(x, y, "o", color=colour, markersize=2 * radius, markeredgewidth=0)
+        top = y
         if each.x_reach and each.y_reach:
             # An ellipse that reaches beyond the axes is flattened at their ends.
-            turns = [2 * math.pi * turn / 64 for turn in range(64)]
             ring_x = [_within(each.x + min(each.x_reach, _LARGEST) * math.cos(turn), across) for turn in turns]
             ring_y = [_within(each.y + min(each.y_reach, _LARGEST) * math.sin(turn), up) for turn in turns]
             axes.fill(ring_x, ring_y, facecolor=(colour, 0.14), edgecolor=colour, linewidth=1)
-            above = max(above, max(ring_y) - y)
-        axes.plot(x, y, "o", color=colour, markersize=2 * radius, markeredgewidth=0)
-        text = _cut(each.label, 90) + ("" if each.share is None else f", {format_percent(each.share)}")
-        half = len(text) * _CHARACTER / 2 * point_x
-        # Labels stay within the axes. Their ground is half transparent, so that they can be read on ellipses.
-        axes.text(
-            min(max(x, across[0] + half), across[1] - half),
-            min(y + above + 5 * point_y, up[1] - 6 * point_y),
-            text,
-            ha="center",
-            zorder=3,
-            bbox={"facecolor": LIGHT["page"], "edgecolor": "none", "alpha": 0.7, "pad": 1},
-        )
+            top, radius = max(ring_y), 0
+        text = _cut(each.label) + ("" if each.share is None else f", {format_percent(each.share)}")
+        axes.annotate(text, (x, top), (0, radius + 5), textcoords="offset points", ha="center", zorder=3, bbox=ground)
     return figure
 
 
 @_figure.register(Slices)
 def _slices(picture: Slices) -> Figure:
     """Brain slices side by side at a common scale."""
-    wide = (WIDTH - 8.0 * (len(picture.planes) - 1)) / max(len(picture.planes), 1)
-    sizes = [max((len(line) for line in plane.cells), default=1) or 1 for plane in picture.planes]
-    cell = min((wide / size for size in sizes), default=1.0)
-    heights = [max(cell * len(plane.cells) * (plane.stretch or 1.0), 1.0) for plane in picture.planes]
-    height = max(heights, default=1.0)
-    figure = _new_figure(height + 20)
-    for at, (plane, size, tall) in enumerate(zip(picture.planes, sizes, heights, strict=True)):
-        left, top = (wide + 8) * at + (wide - cell * size) / 2, (height - tall) / 2
-        axes = _axes(figure, left, top, left + cell * size, top + tall)
-        axes.set_xlim(0, size)
-        axes.set_ylim(max(len(plane.cells), 1), 0)
+    sizes = [max((len(line) for line in plane.cells), default=1) or 1 for plane in picture.planes] or [1]
+    heights = [len(plane.cells) * (plane.stretch or 1.0) for plane in picture.planes]
+    figure, found = _figure_of(WIDTH / sum(sizes) * max(heights, default=1.0) + 20, columns=sizes)
+    for axes, plane, size in zip(found, picture.planes, sizes, strict=False):
+        axes.set(xlim=(0, size), ylim=(max(len(plane.cells), 1), 0), aspect=plane.stretch or 1.0, anchor="S")
+        axes.set_xlabel(visible(plane.name), fontsize=_TICK_SIZE, color=LIGHT["muted"])
         _levels(axes, plane)
-        x, y = ((wide + 8) * at + wide / 2) / WIDTH, 6 / (height + 20)
-        figure.text(x, y, visible(plane.name), ha="center", fontsize=_TICK_SIZE, color=LIGHT["muted"])
     return figure
 
 

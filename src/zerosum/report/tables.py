@@ -1,6 +1,6 @@
 """Tables and records of descriptive statistics, quantiles and survival curves.
 
-Tested in tests/report/test_report_tables.py.
+Tested in tests/report/test_text_table.py.
 """
 
 from __future__ import annotations

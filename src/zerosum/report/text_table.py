@@ -1,7 +1,4 @@
-"""Tables of a report as text, by rich.
-
-Tested in tests/report/test_report_tables.py.
-"""
+"""Tables of a report as text, by rich."""
 
 from __future__ import annotations
 
