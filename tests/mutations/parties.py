@@ -109,12 +109,16 @@ SITE = [
     Fault(
         "finished-round-again",
         "a site that restarted answers the last finished round again",
-        (Edit("site.ledger_records:Standing.check_turn", "if attempt == 0 and round == self.round:", "if False:"),),
+        (
+            Edit(
+                "site.ledger_records:StudyProgress.check_turn", "if attempt == 0 and round == self.round:", "if False:"
+            ),
+        ),
     ),
     Fault(
         "resumed-under-another-plan",
         "a phase that was paid for under one plan is continued under another, with less noise",
-        (Edit("site.ledger_records:Standing.check", "if self.round >= 0 and self.plan != plan:", "if False:"),),
+        (Edit("site.ledger_records:StudyProgress.check", "if self.round >= 0 and self.plan != plan:", "if False:"),),
     ),
     Fault(
         "sample-again",
