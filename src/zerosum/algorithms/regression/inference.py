@@ -2,13 +2,13 @@
 
 Model
 -----
-A `Look` is one release at coefficients w (width D): the gradient g (D) and the negative Hessian H (D, D, positive
+A `GradientRelease` is one release at coefficients w (width D): gradient g (D) and negative Hessian H (D, D, positive
 semidefinite without noise) of the mean log-likelihood. Both have independent normal noise of known size. H was released
 in isometric coordinates, so its noise E is symmetric with variance s^2 on the diagonal and s^2/2 off it, and for a
 vector d the product E d has covariance (s^2/2)(|d|^2 I + d d').
 
 With w* the maximiser of the pooled log-likelihood, g = H (w* - w) up to third-order terms. The prior is w* ~ N(0,
-prior^2 I). `combined` merges several looks into one, `believed` gives the posterior N(mean, covariance) of w*, and
+prior^2 I). `combined` merges several releases into one, `believed` gives the posterior N(mean, covariance) of w*, and
 `table` the standard errors, the intervals and the identified coefficients.
 
 The posterior without sampling error is about the regression on the pooled data. With the variance of the sampled
