@@ -214,7 +214,7 @@ def _told_by_updates(what: str, clients: list[Records], own: Records, others: Re
     """By the first client's weights, round by round; the scores of its records, and of others."""
     noise = methods.federated_noise(50.0, 0.01, 1000) if what.startswith("FL-DP") else 0.0
     heard: list[Any] = []
-    methods.federated(clients, seed, noise=noise, clip=methods.CLIP if noise else None, heard=heard)
+    methods.federated(clients, seed, noise=noise, clip=methods.CLIP if noise else None, transcript=heard)
     candidates = Records.joined([clients[0], others])
     told = [answers[0] for answers in heard]
     return attacks.update_scores(told, own, candidates, size=1000, epochs=methods.LOCAL_EPOCHS, seed=seed)

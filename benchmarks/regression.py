@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegressionProgram as Pooled
+from sklearn.linear_model import LogisticRegression as Pooled
 
 from zerosum.algorithms import LinearRegressionProgram, LogisticRegressionProgram, PoissonRegressionProgram
 from zerosum.compute.units import Units

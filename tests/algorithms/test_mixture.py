@@ -242,7 +242,7 @@ def test_the_bounds_of_moments_are_reached_within_two_percent() -> None:
     [
         ({"n_components": 0}, "n_components"),
         ({"start": "tensor", "n_components": 4}, "columns"),
-        ({"moment_share": 0.9}, "shares"),
+        ({"moment_share": 0.9}, "moment_share"),
         ({"scaling": "ranges"}, "scaling"),
         ({"variance": -1.0}, "variance"),
         ({"clip": None}, "lower"),

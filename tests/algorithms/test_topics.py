@@ -253,7 +253,7 @@ def test_what_runs_is_what_was_planned(words: int, more: dict[str, Any], adjacen
     [
         ({"n_components": 13}, "n_features"),
         ({"n_words": 3, "path": "pairs", "n_components": 4}, "n_features"),
-        ({"pair_share": 0.95, "path": "pairs"}, "shares"),
+        ({"pair_share": 0.95, "path": "pairs"}, "pair_share"),
         ({"path": "words"}, "path"),
     ],
 )

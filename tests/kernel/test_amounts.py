@@ -47,3 +47,20 @@ def test_squares_of_amounts_stay_exact_enough() -> None:
     """Squares of what is taken neither overflow nor lose digits below the normal numbers."""
     for value in (amounts.SMALLEST, amounts.LARGEST):
         assert math.isclose(math.sqrt(value * value), value, rel_tol=1e-15)
+
+
+@pytest.mark.parametrize("value", [1e-9, 0.1, 0.12345, 0.99995, 1.0, 2.0000000000000004, 9.9991, 12.34501, 123456.0])
+def test_format_epsilon_of_any_value_rounds_up_within_a_thousandth(value: float) -> None:
+    stated = float(amounts.format_epsilon(value))
+    assert value * (1 - 1e-12) <= stated <= value * 1.001
+
+
+def test_format_epsilon_of_a_value_above_a_cap_does_not_read_like_the_cap() -> None:
+    for cap in (0.25, 1.0, 2.0, 10.0, 0.1):
+        assert amounts.format_epsilon(cap * (1 + 1e-15)) == f"{cap:g}"
+        assert float(amounts.format_epsilon(cap * (1 + 1e-11))) > cap
+
+
+def test_format_epsilon_of_zero_and_of_infinity_is_exact() -> None:
+    assert amounts.format_epsilon(0.0) == "0"
+    assert amounts.format_epsilon(math.inf) == "inf"

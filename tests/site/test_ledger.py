@@ -149,7 +149,7 @@ def test_a_refusal_says_who_what_and_how_much(path: Path) -> None:
             ledger.record(spend(1, 2.0), CAP)
         assert ledger.verify() == 1
     assert "'cohort'" in str(refusal.value)
-    spent, asked, together, delta, cap = "4.3772", "9.9973", "11.4801", "1e-05", "10"
+    spent, asked, together, delta, cap = "4.378", "9.998", "11.49", "1e-05", "10"
     assert set(re.findall(r"\d[\d.]*(?:e-\d+)?", str(refusal.value))) == {spent, asked, together, delta, cap}
 
 

@@ -1,14 +1,20 @@
-"""Data Collaboration under differential privacy: every unit's reduced record is published once, under noise of its own,
-and one model is trained on what was published.
+"""Data Collaboration under differential privacy: each unit's reduced record is published once with its own noise, and
+one model is trained on the published records.
 
-As published (Yamashiro et al. 2024; `zerosum.papers.methods.collaboration`) every site reduces its records by its own
-map, the server aligns the maps by anchor data that all sites share, and noise protects one pixel. Here whole units are
-protected. The reduction is public, or bought from all sites by a private sum, so that every site has the same one and
-there is nothing to align; no anchors are needed, and no guarantee rests on a map that the server does not know.
+Difference from the paper (Yamashiro et al. 2024; `zerosum.papers.methods.collaboration`). There each site reduces its
+records by its own secret map, the server aligns the maps by anchor data that all sites share, and noise protects one
+pixel. Here the noise protects whole units. The reduction is public or released by a private sum, so that all sites have
+the same map: no alignment and no anchors are needed, and no guarantee depends on a secret map.
 
-Labels are inside the published vector rather than randomised by themselves. Both stay within one budget; the joint
-vector spends it where the planner puts it, on one mu with no second mechanism to compose, and its errors are normal, of
-a known size and independent of the features', which is what the model below corrects for.
+Model
+-----
+A row has public features f (`features`) and a class with one-hot vector e. With center m and projection W the reduced
+record is z = W'(f - m) scaled to norm 1, and the published vector is (z, label_weight e) plus normal noise. The label
+is part of the published vector, not randomised by a second mechanism: its error is then normal, of known size and
+independent of that of z, and `corrected_least_squares` corrects for it.
+
+Releases: for `reduction = "dp"` the mean and second moments of the features (`FeatureMoments`, share
+`reduction_share`); the records (`LabelledRecords`, the rest). The training is free post-processing.
 
 Tested in tests/algorithms/test_collaboration.py.
 """
@@ -32,31 +38,37 @@ from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.records import LabelledRecords
 from zerosum.statistics.softmax import FeatureMoments
 
-_LABEL_WEIGHT = 1.5  # of the one-hot class beside a record of norm 1: best of 0.5, 1 and 1.5 from epsilon 4 to 50
-_WIDTH = 1.5  # times the fourth root of the units over a record's noise: how many numbers are worth publishing
-_GUESSED_NOISE = 0.5  # of a publication of sensitivity 1, before a plan says
-_WHITENER_RIDGE = 0.2  # of the whitener, over the norm of its noise
-_RIDGE = 8.0  # of the model, over the norm of the noise of the records' second moment
+# Chosen by hand; no benchmark recorded, unless a source is given.
+# Weight of the one-hot class beside a record of norm 1: the best of 0.5, 1 and 1.5 from epsilon 4 to 50.
+_LABEL_WEIGHT = 1.5
+# Published numbers per record, over units^(1/4)/(noise of a record).
+_WIDTH = 1.5
+# Noise of a publication of sensitivity 1, where there is no plan yet.
+_GUESSED_NOISE = 0.5
+# Ridge of the whitener, over the noise of an entry of the second moment.
+_WHITENER_RIDGE = 0.2
+# Ridge of the model, over the norm of the noise of the records' second moment.
+_RIDGE = 8.0
 
 
 class DataCollaborationProgram(FeatureAlgorithm):
-    """A classifier trained on noisy records that every site publishes. Columns are what features are made of and,
+    """A classifier trained on noisy records that every site publishes. The columns are the inputs of the features and,
     last, the class.
 
-    **Training through the private sum (`feature-classifier`) is better under the same guarantee, by far**: there the
-    noise is that of one sum, here every record carries all of its own. This is for those who must have records.
+    **Training through the private sum (`feature-classifier`) is far more accurate under the same guarantee**: its noise
+    is that of one sum, and here every record has noise of that size. Use this algorithm only where records are needed.
 
-    A row's public features are reduced to `n_components` numbers and brought to norm 1. `reduction = "dp"` buys their
-    mean and second moments for `reduction_share` through a private sum, and whitens; `"random"` is a public random
-    projection from `seed` about the public `center`, and buys nothing. A unit's record and the one-hot vector of its
-    class times `label_weight` are published together: `zerosum.statistics.records.LabelledRecords` has the proof. How
-    many numbers are published and how much the class weighs follows from the noise, which is public, unless given.
+    The public features of a row are reduced to `n_components` numbers and scaled to norm 1. `reduction = "dp"` releases
+    their mean and second moments for `reduction_share` through a private sum, and whitens. `"random"` is a random
+    projection from the public `seed` about the public `center`, without a release. A unit's record and the one-hot
+    vector of its class times `label_weight` are published together; `zerosum.statistics.records.LabelledRecords` has
+    the proof. The planner chooses `n_components` and `label_weight` from the public noise, unless they are given.
 
-    One linear model is trained on the published records, corrected for their noise (`corrected_least_squares`). The
-    way back is free: a site reduces its own records without noise and predicts.
+    One linear model is trained on the published records, corrected for their noise (`corrected_least_squares`). For
+    predictions a site reduces its own records without noise, which costs nothing.
 
     Results: `center`, `projection` and `weights` (the constant last), which classify features; `noise` (the standard
-    deviation of every published number); with `keep_records`, `records`: all that was published.
+    deviation of every published number); with `keep_records`, `records`: all published vectors.
     """
 
     name: ClassVar[str] = "data-collaboration"
@@ -66,24 +78,28 @@ class DataCollaborationProgram(FeatureAlgorithm):
     n_components: int | None = Field(default=None, ge=1)
     label_weight: float | None = Field(default=None, ge=1e-3, le=1e3)
     center: FloatArray | None = None
-    """With `reduction = "random"`, what is taken off the features, public."""
+    """With `reduction = "random"`, the public vector that is subtracted from the features."""
     seed: int = Field(default=0, ge=0)
-    """Of the public random projection, nothing else."""
+    """Seed of the public random projection only."""
     keep_records: bool = False
 
     @model_validator(mode="after")
     def _reduction_fits(self) -> Self:
         size = self.feature_map.size
         if self.center is not None and self.reduction == "dp":
-            raise ValueError("a public center is for a public reduction: with reduction = 'dp' it is bought")
+            raise ValueError("center is for reduction = 'random' only: with reduction = 'dp' leave it out")
         if self.center is not None and self.center.shape != (size,):
-            raise ValueError(f"center must hold one number for each of the {size} features")
+            raise ValueError(f"center must have shape ({size},), one number per feature, got {self.center.shape}")
         if self.n_components is not None and self.n_components > size:
             raise ValueError(f"n_components must be at most the {size} features, got {self.n_components}")
         return self
 
     def resolve(self, facts: PublicFacts) -> Self:
-        """Products of a record's noise and its class's are averaged over units: that says how many numbers pay."""
+        """Sets the label weight and the number of components.
+
+        The covariance of records and classes has noise of order noise^2/sqrt(units) per entry, from products of both
+        noises. The number of components is inversely proportional to the root of this noise, within 5 to 200.
+        """
         weight = self.label_weight or _LABEL_WEIGHT
         alone = facts.noise if facts.published is None else facts.published
         noise = max(alone * math.sqrt((4 + 2 * weight**2) / self._left), 1e-3)
@@ -129,7 +145,7 @@ class DataCollaborationProgram(FeatureAlgorithm):
         )
 
     def _public(self) -> tuple[Floats, Floats]:
-        """Where records are reduced about, and how, before anything is bought."""
+        """Center and random projection from public values alone."""
         size = self.feature_map.size
         center = np.zeros(size) if self.center is None else self.center
         drawn = np.random.default_rng(self.seed).normal(size=(size, self._width))
@@ -174,11 +190,27 @@ class DataCollaborationProgram(FeatureAlgorithm):
 
 
 def corrected_least_squares(records: Floats, width: int, noise: float, weight: float) -> Floats:
-    """Weights of z and, last, a constant that give the probability of every class, from published (z, weight e).
+    """Least squares of e on z from published (z, weight e), corrected for the noise of the records.
 
-    Noise adds noise^2 to the variance of every number and nothing to the covariance of z with e. So it is taken off
-    the second moment of z, and a ridge as large as what noise leaves there on average keeps directions from being
-    divided by noise.
+    Noise adds noise^2 to the variance of every number and nothing to the covariance of z and e. So noise^2 is
+    subtracted from the second moment of z. The remaining random error of that matrix is covered by a ridge of its norm,
+    so that no direction is divided by noise.
+
+    Parameters
+    ----------
+    records : array (n, width + classes)
+        Published records.
+    width : int
+        Numbers of z.
+    noise : float
+        Standard deviation of the noise of each number.
+    weight : float
+        Weight of the one-hot class in a record.
+
+    Returns
+    -------
+    weights : array (width + 1, classes)
+        Coefficients of z and, last, the constant; they give the probabilities of the classes.
 
     >>> rng = np.random.default_rng(0)
     >>> truth = np.where(rng.random(20000) < 0.5, 1.0, -1.0)
@@ -195,7 +227,8 @@ def corrected_least_squares(records: Floats, width: int, noise: float, weight: f
     ridge = _RIDGE * noise * math.sqrt((2 * spread + noise**2) * width / len(z)) + 1e-9
     turned = vectors.T @ (z.T @ (e - shares) / len(z)) / (np.maximum(values, 0) + ridge)[:, None]
     slopes = vectors @ turned
-    # classes' shares have noise too: shrunk as far as that goes (James and Stein), and as much as slopes are
+    # The shares of the classes are noisy too: they are shrunk towards equal shares (James and Stein), and by the same
+    # factor as the slopes.
     even = np.full(len(shares), 1 / len(shares))
     apart = float(np.sum((shares - even) ** 2)) + 1e-300
     kept = max(0.0, 1 - (len(shares) - 1) * (noise / weight) ** 2 / (len(z) * apart))

@@ -1,4 +1,8 @@
-"""Normal components and what a round of EM says about them. Free post-processing.
+"""Normal components of a mixture, and one EM step from released sums. Free post-processing.
+
+Symbols: K components in D columns, component k with mean a_k (D), variance v_k (spherical) and weight w_k. A round
+releases for each component a count, the sum of clipped residuals, and the sum of 1 - |residual|^2/clip^2 where that is
+positive (`MixtureSums`). The functions here turn such a release into a step of the means, weights and variances.
 
 Tested in tests/algorithms/test_mixture.py.
 """
@@ -17,10 +21,11 @@ from zerosum.statistics.mixture import MixtureSums
 
 Bools = NDArray[np.bool_]
 
-DROWNED = 3.0  # standard deviations: a smaller count is no component
-ONE_PEAK = 2.0  # standard deviations: two equal components that are nearer have one peak
-_KNOWN = 0.05  # noise of a spread, over its count, at which half of it is believed
-_FARTHEST = 5.0  # times the ordinary variance, or a part of it: no component is believed to be wider or narrower
+# Chosen by hand; no benchmark recorded, unless a source is given.
+DROWNED = 3.0  # smallest count of a component, in standard deviations of the noise
+ONE_PEAK = 2.0  # distance in standard deviations below which two equal normal components have one peak (exact)
+_KNOWN = 0.05  # noise of a spread over its count, at which the released and the earlier variance have equal weight
+_FARTHEST = 5.0  # largest factor between the variance of a component and the mean variance
 _QUANTILES = (np.arange(400) + 0.5) / 400
 
 
@@ -35,26 +40,39 @@ class Components:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What one round says: how far each mean moves and the noise of that in every coordinate, counts as released and
-    the noise of one, variances."""
+    """The result of one round of EM."""
 
-    moves: Floats
-    noise: Floats
-    counts: Floats
-    count_noise: float
-    variances: Floats
+    moves: Floats  # (K, D), change of each mean
+    noise: Floats  # (K,), standard deviation of the noise of a move, per coordinate
+    counts: Floats  # (K,), as released
+    count_noise: float  # standard deviation of the noise of a count
+    variances: Floats  # (K,)
 
     @property
     def weights(self) -> Floats:
-        """Counts over their sum, none lost altogether."""
+        """Counts over their sum. Small counts are raised to the noise threshold, so that no weight is zero."""
         counts = np.maximum(self.counts, max(DROWNED * self.count_noise, 1.0))
         return np.asarray(counts / np.sum(counts))
 
 
 def stepped(statistic: MixtureSums, release: Floats, noise: float, at: Components, *, update_variances: bool) -> Step:
-    """The step that a release of a round at these components gives. A component that noise drowns stays where it is.
+    """One EM step from the release of a round. A component whose count is below the noise threshold does not move.
 
-    A clip lets only part of a shift through, which a normal component's variance tells; that is divided out.
+    Clipping the residuals shrinks a shift of the mean by a factor that depends on the clip and the variance of a normal
+    component (`kept_shift`). The moves are divided by this factor.
+
+    Parameters
+    ----------
+    statistic : MixtureSums
+        The request of the round.
+    release : array
+        Its released sums.
+    noise : float
+        Standard deviation of the noise of a count.
+    at : Components
+        The components of the request.
+    update_variances : bool
+        Whether to estimate variances from the released spreads.
     """
     counts, sums, spreads = statistic.split(release)
     clips, width = statistic.clip * statistic.radii, statistic.width
@@ -65,20 +83,24 @@ def stepped(statistic: MixtureSums, release: Floats, noise: float, at: Component
         ordinary = float(at.weights @ at.variances)
         told = np.array([variance_of(r, c, v, width) for r, c, v in zip(spreads / firm, clips, variances, strict=True)])
         told = np.clip(told, ordinary / _FARTHEST, _FARTHEST * ordinary)
+        # weighted geometric mean of the released and the earlier variance; noise lowers the weight of the released one
         trust = heard / (1 + (noise / firm / _KNOWN) ** 2)
         variances = np.exp(trust * np.log(told) + (1 - trust) * np.log(variances))
     kept = np.array([kept_shift(c / math.sqrt(v), width) for c, v in zip(clips, variances, strict=True)])
     moves = sums / (firm * kept)[:, None]
     size = np.linalg.norm(moves, axis=1)
+    # a move longer than twice the clip is more than clipped residuals can support: it is mostly noise
     moves = moves * (heard * np.minimum(1, 2 * clips / np.maximum(size, 1e-300)))[:, None]
     return Step(moves, clips * noise / (firm * kept), counts, noise, np.asarray(variances))
 
 
 def believed(step: Step, basis: Floats | None) -> Floats:
-    """The moves of the last round as far as noise does not explain them.
+    """The moves of the last round, shrunk towards zero (positive-part James-Stein).
 
-    Within the subspace and across it, a component's move is shrunk towards none by what its square exceeds its noise
-    (James and Stein): what is known from the rounds before is worth as much as it turns out to be.
+    The parts of a move inside the subspace of the means and orthogonal to it are shrunk separately, each by the share
+    of its squared length that its noise explains. A move that noise explains leaves the mean of the earlier rounds.
+
+    `basis` is (D, P), orthonormal; None: there is no subspace.
     """
     if basis is None:
         return _shrunk(step.moves, step.noise, step.moves.shape[1])
@@ -93,8 +115,10 @@ def _shrunk(moves: Floats, noise: Floats, width: int) -> Floats:
 
 
 def separations(means: Floats, variances: Floats, noise: Floats, heard: Bools) -> tuple[Floats, Floats]:
-    """For each mean the distance to the nearest other one that was heard, in standard deviations of the data, and the
-    noise of that along the line between them; zero where there is no other.
+    """For each mean the distance to the nearest other mean, in standard deviations of the data, and the noise of that
+    distance along the line between the two; zero where there is no other.
+
+    `heard` (K,) selects the components with a count above the noise; the others are no neighbours.
 
     >>> separations(np.array([[0.0], [3.0], [4.0]]), np.ones(3), np.full(3, 0.1), np.array([True] * 3))[0].tolist()
     [3.0, 1.0, 1.0]
@@ -115,7 +139,10 @@ def _norms(width: int) -> Floats:
 
 
 def kept_shift(clip: float, width: int) -> float:
-    """How much of a small shift of a standard normal vector is left in its mean once it is clipped at a norm.
+    """Derivative of the mean of a clipped normal vector with respect to its mean, at zero.
+
+    A standard normal vector x in `width` dimensions is clipped to norm `clip`. Below the clip the derivative is 1.
+    Above it, x clip/|x| depends only on the direction of x, and the derivative is clip/|x| (1 - 1/width) on average.
 
     >>> round(kept_shift(100.0, 5), 6), kept_shift(1.0, 5) < 0.5
     (1.0, True)
@@ -125,9 +152,10 @@ def kept_shift(clip: float, width: int) -> float:
 
 
 def variance_of(ratio: float, clip: float, variance: float, width: int) -> float:
-    """The variance of a normal vector whose 1 - norm^2/clip^2, zero where that is negative, has the mean `ratio`.
+    """The variance of a normal vector x for which max(0, 1 - |x|^2/clip^2) has the mean `ratio`.
 
-    It is looked for about `variance`, within a factor of 20.
+    The mean decreases with the variance, so the equation is inverted by interpolation on a grid from variance/20 to
+    20 variance.
     """
     squares = _norms(width) ** 2 / clip**2
     tried = variance * np.geomspace(0.05, 20, 400)
@@ -136,7 +164,7 @@ def variance_of(ratio: float, clip: float, variance: float, width: int) -> float
 
 
 def heard_shares(counts: Floats, noise: float) -> Floats:
-    """The shares of a histogram, of bins alone that stand above the noise; of the largest where none does.
+    """The shares of a noisy histogram. Bins below the noise threshold count as empty, except the largest.
 
     >>> heard_shares(np.array([40.0, -3.0, 2.0, 10.0]), 1.0).tolist()
     [0.8, 0.0, 0.0, 0.2]
@@ -146,8 +174,20 @@ def heard_shares(counts: Floats, noise: float) -> Floats:
 
 
 def quantile(edges: Floats, shares: Floats, inside: float) -> tuple[float, float]:
-    """From the shares of squared norms between these edges: the square that `inside` of all do not pass, and how much
-    larger their mean is than with larger ones cut down to that."""
+    """A quantile of squared norms from their histogram, and the bias of clipping there.
+
+    Parameters
+    ----------
+    edges, shares : arrays (n + 1,) and (n,)
+        Logarithmic edges of the bins, and the shares of units in them.
+    inside : float
+        Probability of the quantile.
+
+    Returns
+    -------
+    square, factor : float
+        The quantile of the squared norms, and the mean of squared norms over their mean when clipped at the quantile.
+    """
     until = np.concatenate([[0.0], np.cumsum(shares)])
     at = min(max(int(np.searchsorted(until, inside)), 1), len(shares))
     part = (inside - until[at - 1]) / max(float(until[at] - until[at - 1]), 1e-9)
@@ -157,7 +197,7 @@ def quantile(edges: Floats, shares: Floats, inside: float) -> tuple[float, float
 
 
 def far_apart(candidates: Floats, count: int) -> Floats:
-    """So many of the candidates, each the farthest from those before it."""
+    """Choose `count` of the candidates, each the farthest from all chosen before it (greedy k-center)."""
     chosen, distance = [0], np.full(len(candidates), np.inf)
     while len(chosen) < count:
         distance = np.minimum(distance, np.sum((candidates - candidates[chosen[-1]]) ** 2, axis=1))

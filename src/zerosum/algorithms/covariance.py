@@ -1,5 +1,9 @@
 """The mean and covariance of the columns, from one joint release.
 
+The release holds the sums over units of x x' and, with weight `mean_weight`, of x, in half ranges and clipped
+(`SecondMoment`).
+With n units, covariance = sum x x'/n - mean mean'. Under add/remove adjacency the release also holds a noisy count.
+
 Tested in tests/algorithms/test_programs.py.
 """
 
@@ -18,9 +22,10 @@ from zerosum.statistics.moments import SecondMoment
 
 
 class CovarianceProgram(RangedAlgorithm):
-    """Mean, covariance and correlation; the first and second moments travel in one release with one bound.
+    """Mean, covariance and correlation. First and second moments are in one release with one sensitivity.
 
-    `mean_weight` (a fraction of the clip) moves accuracy from the covariance to the mean.
+    `mean_weight` is the weight of the first moment as a fraction of the clip: a larger one makes the mean more accurate
+    and the covariance less. The covariance is projected to the nearest positive semi-definite matrix.
     """
 
     name: ClassVar[str] = "covariance"
@@ -42,8 +47,9 @@ class CovarianceProgram(RangedAlgorithm):
         mean_noise = noise / (np.sqrt(2) * statistic.mean_weight)
         mean = np.zeros(len(self.columns)) if first is None else first / units
         count_noise = 0.0 if counted is None else noise / statistic.mean_weight**2
-        # the noisy mean's square is too large by its noise's variance
+        # E[m m'] of the noisy mean m exceeds mean mean' by the variance of its noise: added back
         covariance = second / units - np.outer(mean, mean) + mean_noise**2 * np.eye(len(mean))
+        # noise makes small eigenvalues negative: they become 0, which is the projection in the Frobenius norm
         values, vectors = np.linalg.eigh(covariance)
         covariance = (vectors * np.maximum(values, 0)) @ vectors.T
         deviation = np.sqrt(np.diag(covariance))

@@ -1,4 +1,4 @@
-"""The sum and mean of a statistic of the user's own, which every site has registered itself.
+"""The sum and mean of a user's statistic, which every site has registered.
 
 Tested in tests/algorithms/test_programs.py.
 """
@@ -18,15 +18,15 @@ from zerosum.statistics import build
 
 
 class CustomProgram(Algorithm):
-    """One release of a registered statistic: `sum` over units and, where counts are public, `mean`."""
+    """One release of a registered statistic: the `sum` over units and, if the number of units is public, the `mean`."""
 
     name: ClassVar[str] = "statistic"
     statistic: str
-    """The name under which every site registered it."""
+    """Name of the statistic in every site's registry."""
     clip: float = Field(gt=0, allow_inf_nan=False)
-    """Bound on the L2 norm of what a unit contributes."""
+    """Bound on the L2 norm of a unit's contribution."""
     options: dict[str, float] = Field(default_factory=dict)
-    """Numbers that are handed to it."""
+    """Public numbers that are passed to the statistic."""
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         params = {"columns": len(self.columns), "clip": self.clip, "options": self.options}

@@ -1,4 +1,14 @@
-"""A table that describes columns, for everybody and by group: counts, means, spread, quantiles and proportions.
+"""Descriptive statistics of columns, for all units and by group: counts, means, spread, quantiles and proportions.
+
+Releases, each with its share of the budget:
+
+1. means: for each group and column of numbers the count n, the sum of x and the sum of 2 x^2 - 1, with x in [-1, 1]
+   (`GroupedMoments`);
+2. quantiles: cumulative histograms between public edges (`GroupedRanks`, see `quantiles`);
+3. proportions: for each group the counts of the categories (`GroupedCounts`).
+
+From release 1, mean = S_x/n and variance = (S_2 + n)/(2 n) - mean^2, corrected for the noise of the mean. Intervals of
+ratios are Fieller's (`intervals`). All of it is free post-processing.
 
 Tested in tests/algorithms/test_describe.py.
 """
@@ -27,12 +37,14 @@ Part = Literal["means", "quantiles", "proportions"]
 
 
 class DescribeProgram(QuantileAlgorithm):
-    """For columns of numbers how many units are observed, mean, standard deviation and quantiles; for columns of
-    categories proportions; for everybody and, with `by`, for each group, with differences from the first group.
+    """A table of descriptive statistics for all units and, with `by`, for each group.
 
-    Every estimate has two intervals of 95 %: for the pooled data, what the same table without privacy would say, and
-    for the population they are a sample of. There are up to three releases: moments, cumulative histograms, and counts
-    of categories. `parts` says which are wanted, `shares` how the budget is split between them.
+    Columns of numbers have the number of observed units, mean, standard deviation and quantiles. Columns of categories
+    have proportions. With groups there are differences from the first group.
+
+    Every estimate has two intervals of 95 %. The first is for the pooled data: it covers the value of the same table
+    without privacy. The second is for the population of which the data are a sample. `parts` lists the releases, and
+    `shares` splits the budget between them.
     """
 
     name: ClassVar[str] = "describe"
@@ -42,28 +54,31 @@ class DescribeProgram(QuantileAlgorithm):
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         if len(set(self.parts)) < len(self.parts) or not self.wanted:
-            raise ValueError("name different parts, and columns that they can describe")
+            raise ValueError(
+                f"parts must be different from each other and match the columns (means and quantiles need ranges, "
+                f"proportions need levels), got {', '.join(self.parts) or 'none'}"
+            )
         if self.shares is not None:
             if set(self.shares) != set(self.wanted):
-                raise ValueError(f"shares must have a number for each of {', '.join(self.wanted)}")
+                raise ValueError(f"shares must be for {', '.join(self.wanted)}, got {', '.join(self.shares)}")
             if not all(each > 0 for each in self.shares.values()) or abs(sum(self.shares.values()) - 1) > 1e-9:
-                raise ValueError("shares must be positive and add up to 1")
+                raise ValueError(f"shares must be positive and add up to 1, got {self.shares}")
         return self
 
     @property
     def wanted(self) -> tuple[Part, ...]:
-        """The parts that there are columns for, in the order in which they are released."""
+        """The parts that have columns, in the order of their releases."""
         some = {"means": self.numbers, "quantiles": self.numbers, "proportions": self.described or self.by}
         order: tuple[Part, ...] = ("means", "quantiles", "proportions")
         return tuple(part for part in order if part in self.parts and some[part])
 
     @property
     def split(self) -> dict[Part, float]:
-        """Each part's share of the budget: as given, or such that the sum of the parts' variances is least.
+        """Each part's share of the budget: as given, or the shares that minimise the sum of the parts' variances.
 
-        A mean's error is counted in ranges, a quantile's too (where people lie as densely as a normal distribution
-        whose range is six standard deviations wide), a proportion's as it is. With variances v/share, shares in
-        proportion to the root of v are best.
+        Errors of means and quantiles are in units of the range, errors of proportions as they are. A quantile's error
+        assumes a normal density whose range is six standard deviations wide (1.7 per column). A part has variance
+        v/share, and the sum is least for shares proportional to sqrt(v).
         """
         if self.shares is not None:
             return {part: self.shares[part] for part in self.wanted}
@@ -84,7 +99,10 @@ class DescribeProgram(QuantileAlgorithm):
         return f"the budget goes to {said}" + (f"; {self.bins} bins in a column" if "quantiles" in self.wanted else "")
 
     def moments(self, adjacency: Adjacency) -> GroupedMoments:
-        """With the largest weights of counts and squares that cost nothing where units are replaced."""
+        """The statistic of means and standard deviations.
+
+        For one group under replace-one, counts and squares get the largest weights that do not raise the sensitivity.
+        """
         second, count = math.sqrt(0.5), math.sqrt(0.5)
         if self.groups == 1 and adjacency is Adjacency.REPLACE_ONE:
             second, count = FREE_SECOND, math.sqrt(3 - FREE_SECOND**2)
@@ -100,7 +118,7 @@ class DescribeProgram(QuantileAlgorithm):
 
     @property
     def counts(self) -> GroupedCounts:
-        """Of the categories of every column and, with groups, first of the groups."""
+        """The statistic of proportions: with `by`, the sizes of the groups; then the counts of each column's levels."""
         names = (*(() if self.by is None else (self.by,)), *self.described)
         levels = [1 if name == self.by else len(self.levels[name]) for name in names]
         return GroupedCounts(**self.layout, positions=self.positions(names), levels=levels)
@@ -126,7 +144,10 @@ class DescribeProgram(QuantileAlgorithm):
         return found
 
     def _means(self, release: Release, statistic: GroupedMoments) -> Estimate:
-        """Means and standard deviations from counts, sums of x and sums of 2 x^2 - 1, all of them noisy."""
+        """Means and standard deviations from noisy counts, sums of x and sums of 2 x^2 - 1, for x in [-1, 1].
+
+        Arrays are (groups, columns); with `by`, row 0 is for all units.
+        """
         counts, sums, squares = self.with_all(statistic.split(release.value), axis=1)
         noise = statistic.noise(release.noise_std) ** 2
         variances = noise[:, None, None] * np.broadcast_to(self.noise_factors[:, None], counts.shape)
@@ -134,10 +155,12 @@ class DescribeProgram(QuantileAlgorithm):
         divisor = np.maximum(counts, 1.0)
         raw = sums / divisor
         mean = np.clip(raw, -1, 1)
+        # delta method: S_x/n has error (e_x - mean e_n)/n
         mean_var = (variances[1] + mean**2 * count_var) / divisor**2
         ends = ratio_interval(sums, counts, variances[1], np.zeros_like(sums), count_var, -np.inf, np.inf)
         square = (squares + counts) / (2 * divisor)
         variance = np.clip(square - mean**2 + mean_var, 0, 1)  # the noisy mean's square is too large by its variance
+        # delta method again: derivatives of (S_2 + n)/(2 n) - (S_x/n)^2, times n, in S_2 (1/2), S_x and n
         by_count = 0.5 - (square - 2 * mean**2)
         variance_std = np.sqrt(variances[2] / 4 + 4 * mean**2 * variances[1] + by_count**2 * count_var) / divisor
         spread = np.clip(np.stack([variance - Z * variance_std, variance + Z * variance_std], axis=-1), 0, 1)
@@ -169,9 +192,10 @@ class DescribeProgram(QuantileAlgorithm):
         return found
 
     def _share_counts(self, counts: Floats, variance: Floats, units: float | None) -> Floats:
-        """In columns where nothing is missing, a count is what these columns say together, or public; in place.
+        """Improve the counts of columns without missing values in place, and return the variance of every count.
 
-        Returns the variance of every count.
+        In these columns the true counts of a group are equal, so their noisy counts are averaged. The count of all
+        units is replaced by the public number where there is one.
         """
         variance = variance.copy()
         always = np.array([self.is_whole(name) for name in self.numbers])
@@ -183,7 +207,7 @@ class DescribeProgram(QuantileAlgorithm):
         return variance
 
     def _proportions(self, release: Release) -> Estimate:
-        """Of each category among those observed in its column; and how many units are in each group."""
+        """Proportions of each category among the observed units of its column, and the sizes of the groups."""
         tables = [self.with_all(table) for table in self.counts.split(release.value)]
         noise = release.noise_std**2 * self.noise_factors
         found: dict[str, Quantity] = {}
@@ -219,10 +243,15 @@ class DescribeProgram(QuantileAlgorithm):
         return found
 
     def _of_column(self, name: str, table: Floats, noise: Floats, units: float | None) -> tuple[Floats, ...]:
+        """Proportions of one column: estimate, unclipped ratio, two intervals, standard deviation, observed units.
+
+        `table` is (groups, levels), and `noise` (groups,) the variance of its entries. `units` is the public number of
+        all units.
+        """
         levels = table.shape[1]
         counts, total = table.copy(), np.sum(table, axis=1)
         own, cross, whole = noise.copy(), noise.copy(), levels * noise
-        if self.is_whole(name) and units is not None:  # the sum is public: what it is off by is the noise of all parts
+        if self.is_whole(name) and units is not None:  # the total is public: its noise is subtracted in equal parts
             counts[0] -= (total[0] - units) / levels
             total[0], own[0], cross[0], whole[0] = units, noise[0] * (1 - 1 / levels), 0.0, 0.0
         shape = table.shape
@@ -242,7 +271,7 @@ def _ends(ends: Floats, axes: tuple[Axis, ...]) -> Quantity:
 
 
 def _differences(value: Floats, axes: tuple[Axis, ...], std: Floats | float | None) -> Quantity:
-    """Every group less the first one; everybody stands before the groups."""
+    """Each group minus the first one. Row 0 is for all units, so groups begin at row 1."""
     spread = np.asarray(std)
     return Quantity(value[2:] - value[1], "number", axes, np.hypot(spread[2:], spread[1]))
 
@@ -250,8 +279,17 @@ def _differences(value: Floats, axes: tuple[Axis, ...], std: Floats | float | No
 def _difference_ends(
     raw: Floats, ends: Floats, value: Floats, most: float, axes: tuple[Axis, ...], unit: Floats | float = 1.0
 ) -> Quantity:
-    """From what each group's estimate and interval are before they are brought to what is possible: to hold the
-    difference of the estimates, and no more than `most` of the unit."""
+    """Intervals of the differences of groups from the first one.
+
+    Parameters
+    ----------
+    raw, ends : arrays
+        Estimate and interval of each group before they are clipped to possible values.
+    value : array
+        The clipped estimates; an interval contains their difference.
+    most : float
+        Largest possible difference, in multiples of `unit`.
+    """
     apart = difference_interval(raw[2:], ends[2:], raw[1], ends[1])
     held = within(apart, raw[2:] - raw[1], value[2:] - value[1], -most, most)
     return _ends(held * np.broadcast_to(unit, raw.shape[1:])[:, None], axes)

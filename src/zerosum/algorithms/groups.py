@@ -1,4 +1,4 @@
-"""What descriptions share: public ranges and levels of columns, a column of groups, and rules for missing values.
+"""Base class of descriptive algorithms: public ranges and levels of columns, groups, and rules for missing values.
 
 Tested in tests/algorithms/test_describe.py.
 """
@@ -22,8 +22,10 @@ ALL = "all"
 
 
 class GroupedAlgorithm(MissingAlgorithm):
-    """An algorithm on columns of numbers with public `ranges` and columns of public categories, their `levels`; by the
-    categories of the column `by`, where that is given."""
+    """An algorithm on columns of numbers with public `ranges` and on columns of categories with public `levels`.
+
+    With `by`, the name of a column of categories, results are for all units and for each of its groups.
+    """
 
     ranges: dict[str, tuple[float, float]] = Field(default_factory=dict)
     levels: dict[str, tuple[Level, ...]] = Field(default_factory=dict)
@@ -36,16 +38,19 @@ class GroupedAlgorithm(MissingAlgorithm):
     @model_validator(mode="after")
     def _declared(self) -> Self:
         if len(set(self.columns)) < len(self.columns):
-            raise ValueError("two columns have the same name")
+            twice = next(name for name in self.columns if self.columns.count(name) > 1)
+            raise ValueError(f"columns must have different names, and {twice!r} occurs twice: leave one out")
         for name in self.columns:
             if (name in self.ranges) == (name in self.levels):
-                raise ValueError(f"declare either a range or the levels of column {name!r}")
+                found = "both" if name in self.ranges else "neither"
+                raise ValueError(f"column {name!r} needs either a range (numbers) or levels (categories), got {found}")
         for name in (*self.ranges, *self.levels):
             if name not in self.columns:
-                raise ValueError(f"{name!r} is declared, and is not one of the columns")
+                what = "ranges" if name in self.ranges else "levels"
+                raise ValueError(f"{what} names {name!r}, which is not one of the columns {', '.join(self.columns)}")
         for name, (low, high) in self.ranges.items():
-            if not (abs(low) <= LARGEST and abs(high) <= LARGEST and low < high):  # fails on what is not a number
-                raise ValueError(f"the range of column {name!r} must be two finite numbers that rise")
+            if not (abs(low) <= LARGEST and abs(high) <= LARGEST and low < high):  # also refuses NaN
+                raise ValueError(f"the range of column {name!r} must be finite and rise, got {low:g} to {high:g}")
         for name, known in self.levels.items():
             if not all(isinstance(level, str) or np.isfinite(level) for level in known):
                 raise ValueError(f"the levels of column {name!r} must be words or finite numbers")
@@ -53,15 +58,15 @@ class GroupedAlgorithm(MissingAlgorithm):
                 raise ValueError(f"the levels of column {name!r} must be different from each other, and at least one")
         for name in self.described:
             if len(self.levels[name]) < 2:
-                raise ValueError(f"column {name!r} needs two levels or more, to have proportions")
+                raise ValueError(f"column {name!r} needs two levels or more for proportions, and has one")
         if self.by is not None and self.by not in self.levels:
-            raise ValueError(f"groups are by {self.by!r}, whose levels must be declared")
+            raise ValueError(f"by = {self.by!r} names a column without levels: declare its levels")
         for name, rule in self.rules.items():
             if rule != OBSERVED and not self._is_value(name, rule):
                 raise ValueError(
-                    f"what is missing in column {name!r} can be counted as one of its levels only, or as 'observed'"
+                    f"missing of column {name!r} must be one of its levels or 'observed', got {rule!r}"
                     if name in self.levels
-                    else f"what is missing in column {name!r} can be a number or 'observed'"
+                    else f"missing of column {name!r} must be a number or 'observed', got {rule!r}"
                 )
         return self
 
@@ -69,7 +74,7 @@ class GroupedAlgorithm(MissingAlgorithm):
         return rule in self.levels[name] if name in self.levels else is_number(rule) and abs(float(rule)) <= LARGEST
 
     def fills(self, rule: Rule) -> bool:
-        """By the column, which `_declared` looks at."""
+        """Any value but the two rules; `_declared` checks the value against its column."""
         return rule not in (OBSERVED, OWN_ROWS)
 
     @property
@@ -83,7 +88,7 @@ class GroupedAlgorithm(MissingAlgorithm):
 
     @property
     def described(self) -> tuple[str, ...]:
-        """The columns of categories, in order, but for that of the groups."""
+        """The columns of categories, in order, without the column of groups."""
         return tuple(name for name in self.columns if name in self.levels and name != self.by)
 
     @property
@@ -107,30 +112,30 @@ class GroupedAlgorithm(MissingAlgorithm):
         return tuple(self.columns.index(name) for name in names)
 
     def is_whole(self, name: str) -> bool:
-        """Whether every unit counts in a column: nothing can be missing there, or in the column of groups."""
+        """Whether every unit counts in a column: no value can be missing in it or in the column of groups."""
         return OBSERVED not in (self.rules.get(name), self.rules.get(self.by or ""))
 
     @property
     def group_axis(self) -> Axis:
-        """Everybody, then each group."""
+        """All units, then each group."""
         own = () if self.by is None else tuple(f"{self.by} = {shown(level)}" for level in self.levels[self.by])
         return Axis("group", (ALL, *own))
 
     @property
     def difference_axis(self) -> Axis:
-        """Every group but the first, which the others are compared to."""
+        """Every group but the first, which is the reference of the differences."""
         first, *others = self.levels[self.by or ""]
         return Axis("difference", tuple(f"{shown(each)} - {shown(first)}" for each in others))
 
     def with_all(self, by_group: Floats, axis: int = 0) -> Floats:
-        """Sums by group with those of everybody put first."""
+        """Sums by group, preceded by the sum over all groups."""
         if self.by is None:
             return by_group
         return np.concatenate([np.sum(by_group, axis=axis, keepdims=True), by_group], axis=axis)
 
     @property
     def noise_factors(self) -> Floats:
-        """How much more noise a row of `with_all` has than a group's sum, as a factor of the variance."""
+        """Noise variance of each row of `with_all`, over that of a group's sum: a sum over g groups has g times it."""
         return np.array([1.0] if self.by is None else [float(self.groups), *[1.0] * self.groups])
 
 

@@ -1,4 +1,4 @@
-"""How many units fall into each public category or bin.
+"""Counts of units by public category or bin, from one release.
 
 Tested in tests/algorithms/test_programs.py.
 """
@@ -24,10 +24,10 @@ from zerosum.statistics.histogram import Histogram as CountsStatistic
 class HistogramProgram(MissingAlgorithm):
     """Counts of one column. Declare its `values` (public categories) or its `edges` (bins of a number).
 
-    `counts` are unbiased (of what the sites contribute: a site of scale 0.5 counts half) and may be negative;
-    `shares` are the nearest probabilities (free post-processing). Where values may be missing, `missing` is a category
-    or number to count them as, or "observed": then only what is there counts, rows of the same unit share its weight,
-    and the counts add up to about the number of units that are observed.
+    `counts` are unbiased and may be negative; a unit of a site of scale 0.5 counts half. `shares` are the nearest
+    probabilities (free post-processing). `missing` is the category or number that a missing value counts as, or
+    "observed": then missing values do not count, the observed rows of a unit share its weight, and the sum of the
+    counts estimates the number of observed units.
     """
 
     name: ClassVar[str] = "histogram"
@@ -37,19 +37,22 @@ class HistogramProgram(MissingAlgorithm):
     edges: FloatArray | None = None
 
     words: ClassVar[Mapping[str, str]] = {
-        OWN_ROWS: "a histogram counts a unit by its own rows that are there if missing is 'observed': say that instead"
+        OWN_ROWS: "a histogram counts the observed rows of each unit with missing = 'observed': use that rule"
     }
 
     @model_validator(mode="after")
     def _declared(self) -> Self:
         if (self.values is None) == (self.edges is None):
-            raise ValueError("declare either the column's values (categories) or its edges (bins)")
+            found = "neither" if self.values is None else "both"
+            raise ValueError(f"declare either values (categories) or edges (bins) of {self.columns[0]!r}, got {found}")
         if self.values is not None and (not self.values or len(set(self.values)) < len(self.values)):
-            raise ValueError("the declared values must be different from each other, and at least one")
+            raise ValueError(f"values must be different from each other, and at least one, got {list(self.values)}")
         if self.edges is not None and self.edges.size < 2:
-            raise ValueError("bins need at least two edges")
+            raise ValueError(f"edges must have at least two numbers, got {self.edges.size}")
         if self.missing is not None and self.values is not None and {OBSERVED, OWN_ROWS} & set(self.values):
-            raise ValueError("a category is called as a rule for missing values is: call it otherwise")
+            raise ValueError(
+                f"a category has the name of a rule for missing values ({OBSERVED!r} or {OWN_ROWS!r}): rename it"
+            )
         return self
 
     @property
@@ -65,7 +68,7 @@ class HistogramProgram(MissingAlgorithm):
 
     @property
     def _fill(self) -> tuple[float, ...]:
-        """What is counted where a value is missing: a number, or the position of a category."""
+        """The value that a missing entry counts as: a number, or the position of a category; empty if it has none."""
         rule = self.rules.get(self.columns[0])
         if rule is None or not self.fills(rule):
             return ()
@@ -82,14 +85,16 @@ class HistogramProgram(MissingAlgorithm):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each count is of."""
+        """Names of the categories or bins."""
         if self.edges is None:
             return tuple(map(str, self.values or ()))
         return tuple(f"{low:g} to {high:g}" for low, high in pairwise(self.edges.tolist()))
 
 
 def nearest_probabilities(counts: Floats, total: float | None = None) -> Floats:
-    """The point of the probability simplex nearest to the counts, scaled to their total or else their positive part.
+    """Euclidean projection of counts/total onto the probability simplex, by sorting.
+
+    `total` is the public number of units; None: the sum of the positive counts.
 
     >>> nearest_probabilities(np.array([3.0, 1.0, -1.0])).tolist()
     [0.75, 0.25, 0.0]
@@ -100,7 +105,8 @@ def nearest_probabilities(counts: Floats, total: float | None = None) -> Floats:
         total = float(np.sum(np.maximum(counts, 0)))
     if total <= 0:
         return np.full(len(counts), 1 / len(counts))
-    below = (counts - np.max(counts)) / total  # the same point is nearest, and the 1 is not lost beside huge counts
+    # a common shift does not change the projection; without it the 1 below is lost in the rounding of huge counts
+    below = (counts - np.max(counts)) / total
     falling = np.sort(below)[::-1]
     slack = (np.cumsum(falling) - 1) / np.arange(1, len(counts) + 1)
     shift = slack[np.flatnonzero(falling > slack)[-1]]

@@ -1,4 +1,4 @@
-"""Intervals of 95 % for what is computed from noisy sums and counts: privacy's noise is normal with a known variance.
+"""Intervals of 95 % for functions of noisy sums and counts. Privacy noise is normal with known variance.
 
 Tested in tests/algorithms/test_intervals.py.
 """
@@ -16,11 +16,29 @@ LEVEL = 0.95
 def ratio_interval(
     top: Floats, bottom: Floats, top_var: Floats, cross: Floats, bottom_var: Floats, lower: float, upper: float
 ) -> Floats:
-    """Fieller's interval for a ratio of two noisy numbers, within what it can be at all; the ends along the last axis.
+    """Fieller's interval for a ratio top/bottom of two noisy numbers, clipped to [lower, upper].
 
-    The ratio r is not rejected where |top - r bottom| is at most Z times its own standard deviation, which depends on
-    r: so the interval covers as often as it says, however noisy the denominator is. Where that is so noisy that the
-    set is not one interval, it is everything from `lower` to `upper`.
+    It contains every r for which |top - r bottom| is at most Z times its standard deviation
+
+        sqrt(top_var - 2 r cross + r^2 bottom_var),
+
+    so its coverage is exact for any noise of the denominator. With a = bottom^2 - Z^2 bottom_var, b = top bottom -
+    Z^2 cross and c = top^2 - Z^2 top_var these r lie between the roots of a r^2 - 2 b r + c. If a or the denominator is
+    not positive, the set is not one interval, and the result is [lower, upper].
+
+    Parameters
+    ----------
+    top, bottom : arrays
+        Numerators and denominators.
+    top_var, cross, bottom_var : arrays
+        Variances and covariance of their noise.
+    lower, upper : float
+        Smallest and largest possible ratio.
+
+    Returns
+    -------
+    ends : array
+        Lower and upper ends along a last axis of length 2.
 
     >>> ratio_interval(*map(np.array, (3.0, 10.0, 1.0, 0.0, 0.0)), 0.0, 1.0).round(3).tolist()
     [0.104, 0.496]
@@ -36,15 +54,17 @@ def ratio_interval(
 
 
 def widened(value: Floats, ends: Floats, variance: Floats) -> Floats:
-    """An interval for the pooled data widened by a sampling variance, on each side by itself: for the population."""
+    """Intervals for the population: each side of an interval for the pooled data, widened by a sampling variance."""
     below = np.hypot(value - ends[..., 0], Z * np.sqrt(variance))
     above = np.hypot(ends[..., 1] - value, Z * np.sqrt(variance))
     return np.stack([value - below, value + above], axis=-1)
 
 
 def difference_interval(one: Floats, ends: Floats, other: Floats, other_ends: Floats) -> Floats:
-    """For the difference of two independent estimates, from the interval of each (the method of variance estimates
-    recovery: each side is made of the distances that move the difference that way).
+    """Interval of the difference `one` - `other` of two independent estimates, from the interval of each.
+
+    The method of variance estimates recovery (MOVER; Zou and Donner 2008): the lower side is the root of the sum of
+    squares of the lower distance of `one` and the upper distance of `other`, and the upper side the reverse.
 
     >>> difference_interval(*map(np.array, (5.0, [2.0, 9.0], 1.0, [-3.0, 4.0]))).tolist()
     [-0.24264068711928477, 9.65685424949238]
@@ -56,11 +76,11 @@ def difference_interval(one: Floats, ends: Floats, other: Floats, other_ends: Fl
 
 
 def within(ends: Floats, value: Floats, point: Floats, lower: Floats | float, upper: Floats | float) -> Floats:
-    """An interval around `value`, brought to what is possible along with its estimate.
+    """An interval around `value`, clipped to possible values [lower, upper] together with its estimate.
 
-    Noise may carry a value beyond what is possible, and its estimate is then the nearest `point` that is. The interval
-    is as it was and, beside that, as it would be around the point; of both together, what is possible. So it covers no
-    less than before, holds the estimate, and does not shrink to nothing where all of it lay beyond.
+    Noise may move a value beyond the possible range; the estimate is then the nearest possible `point`. The result is
+    the union of the interval and of the same interval shifted to the point, clipped to the range. It covers the truth
+    at least as often as the interval, contains the estimate, and is not empty where the interval lies outside.
 
     >>> within(*map(np.array, ([1.1, 1.5], 1.3, 1.0)), -1.0, 1.0).round(3).tolist()
     [0.8, 1.0]

@@ -1,5 +1,9 @@
 """k-means in a fixed number of rounds.
 
+Every round releases for each center the count and the sum of the rows nearest to it (`ClusterSums`), and all rounds
+have equal shares of the budget. A center moves to sum/count (Lloyd's step). The first round uses many public cells in
+place of centers; their noisy means, weighted by their counts, are clustered by k-means++ at the coordinator.
+
 Tested in tests/algorithms/test_programs.py.
 """
 
@@ -17,14 +21,16 @@ from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.clusters import ClusterSums
 
-_CELLS = 8  # how many cells per cluster the first round looks at
+_CELLS = 8  # public cells per cluster in the first round; chosen by hand, no benchmark recorded
 
 
 class KMeansProgram(RangedAlgorithm):
-    """One round over many public cells, whose noisy means are clustered for a start; then Lloyd's rounds.
+    """k-means: one round over public cells for the start, then rounds of Lloyd's algorithm.
 
-    The first round costs as much as any other, since the sensitivity does not grow with the number of cells, and saves
-    the rest from a bad start. A cluster whose noisy count is lost in the noise keeps its centre.
+    The sensitivity does not grow with the number of cells, so the first round costs as much as any other. A cluster
+    whose count is below two standard deviations of the noise keeps its center.
+
+    Results: `centers` in the units of the data, `counts` of the last round, and `count_noise_std`.
     """
 
     name: ClassVar[str] = "k-means"
@@ -43,7 +49,7 @@ class KMeansProgram(RangedAlgorithm):
         return (self._request(cells), *[self._request(cells[: self.n_clusters])] * (self.rounds - 1))
 
     def cells(self) -> Floats:
-        """Points far apart in the public domain, each the farthest from those before it; no data is looked at."""
+        """Public cells: random points of the public domain, each the farthest from those before it. No data enter."""
         rng = np.random.default_rng(self.start)
         count = _CELLS * self.n_clusters
         candidates = rng.uniform(-1, 1, (50 * count, len(self.columns)))
@@ -77,13 +83,24 @@ class KMeansProgram(RangedAlgorithm):
         }
 
     def _moved(self, centers: Floats, value: Floats, noise: float) -> tuple[Floats, Floats]:
-        """The new centres, and the counts with those that noise drowns set to zero; their centres stay."""
+        """One Lloyd step: the new centers, and the counts, with counts below the noise set to zero.
+
+        Parameters
+        ----------
+        centers : array (K, D)
+            Centers of the request, in half ranges.
+        value : array
+            Its release.
+        noise : float
+            Standard deviation of the noise of a count.
+        """
         counts, sums = self._statistic(centers).split(value)
         valid = counts > 2 * noise
         moved = sums / np.where(valid, counts, 1.0)[:, None]
         return np.where(valid[:, None], self._inside(moved), centers), np.where(valid, counts, 0.0)
 
     def _inside(self, points: Floats) -> Floats:
+        """Points projected into the public domain: noise can move a mean outside of it."""
         if self.lower is not None:
             points = np.clip(points, -1, 1)
         norms = np.linalg.norm(points, axis=1, keepdims=True)
@@ -91,7 +108,23 @@ class KMeansProgram(RangedAlgorithm):
 
 
 def weighted_kmeans(points: Floats, weights: Floats, clusters: int, seed: int, restarts: int = 20) -> Floats:
-    """The best of several k-means++ runs on a few weighted points: free post-processing at the coordinator.
+    """The best of several k-means++ runs on weighted points (Arthur and Vassilvitskii 2007). Free post-processing.
+
+    Parameters
+    ----------
+    points, weights : arrays (n, D) and (n,)
+        Noisy means of cells, and their counts.
+    clusters : int
+        Number of centers.
+    seed : int
+        Public seed of the starts.
+    restarts : int
+        Number of runs; the one with the least weighted sum of squared distances is returned.
+
+    Returns
+    -------
+    centers : array (clusters, D)
+        In lexicographic order, so that the result does not depend on the run.
 
     >>> weighted_kmeans(np.array([[0.0], [0.2], [5.0]]), np.array([1.0, 1.0, 3.0]), 2, 0).round(2).ravel().tolist()
     [0.1, 5.0]

@@ -1,4 +1,8 @@
-"""The mean of vectors over all units of all sites.
+"""The mean of each column over all units of all sites, from one release.
+
+With public counts n the release is the sum S of the clipped vectors (`VectorSum`), and the mean is S/n. Under
+add/remove adjacency the release also holds a noisy count. With the rule "observed" it holds a sum and a count for each
+column (`ObservedSums`).
 
 Tested in tests/algorithms/test_programs.py.
 """
@@ -22,8 +26,8 @@ from zerosum.statistics.vectors import VectorSum
 class MeanProgram(RangedAlgorithm):
     """The mean of each column; `noise_std` is the standard deviation that privacy adds to it.
 
-    Where a column's rule for missing values is "observed", its mean is over the units that are observed in it, and
-    `observed` says how many these are: sums and counts travel in one release with one bound.
+    Where a column's rule for missing values is "observed", its mean is over the units observed in it, and `observed` is
+    their noisy number. Sums and counts are in one release with one sensitivity.
     """
 
     name: ClassVar[str] = "mean"
@@ -40,7 +44,7 @@ class MeanProgram(RangedAlgorithm):
         release = yield self.requests(adjacency)[0]
         units, total = release.units, release.value
         noise = np.full(len(self.columns), release.noise_std)
-        if units is None:  # the count is noisy too, and a mean m feels it m times
+        if units is None:  # delta method: S/n has error (e_S - mean e_n)/n
             units, total = max(float(total[0]), 1.0), total[1:]
             noise = noise * np.sqrt(1 + (total / units) ** 2)
         std = self.half * noise / units
@@ -51,20 +55,22 @@ class MeanProgram(RangedAlgorithm):
         }
 
     def _observed_sums(self, adjacency: Adjacency) -> ObservedSums:
-        """With the largest weight of counts that is free where units are replaced; where they are added or removed no
-        weight is, and counts weigh as much as sums."""
+        """The statistic of sums and counts.
+
+        Under replace-one, counts get the largest weight that does not raise the sensitivity. Under add/remove every
+        weight raises it, and counts have weight 1 like the sums.
+        """
         weight = ObservedSums(**self.bounds).heaviest if adjacency is Adjacency.REPLACE_ONE else 1.0
         return ObservedSums(**self.bounds, count_weight=weight)
 
     def _of_observed(self, adjacency: Adjacency) -> Program:
-        """A mean is a sum over a count. To first order its error is that of the sum less the mean times that of the
-        count, over the count; a mean outside the ranges is brought back to them."""
+        """Means S/n with noisy n: to first order the error is (e_S - mean e_n)/n. Means are clipped to the ranges."""
         statistic = self._observed_sums(adjacency)
         release = yield PrivateSum(statistic)
         sums, counts = statistic.split(release.value)
         count_std = np.full(len(self.columns), statistic.count_noise(release.noise_std))
         always = np.array([self.rules.get(name) != OBSERVED for name in self.columns])
-        if np.any(always):  # nobody is missing there: as many as there are, or what these columns say of it together
+        if np.any(always):  # columns without missing values have the same count: the public one, or the mean of theirs
             known = release.units is not None
             counts[always] = release.units if known else np.mean(counts[always])
             count_std[always] = 0.0 if known else count_std[always] / np.sqrt(np.sum(always))

@@ -1,6 +1,7 @@
-"""How well sources were separated, and which found component is which: free post-processing of an ICA.
+"""Measures of the separation of sources by ICA, and the matching of estimated to true components.
 
-Both need the truth, or another solution that stands for it; neither sees the order, sign or scale of components.
+All need the truth, or another solution as a reference. The Amari index and `matched` do not depend on the order, sign
+or scale of components.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from zerosum.errors import BadParameter
 def amari_index(unmixing: Floats, mixing: Floats) -> float:
     """The normalized Amari index (Amari's, over 2R(R - 1)) of P = unmixing @ mixing: 0 is perfect, 1 the worst.
 
-    It adds up how far each row and column of abs(P) is from having a single entry. Below 0.1 is held to be usable.
+    It is the sum over rows and columns of abs(P) of (sum/max - 1), which is 0 for a single entry, normalised. A value
+    below 0.1 is commonly called usable.
 
     Parameters
     ----------
@@ -39,13 +41,13 @@ def amari_index(unmixing: Floats, mixing: Floats) -> float:
         raise BadParameter(f"the Amari index compares at least two components with as many maps, got {P.shape}")
     rows, columns = np.max(P, axis=1, keepdims=True), np.max(P, axis=0, keepdims=True)
     if not (np.all(np.isfinite(P)) and np.all(rows > 0) and np.all(columns > 0)):
-        return 1.0  # a component or a map that is lost altogether
+        return 1.0  # a component or a map is zero or not finite
     return float((np.sum(P / rows) + np.sum(P / columns) - 2 * R) / (2 * R * (R - 1)))
 
 
 @dataclass(frozen=True)
 class Matched:
-    """Which found map stands for which true one: found[order] * signs lines up with the truth."""
+    """Assignment of estimated to true maps: found[order] * signs corresponds to the truth."""
 
     order: NDArray[np.intp]
     signs: Floats
@@ -53,7 +55,7 @@ class Matched:
 
 
 def matched(maps: Floats, truth: Floats) -> Matched:
-    """Pair maps (K x D) with true ones (R x D, R <= K) so that the absolute correlations add up to the most.
+    """Match maps (K x D) with true ones (R x D, R <= K) so that the sum of absolute correlations is largest.
 
     >>> truth = np.array([[1.0, 0, 0, 2], [0, 3.0, 1, 0]])
     >>> pairs = matched(-truth[::-1], truth)
@@ -61,7 +63,9 @@ def matched(maps: Floats, truth: Floats) -> Matched:
     ([1, 0], [-1.0, -1.0], [1.0, 1.0])
     """
     if maps.ndim != 2 or truth.ndim != 2 or maps.shape[1] != truth.shape[1] or len(maps) < len(truth):
-        raise BadParameter(f"maps {maps.shape} cannot be paired with {truth.shape}")
+        raise BadParameter(
+            f"maps must be (K, D) and truth (R, D) with R <= K and the same D, got {maps.shape} and {truth.shape}"
+        )
     found, true = _standardised(maps), _standardised(truth)
     correlation = true @ found.T
     from scipy.optimize import linear_sum_assignment
@@ -79,7 +83,7 @@ def _standardised(maps: Floats) -> Floats:
 
 
 def component_error(found: Floats, truth: Floats) -> float:
-    """The mean distance between true components (R x D) and found ones (K x D), matched so that it is the least.
+    """The least mean distance between true components (R x D) and estimated ones (K x D) over all matchings.
 
     >>> component_error(np.array([[2.0, 0.0], [0.0, 1.5]]), np.array([[0.0, 1.0], [2.0, 0.0]]))
     0.25

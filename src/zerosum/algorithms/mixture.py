@@ -97,23 +97,33 @@ class Frame:
 
 
 class MixtureProgram(RangedAlgorithm):
-    """A mixture of normal components, each spherical.
+    """A mixture of spherical normal components.
 
-    Releases: a coarse mean (`mean_share`); a histogram of norms about it, from which the clip of second moments comes
-    (`clip_share`); second moments and the mean again (`moment_share`): their leading directions hold the means, and the
-    others tell the variance, unless that is public (`variance`, in the units rows enter in); the start (`start_share`);
-    `rounds` rounds of EM among these directions (`refine_share` together); and one in all columns, with the rest. The
-    planner sets shares that are not given, by the number of units, columns and components and by the budget.
+    Releases and their shares of the budget:
 
-    The start is a third moment in white coordinates (K - 1 centred ones and a constant), decomposed into orthogonal
-    parts ("tensor"), or, with more components than columns, a round over many public cells whose means are clustered
-    ("cells"). What the last round says beyond the rounds before is believed as far as noise does not explain it.
+    - a coarse mean (`mean_share`);
+    - a histogram of norms about it, which gives the clip of the second moments (`clip_share`);
+    - second moments and the mean again (`moment_share`). Their leading directions span the means. The other directions
+      give the variance, unless it is public (`variance`, in the scale of the rows);
+    - the start (`start_share`);
+    - `rounds` rounds of EM in the span of the means (`refine_share` together);
+    - one round of EM in all columns, with the rest.
 
-    Results: `means`; `weights`; `variances` of the components and their mean, `variance`, in the units rows enter in;
-    `separations`, from each mean to the nearest other one in standard deviations of the data, and `separation_noise`,
-    how far noise moves the mean, in the same unit; `carried`, 1 for a component that the budget carries: its weight is
-    three standard deviations of noise, its neighbour three times as far as noise moves it, and at least two standard
-    deviations of the data (nearer components have one peak); `center` and `scale`, how rows enter.
+    The planner sets shares that are not given, from the number of units, columns and components and from the budget.
+
+    The start "tensor" is a third moment in white coordinates (K - 1 centred ones and a constant), decomposed into
+    orthogonal parts. The start "cells", for more components than columns, is a round over public cells whose means are
+    clustered. The moves of the last round are shrunk by the share that noise explains.
+
+    Results:
+
+    - `means`, `weights`, `variances` of the components and their weighted mean `variance`, in the scale of the rows;
+    - `separations`: distance of each mean from the nearest other one, in standard deviations of the data;
+    - `separation_noise`: distance by which noise moves the mean, in the same unit;
+    - `carried`: 1 for a component that the budget supports. Its count is at least three standard deviations of noise,
+      and its nearest neighbour is at least three times `separation_noise` and two standard deviations of the data away
+      (nearer components have one peak);
+    - `center` and `scale`: rows enter as (x - center)/scale.
     """
 
     name: ClassVar[str] = "mixture"
@@ -123,26 +133,32 @@ class MixtureProgram(RangedAlgorithm):
     start: Literal["auto", "tensor", "cells"] = "auto"
     rounds: int = Field(default=3, ge=0, le=50)
     mean_share: float = Field(default=0.02, gt=0, lt=1)
-    """What the coarse mean costs, as a share of the budget."""
+    """Share of the budget for the coarse mean."""
     clip_share: float = Field(default=0.02, gt=0, lt=1)
-    """What the histogram of norms costs."""
+    """Share of the budget for the histogram of norms."""
     moment_share: float | None = Field(default=None, gt=0, lt=1)
-    """What second moments cost, by default the planner's choice."""
+    """Share of the budget for second moments; the planner's choice if not given."""
     start_share: float | None = Field(default=None, gt=0, lt=1)
-    """What the start costs, by default the planner's choice."""
+    """Share of the budget for the start; the planner's choice if not given."""
     refine_share: float | None = Field(default=None, gt=0, lt=1)
-    """What the rounds before the last cost, by default the planner's choice."""
+    """Share of the budget for the rounds before the last; the planner's choice if not given."""
     seed: int = Field(default=0, ge=0)
-    """Of public cells and of starts of the decomposition, nothing else."""
+    """Seed of the public cells and of the starts of the decomposition only."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.scaling == "ranges" and not (self.lower is not None and np.all(self.half > 0)):
-            raise ValueError("scaling by ranges needs a public range of positive width for every column")
+            raise ValueError("scaling = 'ranges' needs lower and upper with lower < upper for every column")
         if self.start == "tensor" and self.n_components > len(self.columns):
-            raise ValueError("a start from the third moment needs at least as many columns as components")
+            raise ValueError(
+                f"start = 'tensor' needs at least as many columns as components, got {len(self.columns)} columns and "
+                f"n_components = {self.n_components}: use start = 'cells'"
+            )
         if not self._shares[-1] > 0:
-            raise ValueError("the shares leave nothing for the last round")
+            raise ValueError(
+                "mean_share, clip_share, moment_share, start_share and refine_share must add up to less than 1, so "
+                f"that the last round has a share, got {1 - self._shares[-1]:.3g}: lower one of them"
+            )
         return self
 
     @property
@@ -192,7 +208,7 @@ class MixtureProgram(RangedAlgorithm):
 
     @property
     def scale(self) -> Floats:
-        """What columns are divided by."""
+        """Divisor of each column: its half range, or 1."""
         return self.half if self.scaling == "ranges" else np.ones(len(self.columns))
 
     def _placed(self, center: Floats) -> dict[str, Any]:

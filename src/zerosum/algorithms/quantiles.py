@@ -1,5 +1,15 @@
 """Quantiles of columns, by group, from one release of cumulative histograms.
 
+Model
+-----
+For a column with histogram h (n bins) the release is R h plus independent normal noise (`GroupedRanks`). R is the
+square root of the summation matrix L (lower triangular, all ones) with its columns scaled to norm 1 (`summation_root`).
+Cumulative counts are L R^-1 (R h). Their noise grows with log n, and not with the root of n as for sums of noisy bins.
+
+A quantile is read off a non-decreasing fit of the cumulative counts. Its interval comes from the unfitted counts, whose
+covariance is known: it covers all bins that a test of level 2.5 % on each side does not exclude. All of this is free
+post-processing.
+
 Tested in tests/algorithms/test_describe.py.
 """
 
@@ -22,16 +32,18 @@ from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.groups import MOST_BINS, GroupedRanks, summation_root
 
+# Bins where the noise is not known, and the least and most that the planner chooses. Chosen by hand.
 USUAL_BINS, FEWEST_BINS, MANY_BINS = 128, 32, 1024
-FITTED_BINS = 256  # up to which least squares without negative counts is worth its time: errors are 5 to 10 % less
+# Most bins for non-negative least squares, whose time grows with the cube. It reduces errors by 5 to 10 %.
+FITTED_BINS = 256
 ENDS = Axis("end", ("lower", "upper"))
 
 
 class QuantileAlgorithm(GroupedAlgorithm):
-    """What algorithms share that find quantiles: which ones, and between how many edges.
+    """Base class of algorithms with quantiles: their probabilities, and the bins of the histograms.
 
-    `bins` is chosen by the noise, if it is not given. Columns named in `whole` hold whole numbers: their bins lie
-    around whole numbers, and so do their quantiles.
+    The planner chooses `bins` from the noise if it is not given. Columns in `whole` hold whole numbers: the edges of
+    their bins lie between whole numbers, and their quantiles are whole.
     """
 
     probabilities: tuple[float, ...] = (0.25, 0.5, 0.75)
@@ -42,17 +54,17 @@ class QuantileAlgorithm(GroupedAlgorithm):
     def _quantiles_fit(self) -> Self:
         rising = all(a < b for a, b in zip(self.probabilities, self.probabilities[1:], strict=False))
         if not self.probabilities or not all(0 < each < 1 for each in self.probabilities) or not rising:
-            raise ValueError("probabilities must rise, between 0 and 1")
+            raise ValueError(f"probabilities must rise and lie between 0 and 1, got {list(self.probabilities)}")
         for name in self.whole:
             if name not in self.ranges:
-                raise ValueError(f"{name!r} is to hold whole numbers, and has no range")
+                raise ValueError(f"whole names {name!r}, which has no range: declare its range")
             low, high = self.ranges[name]
             if math.ceil(low) >= math.floor(high):
-                raise ValueError(f"the range of column {name!r} does not hold two whole numbers")
+                raise ValueError(f"the range of column {name!r} must hold two whole numbers, got {low:g} to {high:g}")
         return self
 
     def edges(self, name: str) -> Floats:
-        """Between which a column's values are counted."""
+        """Edges of the bins of a column."""
         bins, (low, high) = self.bins or USUAL_BINS, self.ranges[name]
         if name not in self.whole:
             return np.asarray(np.linspace(low, high, bins + 1))
@@ -67,15 +79,19 @@ class QuantileAlgorithm(GroupedAlgorithm):
         return GroupedRanks(**self.layout, positions=self.positions(self.numbers), edges=edges)
 
     def suited_bins(self, facts: PublicFacts, share: float) -> int:
-        """So many that one holds half of the noise of a rank, if people were spread evenly over the range."""
+        """Number of bins at which a bin holds half of the noise of a cumulative count, for units spread evenly.
+
+        More bins would not make quantiles more accurate. The result is a power of two.
+        """
         if facts.units is None or facts.noise == 0:
             return self.bins or USUAL_BINS
-        rank = 2.2 * facts.noise * math.sqrt(2 * len(self.numbers) / share)  # of a cumulative count
+        # noise of a cumulative count: sensitivity sqrt(2 columns), and about 2.2 for the rows of L R^-1
+        rank = 2.2 * facts.noise * math.sqrt(2 * len(self.numbers) / share)
         wanted = 2 * facts.units / self.groups / rank
         return self.bins or int(2 ** round(math.log2(min(max(wanted, FEWEST_BINS), MANY_BINS))))
 
     def from_ranks(self, release: Release) -> Estimate:
-        """Quantiles with both intervals: free once the release is there."""
+        """Quantiles with both intervals from the release of `ranks`. Free post-processing."""
         tables, factors = self.ranks.split(release.value), self.noise_factors
         shape = (len(factors), len(self.numbers), len(self.probabilities))
         value, pooled, population = np.zeros(shape), np.zeros((*shape, 2)), np.zeros((*shape, 2))
@@ -98,11 +114,11 @@ class QuantileAlgorithm(GroupedAlgorithm):
 
 
 class QuantilesProgram(QuantileAlgorithm):
-    """Quantiles of columns of numbers, for everybody and, with `by`, for each group, with intervals.
+    """Quantiles of columns of numbers with intervals, for all units and, with `by`, for each group.
 
-    All come from one release: histograms between public edges, released so that their cumulative sums carry little
-    noise. `quantile_interval` is for the pooled data, `quantile_population_interval` for the people they are a sample
-    of.
+    One release holds the histograms of all columns between public edges, in coordinates in which cumulative counts have
+    little noise. `quantile_interval` is for the pooled data, `quantile_population_interval` for the population of which
+    they are a sample.
     """
 
     name: ClassVar[str] = "quantiles"
@@ -110,7 +126,10 @@ class QuantilesProgram(QuantileAlgorithm):
     @model_validator(mode="after")
     def _some_numbers(self) -> Self:
         if not self.numbers or self.described:
-            raise ValueError("quantiles are of columns with ranges; the only levels are those of the groups")
+            raise ValueError(
+                "quantiles need columns with ranges, and no levels but those of the column `by`"
+                + (f": leave out {', '.join(self.described)}" if self.described else ": declare ranges")
+            )
         return self
 
     def resolve(self, facts: PublicFacts) -> Self:
@@ -130,20 +149,20 @@ class QuantilesProgram(QuantileAlgorithm):
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A noisy cumulative count at the edges of bins, the first one 0, with the covariance of its noise."""
+    """Noisy cumulative counts at the n + 1 edges of bins, the first one 0, with the covariance of their noise."""
 
-    edges: Floats
-    cumulative: Floats
-    covariance: Floats
-    rising: Floats  # cumulative too, but never falling
-    whole: bool
+    edges: Floats  # (n + 1,)
+    cumulative: Floats  # (n + 1,), unbiased
+    covariance: Floats  # (n + 1, n + 1)
+    rising: Floats  # (n + 1,), non-decreasing fit of the cumulative counts
+    whole: bool  # the column holds whole numbers
 
     @classmethod
     def of(cls, noisy: Floats, std: float, edges: Floats, units: float | None, whole: bool) -> Curve:
-        """From R h with noise of this standard deviation; `units` is what h adds up to, where that is public."""
+        """The curve from a noisy R h with noise `std` per entry; `units` is the public sum of h, or None."""
         to_cumulative, covariance = _summation(len(noisy))
         cumulative = to_cumulative @ noisy
-        if units is not None:  # what is known of the sum is known of the parts
+        if units is not None:  # condition the normal noise on the known total (regression on the last entry)
             pull = covariance[:, -1] / covariance[-1, -1]
             cumulative = cumulative - pull * (cumulative[-1] - units)
             covariance = covariance - np.outer(pull, covariance[-1])
@@ -153,7 +172,7 @@ class Curve:
         return cls(edges, np.append(0.0, cumulative), padded, np.append(0.0, rising), whole)
 
     def quantile(self, probability: float) -> float:
-        """Where the rising curve reaches this share of its end, even within bins."""
+        """Where the non-decreasing fit reaches this share of its total, interpolated linearly within a bin."""
         target = probability * self.rising[-1]
         at = int(np.clip(np.searchsorted(self.rising, target), 1, len(self.edges) - 1))
         low, high = self.edges[at - 1], self.edges[at]
@@ -164,8 +183,9 @@ class Curve:
     def interval(self, probability: float, *, sampled: bool = False) -> tuple[float, float]:
         """From the first to the last bin that may hold the quantile.
 
-        A bin may if the count up to its right edge is not clearly less, and that up to its left edge not clearly more,
-        than this share of everybody. Each comparison errs in one of 40 cases, so the true bin is among these in 95 %.
+        A bin may hold it unless the count up to its right edge is significantly below this share of all units, or the
+        count up to its left edge significantly above. Each test errs with probability 2.5 %, so the interval contains
+        the bin of the true quantile with probability 95 %. With `sampled`, the binomial variance is added.
         """
         gap = self.cumulative - probability * self.cumulative[-1]
         end = self.covariance[-1]
@@ -173,12 +193,12 @@ class Curve:
         if sampled:
             variance = variance + probability * (1 - probability) * max(self.cumulative[-1], 1.0)
         reach = Z * np.sqrt(np.maximum(variance, 0.0))
-        slack = 1e-9 * max(abs(float(self.cumulative[-1])), 1.0)  # of rounding, where there is no noise
+        slack = 1e-9 * max(abs(float(self.cumulative[-1])), 1.0)  # rounding error, for releases without noise
         low = np.flatnonzero(gap[1:] >= -reach[1:] - slack)
         high = np.flatnonzero(gap[:-1] < reach[:-1] - slack)
         first = int(low[0]) if low.size else 0
         last = int(high[-1]) if high.size else len(self.edges) - 2
-        if first > last:  # only where there is next to nobody
+        if first > last:  # the tests exclude all bins: only with hardly any units
             first, last = 0, len(self.edges) - 2
         inside = 0.5 if self.whole else 0.0
         return float(self.edges[first] + inside), float(self.edges[last + 1] - inside)
@@ -186,24 +206,24 @@ class Curve:
 
 @cache
 def _summation(bins: int) -> tuple[Floats, Floats]:
-    """The matrix that makes cumulative counts of R h, and the covariance of what unit noise becomes."""
+    """The matrix that maps R h to cumulative counts, and the covariance of its result for noise of variance 1."""
     to_cumulative = np.tril(np.ones((bins, bins))) @ np.linalg.inv(summation_root(bins))
     return to_cumulative, to_cumulative @ to_cumulative.T
 
 
 def _rising(cumulative: Floats) -> Floats:
-    """Half-way between the highest before and the lowest after, and not below 0."""
+    """A non-decreasing curve: the mean of the running maximum and of the minimum of all later values, at least 0."""
     highest = np.maximum.accumulate(np.maximum(cumulative, 0.0))
     lowest = np.minimum.accumulate(np.maximum(cumulative, 0.0)[::-1])[::-1]
     return np.asarray((highest + lowest) / 2)
 
 
 def _fitted(noisy: Floats, units: float | None) -> Floats:
-    """The cumulative counts of the histogram without negative entries that is nearest, in the metric of the noise."""
+    """Cumulative counts of the non-negative histogram with the largest likelihood: non-negative least squares."""
     from scipy.optimize import nnls  # heavy: loaded when it is used
 
     root, scale = np.asarray(summation_root(len(noisy))), max(float(np.max(np.abs(noisy))), 1.0)
-    if units is not None:  # as if it had been counted with next to no noise
+    if units is not None:  # one more equation with a weight of 1000: the public total
         root, noisy = np.vstack([root, np.full(root.shape[1], 1e3)]), np.append(noisy, 1e3 * units)
     counts, _ = nnls(root, noisy / scale, maxiter=20 * len(noisy))
     return np.asarray(np.cumsum(counts) * scale)

@@ -1,4 +1,17 @@
-"""Survival curves and the log-rank test, by group, from one release of who left when.
+"""Survival curves and the log-rank test, by group, from one release of counts by time of leaving.
+
+Model
+-----
+Time has public bins b = 1..B. The release is a table of counts per group: c_b units that leave in bin b without the
+event (censored), d_b with the event, and one count after the last edge (`SurvivalTable`). All else is free
+post-processing:
+
+    r_b = sum over b' >= b of (c_b' + d_b') + after - c_b/2      at risk, by the actuarial convention
+    S_b = product over b' <= b of (1 - d_b'/r_b')                survival at the end of bin b (Kaplan-Meier)
+    U_g = sum over b of (d_gb - r_gb d_b/r_b)                    log-rank score of group g
+
+The noise of the counts is normal with known variance. Its effect on S and U is the delta method with exact derivatives
+(complex steps). Population intervals add Greenwood's variance, and the test the hypergeometric variance.
 
 Tested in tests/algorithms/test_survival.py.
 """
@@ -22,20 +35,20 @@ from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.survival import SurvivalTable
 
 MOST = 500  # bins of time
-CLEARLY = 4.0  # standard deviations of its noise that a number of people at risk must have, to divide by it
+CLEARLY = 4.0  # least number at risk in standard deviations of its noise, since it is a divisor; chosen by hand
 ENDS = Axis("end", ("lower", "upper"))
 
 
 class SurvivalProgram(MissingAlgorithm):
     """Kaplan-Meier curves at the ends of public bins of time, with intervals, medians and the log-rank test.
 
-    `columns` are the time until the event or the end of observation, whether it was the event, and, if there are
-    groups, the group. `events` are what the second one says: first without the event, then with it. People who are
-    still there at the last edge are censored there.
+    `columns` are the time until the event or the end of observation, the event indicator and, optionally, the group.
+    `events` are the two values of the indicator: first without the event, then with it. Units observed beyond the last
+    edge are censored there.
 
-    `survival_interval` is for the pooled data, `survival_population_interval` for the people they are a sample of. A
-    curve ends where so few are at risk that the noise hides them; from there on it is not a number, and its interval
-    goes down to 0.
+    `survival_interval` is for the pooled data, `survival_population_interval` for the population of which they are a
+    sample. A curve ends where the number at risk is below four standard deviations of its noise: from there on it is
+    NaN, and its interval reaches down to 0.
     """
 
     name: ClassVar[str] = "survival"
@@ -45,20 +58,20 @@ class SurvivalProgram(MissingAlgorithm):
     groups: tuple[Level, ...] = ()
 
     words: ClassVar[Mapping[str, str]] = {
-        OWN_ROWS: "a unit counts by its own rows that are there if missing is 'observed': say that instead"
+        OWN_ROWS: "a survival curve counts the observed rows of each unit with missing = 'observed': use that rule"
     }
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
         if self.edges.ndim != 1 or not 3 <= self.edges.size <= MOST + 1 or not np.all(np.diff(self.edges) > 0):
-            raise ValueError(f"edges of time must rise, and make 2 to {MOST} bins")
+            raise ValueError(f"edges must rise and make 2 to {MOST} bins of time, got {self.edges.size} edges")
         if len(self.columns) == 3 and len(self.groups) < 2:
-            raise ValueError("a column of groups needs the names of at least two groups")
+            raise ValueError(f"groups must name two levels or more of {self.columns[2]!r}, got {list(self.groups)}")
         if len(self.columns) == 2 and self.groups:
-            raise ValueError("name the column of the groups, after those of the time and of the event")
-        for known in (self.events, self.groups):
+            raise ValueError("groups are given without their column: columns must be the time, the event and the group")
+        for name, known in (("events", self.events), ("groups", self.groups)):
             if len(set(known)) < len(known):
-                raise ValueError("events and groups must be different from each other")
+                raise ValueError(f"{name} must be different from each other, got {list(known)}")
         return self
 
     def fills(self, rule: Rule) -> bool:
@@ -98,10 +111,11 @@ class SurvivalProgram(MissingAlgorithm):
         return found | (table.log_rank() if count > 1 else {})
 
     def _median(self, curve: Mapping[str, Floats]) -> list[float]:
-        """Where a curve comes down to one half, straight between the ends of bins; then the bins in which it may.
+        """The median with the ends of its pooled and its population interval; NaN where the curve stays above one half.
 
-        The lower end is the beginning of the first bin in which the interval of the curve reaches one half, the upper
-        one the end of the last.
+        The median is where the curve, interpolated linearly between the ends of bins, reaches one half. The lower end
+        is the beginning of the first bin in which the lower limit of the curve is at most one half. The upper end is
+        the end of the first bin in which the upper limit is.
         """
         found, survival = [np.nan], np.append(1.0, curve["survival"])
         if (below := np.flatnonzero(survival <= 0.5)).size:
@@ -116,10 +130,11 @@ class SurvivalProgram(MissingAlgorithm):
 
 
 class LeavingTable:
-    """Noisy counts of who left: groups by (without, with the event in each bin; and after the last one).
+    """Noisy counts of leaving units, (groups, 2 B + 1): c_1, d_1, ..., c_B, d_B, and the units after the last edge.
 
-    People who leave a bin without the event are at risk for half of it (the actuarial convention), so that a curve on
-    coarse bins is near the one on exact times. `std` is that of an entry.
+    A unit that leaves without the event is at risk for half of its bin (the actuarial convention), so that a curve on
+    coarse bins is near the one on exact times. `std` is the noise of an entry. `tied`: the entries have been adjusted
+    to the public total.
     """
 
     def __init__(self, table: Floats, std: float, *, tied: bool) -> None:
@@ -131,7 +146,7 @@ class LeavingTable:
 
     @classmethod
     def of(cls, release: Release, groups: int, *, whole: bool) -> LeavingTable:
-        """Where everybody is counted and how many these are is public, the entries add up to that."""
+        """The table of a release. If all units count and their number is public, the entries are adjusted to it."""
         table = release.value.reshape(groups, -1)
         tied = whole and release.units is not None
         if tied:
@@ -139,11 +154,26 @@ class LeavingTable:
         return cls(table, release.noise_std, tied=tied)
 
     def covariance(self, function: Callable[[Any], Any], groups: Sequence[int] | None = None) -> Floats:
-        """Of what privacy's noise does to a function of the table with one axis, to first order; the function is
-        rational, and looks at these groups only. Where entries add up to a public number, that much less."""
+        """Covariance that privacy noise gives to a function of the table, to first order (delta method).
+
+        Parameters
+        ----------
+        function : callable
+            A rational function from tables (..., groups, 2 B + 1) to vectors (..., m).
+        groups : sequence of int, optional
+            The groups it depends on; None: all.
+
+        Returns
+        -------
+        covariance : array (m, m)
+            std^2 J' J for the Jacobian J. A table adjusted to a public total has noise orthogonal to the constant
+            vector, so the part of J along it is removed.
+        """
         chosen = list(range(len(self.table))) if groups is None else list(groups)
         part = self.table[chosen]
-        slopes = []  # by complex steps: exact. Some entries at a time, since all at once is the square of the table
+        # Complex-step derivatives have no cancellation, so a step of 1e-30 gives them to full precision. Entries are
+        # taken 256 at a time, since the perturbed tables of all entries would need the square of the table in memory.
+        slopes = []
         for entries in np.array_split(np.arange(part.size), 1 + part.size // 256):
             steps = np.zeros((len(entries), part.size), dtype=complex)
             steps[np.arange(len(entries)), entries] = 1e-30j
@@ -155,16 +185,16 @@ class LeavingTable:
         return self.std**2 * np.asarray(slope.T @ slope - tie)
 
     def _std_of(self, function: Callable[[Any], Any], g: int) -> Floats:
-        """Of a function of one group's part of the table."""
+        """Standard deviation that privacy noise gives to a function of one group's part of the table."""
         return np.sqrt(np.maximum(np.diag(self.covariance(lambda each: function(each)[..., 0, :], [g])), 0.0))
 
     def horizon(self, g: int) -> int:
-        """How many bins a group's curve goes: as long as those at risk clearly exceed their noise, and one."""
+        """Number of bins of a group's curve: until the number at risk is at most CLEARLY times its noise, or 1."""
         hidden = np.flatnonzero(self.at_risk[g] <= np.maximum(CLEARLY * self.at_risk_std[g], 1.0))
         return int(hidden[0]) if hidden.size else self.bins
 
     def curve(self, g: int) -> dict[str, Floats]:
-        """A group's curve at the ends of bins, the noise's standard deviation, and both intervals."""
+        """A group's curve at the ends of bins, the standard deviation of its noise, and both intervals."""
         known = self.horizon(g)
         survival, noise = np.full(self.bins, np.nan), np.full(self.bins, np.nan)
         pooled, population = (np.tile([0.0, 1.0], (self.bins, 1)) for _ in range(2))
@@ -172,6 +202,7 @@ class LeavingTable:
             raw = _survival(self.table)[g, :known]
             noise[:known] = self._std_of(lambda each: _survival(each)[..., :known], g)
             hazard = np.clip(self.events[g, :known] / self.at_risk[g, :known], 0, 0.999)
+            # Greenwood: var S = S^2 sum d/(r (r - d)) = S^2 sum hazard/((1 - hazard) r)
             greenwood = np.cumsum(hazard / (1 - hazard) / self.at_risk[g, :known])
             falling = np.clip(_falling(raw), 0.0, 1.0)
             for ends, extra in ((pooled, 0.0), (population, greenwood * falling**2)):
@@ -182,12 +213,13 @@ class LeavingTable:
         return {"survival": survival, "noise": noise, "pooled": pooled, "population": population}
 
     def log_rank(self) -> dict[str, Quantity]:
-        """The test that all groups have one curve, over the bins in which every group is clearly at risk.
+        """Log-rank test that all groups have one curve, over the bins in which every group has enough units at risk.
 
-        The score is, for each group but the first, the events there less those expected. Under one curve it varies by
-        chance (the hypergeometric variance) and by privacy's noise; the statistic is its square in units of both
-        together. With two groups `log_rank_z`, the score in units of chance alone, is what the same test
-        without privacy would say, and its standard deviation is what privacy adds.
+        The score U is, for each group but the first, the number of events minus the expected number. Under the null
+        hypothesis its covariance is the hypergeometric one plus that of privacy noise, and the statistic is
+        U' (sum of both)^-1 U, chi-squared with groups - 1 degrees of freedom. With two groups, `log_rank_z` is the
+        score over its hypergeometric standard deviation: an estimate of the test without privacy, with the standard
+        deviation that privacy adds.
         """
         groups = len(self.table)
         known = min(self.horizon(g) for g in range(groups))
@@ -215,7 +247,7 @@ class LeavingTable:
 
 
 def _at_risk(table: Any) -> Any:
-    """Who is at risk in each bin: whoever leaves in it or later, less half of those who leave without the event."""
+    """Number at risk in each bin: units that leave in it or later, minus half of its censored units."""
     leaving = table[..., 0:-1:2] + table[..., 1:-1:2]
     later = np.flip(np.cumsum(np.flip(leaving, axis=-1), axis=-1), axis=-1) + table[..., -1:]
     return later - table[..., 0:-1:2] / 2
@@ -227,14 +259,14 @@ def _survival(table: Any) -> Any:
 
 
 def _score(table: Any, known: int) -> Any:
-    """Events less those expected, for every group but the first."""
+    """Events minus expected events over the first `known` bins, for every group but the first."""
     risk, events = _at_risk(table)[..., :known], table[..., 1:-1:2][..., :known]
     expected = risk * (np.sum(events, axis=-2) / np.sum(risk, axis=-2))[..., None, :]
     return np.sum(events - expected, axis=-1)[..., 1:]
 
 
 def _falling(curve: Floats) -> Floats:
-    """A curve that falls, half-way between the highest after and the lowest before."""
+    """A non-increasing curve: the mean of the running minimum and of the maximum of all later values."""
     lowest = np.minimum.accumulate(curve)
     highest = np.flip(np.maximum.accumulate(np.flip(curve)))
     return np.asarray((lowest + highest) / 2)

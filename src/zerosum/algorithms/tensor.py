@@ -1,8 +1,9 @@
 """Decompositions of symmetric third-order tensors into orthogonal rank-one parts. Free post-processing.
 
-A tensor sum over k of l_k v_k v_k v_k with orthonormal v_k is what a mixture or a topic model leaves in white
-coordinates. Two ways to get the v_k back: one after another by the tensor power method with deflation, as in the
-literature, or all at once, which is less sensitive to noise, since no error is deflated.
+In white coordinates the third moment of a mixture or a topic model is T = sum over k of l_k v_k (x) v_k (x) v_k with
+orthonormal v_k (Anandkumar et al. 2014). `power_method` finds the v_k one after another by power iteration with
+deflation. `simultaneous` finds all at once; it is less sensitive to noise, since no error of an earlier part is
+deflated into a later one.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ import numpy as np
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 
-_STARTS = 8  # of the simultaneous method: one from deflation, the rest at random
-_CLOSE = 1e-10
+_STARTS = 8  # starts of `simultaneous`: one from deflation, the others random; chosen by hand
+_CLOSE = 1e-10  # largest change of an entry at which the iteration has converged
 
 
 def power_method(
     tensor: Floats, count: int, seed: int = 0, restarts: int = 20, iterations: int = 50
 ) -> tuple[Floats, Floats]:
-    """The values and unit vectors (one a row) of `count` parts: from random starts the iteration v <- T(I, v, v), the
-    best of them is kept and its part subtracted before the next.
+    """The values and unit vectors (one per row) of `count` parts, by the tensor power method with deflation.
+
+    From `restarts` random starts the iteration v <- T(I, v, v)/|T(I, v, v)| runs `iterations` times. The v with the
+    largest T(v, v, v) is one part; it is subtracted before the next.
 
     >>> values, vectors = power_method(parts(np.array([3.0, 2.0]), np.eye(2)), 2)
     >>> values.round(6).tolist(), np.abs(vectors).round(6).tolist()
@@ -44,10 +47,10 @@ def power_method(
 def simultaneous(
     tensor: Floats, count: int, seed: int = 0, starts: int = _STARTS, iterations: int = 200
 ) -> tuple[Floats, Floats]:
-    """The values and orthonormal vectors (one a row, values positive) with the largest sum of squared values.
+    """The values and orthonormal vectors (one per row, values positive) with the largest sum of squared values.
 
-    All vectors move at once, to the orthonormal ones nearest to their gradients (polar decomposition), from several
-    starts: the first is what deflation finds, and the rest are random and public.
+    A step replaces all vectors by the orthonormal ones nearest to the gradients of that sum (polar decomposition). The
+    first start is the result of `power_method`, the others are random and public.
 
     >>> values, vectors = simultaneous(parts(np.array([3.0, 3.0]), np.eye(2)), 2)
     >>> values.round(6).tolist(), sorted(np.abs(vectors).argmax(axis=1).tolist())
@@ -55,7 +58,7 @@ def simultaneous(
     """
     tensor, rng = _checked(tensor, count), np.random.default_rng(seed)
     if count > len(tensor):
-        raise BadParameter(f"a tensor of order {len(tensor)} has no {count} orthogonal parts")
+        raise BadParameter(f"the number of orthogonal parts must be at most the dimension {len(tensor)}, got {count}")
     best: tuple[float, Floats, Floats] = (-1.0, np.zeros(count), np.eye(count, len(tensor)))
     for start in range(starts):
         first = power_method(tensor, count, seed)[1] if start == 0 else rng.normal(size=(count, len(tensor)))
@@ -63,6 +66,7 @@ def simultaneous(
         for _ in range(iterations):
             gradient = _twice(tensor, vectors)
             values = np.sum(gradient * vectors, axis=1)
+            # the small multiple of the vectors keeps the matrix of full rank where a value is zero
             moved = _orthonormal(gradient * values[:, None] + 1e-9 * vectors)
             change = float(np.max(np.abs(moved - vectors)))
             vectors = moved
@@ -78,7 +82,7 @@ def simultaneous(
 
 
 def parts(values: Floats, vectors: Floats) -> Floats:
-    """The sum over k of values[k] v_k v_k v_k."""
+    """The tensor sum over k of values[k] v_k (x) v_k (x) v_k, for the rows v_k of `vectors`."""
     return np.asarray(np.einsum("k,ki,kj,kl->ijl", values, vectors, vectors, vectors, optimize=True))
 
 
@@ -101,5 +105,7 @@ def _orthonormal(rows: Floats) -> Floats:
 
 def _checked(tensor: Floats, count: int) -> Floats:
     if tensor.ndim != 3 or len(set(tensor.shape)) != 1 or count < 1:
-        raise BadParameter("a symmetric tensor of third order and at least one part are needed")
+        raise BadParameter(
+            f"the tensor must be (n, n, n) and the number of parts at least 1, got shape {tensor.shape} and {count}"
+        )
     return tensor

@@ -1,5 +1,7 @@
-"""Topics from released moments of words: nonnegative factors, and probability vectors by least squares. Free
-post-processing.
+"""Topics from released moments of words: non-negative factors, and probability vectors by least squares.
+
+Symbols: K topics a_k (D words each, probability vectors) with weights w_k; pairs P = sum_k w_k a_k a_k' and triples
+T = sum_k w_k a_k (x) a_k (x) a_k, both with noise of known size. All functions here are free post-processing.
 
 Tested in tests/algorithms/test_topics.py.
 """
@@ -34,11 +36,12 @@ def on_simplex(rows: Floats) -> Floats:
 def nonnegative_factors(
     matrix: Floats, count: int, seed: int = 0, starts: int = _STARTS, iterations: int = _ITERATIONS
 ) -> Floats:
-    """L >= 0 (words x count) such that L L' is near a symmetric matrix off its diagonal, in least squares.
+    """L >= 0 (words x count) with the least squared error of L L' to a symmetric matrix off its diagonal.
 
-    The diagonal holds how often words occur, not which go together. Entries that noise made negative stay as they are:
-    cutting them off would add up to a bias. Multiplicative steps with a cubic root, which keep factors positive and
-    smooth; they are stopped before they have fitted the noise. The best of several public starts is taken.
+    The diagonal is left out: it holds frequencies of single words, not of pairs. Negative entries of the noisy matrix
+    are kept, since setting them to zero would bias the sum. The steps are multiplicative with a cubic root, which keeps
+    factors positive. They stop after a fixed number, before they fit the noise. The best of several public starts is
+    returned.
     """
     words, rng = len(matrix), np.random.default_rng(seed)
     target = np.array(matrix)
@@ -62,17 +65,32 @@ def nonnegative_factors(
 
 
 def started(pairs: Floats, tensor: Floats, axes: Floats, count: int, seed: int) -> tuple[Floats, Floats]:
-    """Topics and weights by whitening pairs and decomposing the white tensor: `tensor` is along the columns of `axes`.
+    """Topics (K, D) and weights (K,) by whitening the pairs and decomposing the white tensor.
 
-    In white coordinates the topics are orthogonal, and the value of each is one over the root of its weight.
+    With pairs = U diag(e) U', the white coordinates are U diag(e^-1/2). In them the vectors sqrt(w_k) a_k are
+    orthonormal, and the tensor is the sum of w_k^(-1/2) times their third powers (Anandkumar et al. 2014).
+
+    Parameters
+    ----------
+    pairs : array (D, D)
+        Noisy moment of pairs.
+    tensor : array (m, m, m)
+        Noisy moment of triples in the basis `axes`.
+    axes : array (D, m)
+        Orthonormal basis.
+    count : int
+        Number of topics.
+    seed : int
+        Public seed of the decomposition.
     """
     values, vectors = np.linalg.eigh(pairs)
     values, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
+    # eigenvalues are divisors, and noise can make them small or negative: a floor of 1 % of the largest
     roots = np.sqrt(np.maximum(values, 0.01 * max(float(values[0]), 1e-12)))
     white = axes.T @ (vectors / roots)
     along = np.einsum("abc,ai,bj,ck->ijk", tensor, white, white, white, optimize=True)
     strengths, parts = simultaneous(along, count, seed)
-    strengths = np.maximum(strengths, 0.3)
+    strengths = np.maximum(strengths, 0.3)  # exact values are w^(-1/2) >= 1; the floor limits the weight of a noisy one
     weights = strengths**-2.0
     return on_simplex((strengths[:, None] * parts) @ (vectors * roots).T), weights / np.sum(weights)
 
@@ -86,9 +104,24 @@ def fitted(
     trust: float = 0.0,
     others: int = 0,
 ) -> tuple[Floats, Floats]:
-    """Topics on the simplex and weights that add up to one, by least squares: of what they miss of a tensor along the
-    columns of `axes` and, `trust` times, of a matrix of pairs; from a start and so many `others`, which are random and
-    public. Where topics are nearly alike, a start from noisy moments often leads to no more than a local minimum."""
+    """Topics on the simplex and weights with sum 1 that minimise the squared error of the tensor and of the pairs.
+
+    The loss is |T - sum_k w_k b_k (x) b_k (x) b_k|^2 + trust |P - sum_k w_k a_k a_k'|^2 with b_k = axes' a_k. It has
+    local minima where topics are similar, so several starts are tried.
+
+    Parameters
+    ----------
+    tensor : array (m, m, m)
+        Noisy moment of triples in the basis `axes` (D, m).
+    topics, weights : arrays (K, D) and (K,)
+        The first start.
+    pairs : array (D, D), optional
+        Noisy moment of pairs.
+    trust : float
+        Weight of the pairs: noise variance of the triples over that of the pairs.
+    others : int
+        Number of random public starts.
+    """
     flat = tensor.reshape(axes.shape[1], -1)
 
     def missed(a: Floats, w: Floats) -> tuple[float, Floats, Floats]:
@@ -114,8 +147,11 @@ def fitted(
 
 
 def refitted(tensor: Floats, topics: Floats, weights: Floats, noise: float) -> tuple[Floats, Floats]:
-    """The same for a tensor of all words, each entry as sure as it is: its variance is the square of `noise` and, since
-    documents are drawn too, in proportion to what the start expects there, in units of one document."""
+    """Weighted least squares for a tensor of all words, from the start `topics` and `weights`.
+
+    The variance of an entry, in units of one document, is noise^2 plus its expected value at the start (documents are a
+    sample, and counts have Poisson variance). Its weight is the inverse.
+    """
     count, words = topics.shape
     expected = (topics.T * weights) @ (topics[:, :, None] * topics[:, None, :]).reshape(count, -1)
     sure = 1 / (noise**2 + np.maximum(expected, 1e-3 / words**3))
@@ -133,12 +169,21 @@ def refitted(tensor: Floats, topics: Floats, weights: Floats, noise: float) -> t
 def unmistaken(
     mixed: Callable[[Floats], Floats], topics: Floats, weights: Floats, length: int, rounds: int = 2
 ) -> tuple[Floats, Floats]:
-    """Topics and weights after a round of EM, less what that round gets wrong, since it starts from other topics.
+    """Topics and weights after a round of EM, corrected for the bias of that round by simulation.
 
-    `mixed` does the same round (topics x words, the sums of shares) on documents that are made up here of the topics
-    found, so that their true topics are known; the difference is what the start still has a hand in, and is taken away
-    from what was released. Each of the two `rounds` makes up its documents of the topics that the one before left; more
-    would amplify noise where a topic is one too many.
+    One round of EM is biased towards its start. Documents with known topics are simulated from the estimated topics,
+    `mixed` applies the same round to them, and the difference from their true topics is subtracted from the released
+    topics. Each of the `rounds` corrections simulates from the result of the one before. More than two would amplify
+    noise where there is a topic too many.
+
+    Parameters
+    ----------
+    mixed : callable
+        The round of EM: documents (n, D) to sums of responsibilities (K, D).
+    topics, weights : arrays (K, D) and (K,)
+        Released topics and weights after the round.
+    length : int
+        Words of a simulated document.
     """
     count, words = topics.shape
     size = max(min(_MADE_UP, _ENTRIES // words), 1)
@@ -161,8 +206,10 @@ def unmistaken(
 def _least(
     missed: Callable[[Floats, Floats], tuple[float, Floats, Floats]], topics: Floats, weights: Floats, size: float
 ) -> tuple[Floats, Floats]:
-    """Topics and weights of the least value, from its gradients. Both are squares over their sum, so that the search
-    has no bounds."""
+    """Minimise `missed`, which returns a value and its gradients in topics and weights, by L-BFGS.
+
+    Topics and weights are parametrised as squares over their sum, so that the search is unconstrained.
+    """
     from scipy.optimize import minimize
 
     count, words = topics.shape

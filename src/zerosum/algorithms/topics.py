@@ -1,4 +1,30 @@
-"""Topics of documents over sites: from triples of words where words are few, else from which words go together."""
+"""Topics of documents over sites: from moments of word triples if there are few words, else from word pairs.
+
+Model
+-----
+A document is a row of D word counts. A topic k = 1..K is a probability vector a_k (D) over words with weight w_k. In
+the single topic model all words of a document are independent draws from one topic, so that for two or three words at
+different places of a document
+
+    E[pair] = sum_k w_k a_k a_k',        E[triple] = sum_k w_k a_k (x) a_k (x) a_k.
+
+Releases of the path "tensor" (few words and many documents):
+
+1. a histogram of the norms of pairs, whose quantile gives the clips (`PairNorms`);
+2. with more than `DENSE` words, the pairs (`PairMoment`); their K leading eigenvectors are the basis of release 3;
+3. the triples, in that basis or in full (`TripleMoment`). `topic_factors` decomposes them;
+4. for documents of at least ten words, one round of EM (`TopicSums`).
+
+Releases of the path "pairs" (everything else; a heuristic that does not need the model):
+
+1. the presence of each word (`WordPresence`); the words above the noise are kept;
+2. pairs of kept words (`WordPairs`), factored into non-negative parts (`nonnegative_factors`);
+3. sums of the documents nearest to each part (`TopicSums`).
+
+All else is free post-processing. Reference: Anandkumar et al. 2014 (tensor decompositions for latent variable models).
+
+Tested in tests/algorithms/test_topics.py.
+"""
 
 from __future__ import annotations
 
@@ -50,21 +76,27 @@ _STANDS_OUT, _WORDS = 3.0, 5
 
 
 class TopicsProgram(Algorithm):
-    """Topics of documents: a row counts how often each word (each column) occurs in one.
+    """Topics of documents. A row holds the counts of the words (columns) in one document.
 
-    Two paths, by what is public: the number of words and documents. "tensor", for few words and many documents, is the
-    single topic model: a histogram of norms sets clips (`norm_share`); how likely pairs (`pair_share`) and triples of
-    words are then give topics by a decomposition and least squares on the simplex (at most 30 words: triples alone,
-    pairs are their margin); documents with at least ten words (`length`, public) also give a round of EM
-    (`sum_share`). "pairs", for everything else: the words that stand above the noise of a first release are kept, at
-    most `n_words` (`word_share`); which of them go together (`pair_share`) is factored into nonnegative parts; and the
-    sums of the documents nearest to each (`sum_share`) say how often its words occur.
+    The public numbers of words and documents choose one of two paths:
 
-    Results: `topics`, probabilities of the words that were kept; `weights`, their shares of the documents; `relevance`,
-    by how much a word speaks for a topic, to be ranked by; `carried`, 1 for topics that the budget carries: five words
-    stand three standard deviations above what all topics have in common ("pairs"), or its size and its distance to the
-    nearest topic three times above their noise ("tensor"; none is where triples, which only documents of three words or
-    more have, do not stand above theirs, nor one from a round of EM whose start does not, twice).
+    - "tensor", for few words and many documents, is the single topic model. A histogram of norms gives the clips
+      (`norm_share`). Moments of pairs (`pair_share`) and triples of words give the topics, by a decomposition and least
+      squares on the simplex. With at most 30 words triples alone are released, since pairs are their margin. Documents
+      of at least ten words (`length`, public) have one round of EM at the end (`sum_share`).
+    - "pairs", for all else. The words above the noise of a first release are kept, at most `n_words` (`word_share`).
+      Pairs of kept words (`pair_share`) are factored into non-negative parts. Sums of the documents nearest to each
+      part (`sum_share`) give the frequencies of its words.
+
+    Results:
+
+    - `topics`: probabilities of the kept words;
+    - `weights`: shares of the documents;
+    - `relevance`: p log(p/mean of p over topics), to rank the words of a topic;
+    - `carried`: 1 for topics that the budget supports. On the path "pairs" at least five words are three standard
+      deviations above the common level of all topics. On the path "tensor" the norm of the topic and its distance from
+      the nearest topic are above three times their noise. No topic is carried if the triples are below their noise
+      (documents of fewer than three words have none). After EM its start must also be above twice its noise.
     """
 
     name: ClassVar[str] = "topics"
@@ -73,25 +105,30 @@ class TopicsProgram(Algorithm):
     length: float | None = Field(default=None, gt=0, le=1e6)
     path: Path | Literal["auto"] = "auto"
     word_share: float = Field(default=0.12, gt=0, lt=1)
-    """What finding the words that stand above the noise costs, as a share of the budget."""
+    """Share of the budget for the first release of the path `pairs`, which selects the words."""
     norm_share: float = Field(default=0.04, gt=0, lt=1)
-    """What the histogram of norms costs, on the path `tensor`."""
+    """Share of the budget for the histogram of norms, on the path `tensor`."""
     pair_share: float | None = Field(default=None, gt=0, lt=1)
-    """What pairs of words cost, by default as the path has it."""
+    """Share of the budget for pairs of words; the default depends on the path."""
     sum_share: float | None = Field(default=None, gt=0, lt=1)
-    """What the sums by topic cost, by default as the path has it."""
+    """Share of the budget for the sums by topic; the default depends on the path."""
     seed: int = Field(default=0, ge=0)
-    """Of starts of decompositions, nothing else."""
+    """Seed of the starts of the decompositions only."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         words = min(len(self.columns), self.n_words) if self.path == "pairs" else len(self.columns)
         if self.n_components > words:
-            raise ValueError(f"there are more topics ({self.n_components}) than words: n_features = {words}")
+            raise ValueError(f"n_components must be at most n_features = {words} (words), got {self.n_components}")
         if self.path == "tensor" and len(self.columns) > 5000:
-            raise ValueError("the tensor path takes at most 5000 words: give path = 'pairs'")
+            raise ValueError(f"path = 'tensor' takes at most 5000 words, got {len(self.columns)}: use path = 'pairs'")
         if not min(self._shares.values()) > 0:
-            raise ValueError("the shares leave nothing for the last release")
+            names = "word_share and pair_share" if self.chosen == "pairs" else "norm_share, pair_share and sum_share"
+            least = min(self._shares, key=lambda name: self._shares[name])
+            raise ValueError(
+                f"{names} must add up to less than 1, and leave the release {least!r} a share of only "
+                f"{self._shares[least]:.3g}: lower one of them"
+            )
         return self
 
     @property
@@ -102,7 +139,7 @@ class TopicsProgram(Algorithm):
         return "tensor" if len(self.columns) <= DENSE else "pairs"
 
     def resolve(self, facts: PublicFacts) -> Self:
-        """Many words need many documents for the tensor path, which has a model to be right about."""
+        """Chooses the path. The tensor path needs many documents per word, and fits the single topic model better."""
         if self.path != "auto":
             return self
         words, units = len(self.columns), facts.units or GUESSED_UNITS
@@ -119,12 +156,12 @@ class TopicsProgram(Algorithm):
 
     @property
     def _kept(self) -> int:
-        """How many words the pairs path has room for."""
+        """Most words of the path "pairs"."""
         return min(self.n_words, len(self.columns))
 
     @property
     def _shares(self) -> dict[str, float]:
-        """By release, in order; what is not given is by default, and what is left goes to the last."""
+        """Share of each release, in order: as given or by default; the last release gets the rest."""
         if self.chosen == "pairs":
             pairs = 0.55 if self.pair_share is None else self.pair_share
             sums = 1 - self.word_share - pairs if self.sum_share is None else self.sum_share
@@ -209,11 +246,20 @@ class TopicsProgram(Algorithm):
         return self._named_words(words[there].astype(int), weights[there], told, profiles[:, there], release.noise_std)
 
     def _vocabulary(self, release: Release) -> tuple[Floats, Floats, Floats]:
-        """The words that are looked at from here on, their weights (the root of the logarithm of one over the share of
-        documents that hold them; 0 for those that noise may have made), and the direction all documents have in common.
+        """Selects the words from the release of word presence.
 
-        The release says how often a word occurs and, in all, how many different words a document has: a document of n
-        words adds n/sqrt(n).
+        Returns
+        -------
+        words : array (n,)
+            Positions of the words with the largest counts.
+        weights : array (n,)
+            sqrt(log(1/share of documents with the word)), the root of the inverse document frequency; 0 for words that
+            may be noise.
+        common : array (n,)
+            Unit vector along the mean document.
+
+        A document of m different words contributes 1/sqrt(m) for each of them, so the sum of the release over the
+        number of documents estimates the mean of sqrt(m).
         """
         heard, noise = release.value, release.noise_std
         order = np.argsort(-heard, kind="stable")[: self._kept]
@@ -228,16 +274,29 @@ class TopicsProgram(Algorithm):
         return order.astype(np.float64), weights, common / max(float(np.linalg.norm(common)), 1e-300)
 
     def _named_words(
-        self, words: NDArray[np.int_], weights: Floats, told: Floats, profiles: Floats, noise: float
+        self, words: NDArray[np.int_], weights: Floats, sums: Floats, profiles: Floats, noise: float
     ) -> dict[str, Quantity]:
-        """Sums by topic, as far as they are surer than the factors, which are scaled to them."""
-        scale = np.sum(told * profiles, axis=1, keepdims=True)  # profiles have norm 1 or are zero
+        """Topics as precision-weighted means of the released sums and of the factors of the pairs.
+
+        Parameters
+        ----------
+        words, weights : arrays (n,)
+            Positions and weights of the words.
+        sums : array (K, n)
+            Released sums of documents by topic.
+        profiles : array (K, n)
+            Factors of the pairs, of norm 1 or zero.
+        noise : float
+            Standard deviation of the noise of a sum.
+        """
+        scale = np.sum(sums * profiles, axis=1, keepdims=True)  # profiles have norm 1 or are zero
         guess = np.maximum(scale, 0.0) * profiles
-        beyond = np.maximum(np.mean((told - guess) ** 2, axis=1, keepdims=True) - noise**2, 0.05 * noise**2 + 1e-9)
-        mixed = (told * beyond + guess * noise**2) / (beyond + noise**2)
+        # variance of the sums around the factors beyond their noise: the error of the factors
+        beyond = np.maximum(np.mean((sums - guess) ** 2, axis=1, keepdims=True) - noise**2, 0.05 * noise**2 + 1e-9)
+        mixed = (sums * beyond + guess * noise**2) / (beyond + noise**2)
         mass = np.maximum(np.sum(mixed, axis=1), 1e-9)
-        base = np.maximum(np.sum(told, axis=0), 0.0)
-        excess = told - np.outer(mass, base / max(float(np.sum(base)), 1e-300))
+        base = np.maximum(np.sum(sums, axis=0), 0.0)
+        excess = sums - np.outer(mass, base / max(float(np.sum(base)), 1e-300))
         stands = np.sum(excess > _STANDS_OUT * noise, axis=1)
         topics = np.maximum(mixed, 0.0) / weights
         topics /= np.maximum(np.sum(topics, axis=1, keepdims=True), 1e-300)
@@ -274,8 +333,11 @@ class TopicsProgram(Algorithm):
         return self._estimate(np.arange(D), topics, weights, carried, noise)
 
     def _decomposed(self, clip: float, units: float) -> Generator[Request, Release, tuple[Floats, Floats, Floats]]:
-        """Topics, weights, and the noise of a topic's entries: all there is, 1, where triples are nothing but noise, as
-        those of documents of fewer than three words are."""
+        """Topics (K, D), weights (K,) and the noise of a topic's entries (K,), from pairs and triples.
+
+        The noise is 1, the largest entry, if the triples are below their noise, as for documents of fewer than three
+        words.
+        """
         D, K, shares = len(self.columns), self.n_components, self._shares
         pairs, level, axes = None, np.inf, np.eye(D)
         if not self._dense:
@@ -291,7 +353,8 @@ class TopicsProgram(Algorithm):
         release = yield PrivateSum(triples, shares["triples"])
         tensor = triples.split(release.value)
         spread = triples.clip * release.noise_std
-        ones = np.sum(axes, axis=0)  # what every topic, a probability vector, has the product 1 with
+        # Every topic sums to 1, so the contraction of the tensor with the vector of ones counts the documents.
+        ones = np.sum(axes, axis=0)
         total, doubt = float(np.einsum("abc,a,b,c", tensor, ones, ones, ones)), spread * float(ones @ ones) ** 1.5
         documents = max(total, 1.0) if self._dense else heard_units(total, doubt, units)
         tensor, noise = tensor / documents, spread / documents
@@ -333,12 +396,15 @@ class TopicsProgram(Algorithm):
 
 
 def heard_units(total: float, noise: float, units: float) -> float:
-    """How many units a sum of probabilities comes from: all of them, unless it is surely of fewer."""
+    """Number of units behind a sum of probabilities: all `units`, unless the sum differs by three times its noise."""
     return units if abs(total - units) <= _SURE * noise else max(total, noise, 1.0)
 
 
 def _apart(topics: Floats, noise: Floats, times: float) -> NDArray[np.bool_]:
-    """Which topics, and their distances to the nearest, are so many times as large as noise of their entries is."""
+    """Topics whose norm and whose distance from the nearest topic exceed `times` the norm of their noise.
+
+    `topics` is (K, D), and `noise` (K,) the standard deviation of an entry.
+    """
     near = np.linalg.norm(topics[:, None, :] - topics[None, :, :], axis=2)
     np.fill_diagonal(near, np.inf)
     error = times * noise * math.sqrt(topics.shape[1])

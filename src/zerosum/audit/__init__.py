@@ -178,7 +178,8 @@ def audit(
     plan = make_plan(chosen, terms, "audit")
     if any(release.sampled is not None for release in plan.releases):
         raise BadParameter(
-            "the audit attacks releases in which everybody takes part: whoever is in a secret sample, it cannot tell"
+            "the audit attacks only releases in which every unit takes part, and this plan draws secret samples: set "
+            "rate = 1, or audit another study"
         )
     chosen = resolve(chosen, plan)
     # The release with the fewest numbers determines the number of studies.

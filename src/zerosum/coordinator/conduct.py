@@ -179,7 +179,9 @@ class _Coordinator:
         """
         journal, secure = self._journal, self._secured()
         if keys is None and self._out:
-            raise Abandoned(f"{_names(self._out)} is away and others have restarted: resume when everybody is there")
+            raise Abandoned(
+                f"{_names(self._out)} is away and other sites have restarted: resume when all sites are present"
+            )
         if keys is None:
             raise Abandoned(LOST_IN_SET_UP)
         known = None if journal is None else journal.session
@@ -349,7 +351,7 @@ class _Coordinator:
 
         def settle(names: Sequence[str]) -> None:
             if listed is not None and set(names) != set(listed):
-                raise Abandoned("a site was lost after the sites had been told whose contributions are in the sum")
+                raise Abandoned("a site was lost after the list of sites in the sum had been sent: resume the study")
             if journal is not None and plan.coalition.dropouts:  # without tolerated losses the list is always all sites
                 journal.settled_list(round, attempt, names)
 

@@ -235,7 +235,7 @@ class Journal:
             self._file.seek(place[0])
             fields, numbers = _unpacked(self._file.read(place[1]))
         if not fields.get("kept", True):
-            raise Refused(f"the journal {self.path} says that round {round + 1} was released, and not what")
+            raise Refused(f"the journal {self.path} records that round {round + 1} was released, without its numbers")
         value: Floats = np.frombuffer(numbers, dtype="<f8").astype(np.float64).reshape(fields["shape"])
         return Release(value, fields["noise_std"], fields["units"], tuple(fields["names"]), tuple(fields["rows"]))
 
@@ -243,8 +243,8 @@ class Journal:
         """Refuse a program whose request differs from the recorded one."""
         if round >= len(self._rounds) or self._rounds[round].request != request:
             raise Refused(
-                f"the program asks for something else in round {round + 1} than is written in the journal {self.path}: "
-                "continue with the same version of everything, or begin anew in another folder"
+                f"the request of round {round + 1} differs from the one in the journal {self.path}: continue with the "
+                "same versions of Zerosum and of its libraries, or begin anew in another folder"
             )
 
     # ---- what is written down ---------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class Journal:
     def leave_out(self, names: Sequence[str]) -> None:
         """Continue without these sites, before the first request; refused if the plan does not allow it."""
         if self._rounds or self.finished:
-            raise Refused("the study has begun: what was asked under one plan is not continued under another")
+            raise Refused("the study has begun: sites can be left out only before the first request")
         self.plan.without(names)  # raises if the plan does not allow it, before the record is written
         self._write({"kind": "without", "names": list(names)})
 
@@ -307,7 +307,7 @@ class Journal:
         size = self._file.seek(0, os.SEEK_END)
         self._file.seek(0)
         if self._file.read(len(_MAGIC)) != _MAGIC:
-            raise self._damaged("it does not begin as one")
+            raise self._damaged(f"its first bytes are not {_MAGIC!r}; is this a journal of zerosum?")
         at = len(_MAGIC)
         while at < size:
             head = self._file.read(_HEAD.size)
@@ -329,7 +329,9 @@ class Journal:
             try:
                 self._take(fields, at + _HEAD.size, length)
             except (LookupError, TypeError) as error:
-                raise self._damaged(f"a record at {at} makes no sense") from error
+                raise self._damaged(
+                    f"the record at byte {at} (kind {fields.get('kind')!r}) lacks a field or names an unknown round"
+                ) from error
             self._digest, at = digest, end
         self._end = at
         if not hasattr(self, "plan"):
@@ -345,7 +347,7 @@ class Journal:
         if not hasattr(self, "plan"):
             raise self._damaged("it holds no plan")
         if not last:
-            raise self._damaged(f"the record at {at} does not match its digest")
+            raise self._damaged(f"the record at byte {at} does not match its digest")
         if self._writing:
             self._file.truncate(at)
             os.fsync(self._file.fileno())
@@ -381,10 +383,12 @@ class Journal:
                     time.sleep(0.02)
                 else:
                     return
-            raise Refused(f"another process is at work with the journal {self.path}")
+            raise Refused(f"another process has locked the journal {self.path}: wait until it ends, or stop it")
 
     def _damaged(self, how: str) -> BadInput:
-        return BadInput(f"the journal {self.path} is damaged: {how}")
+        return BadInput(
+            f"the journal {self.path} is damaged: {how}. Restore the file from a copy, or begin anew in another folder"
+        )
 
 
 def _packed(fields: dict[str, Any]) -> bytes:

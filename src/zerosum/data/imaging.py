@@ -99,7 +99,7 @@ def load_images(
     people = list(found.people)
     scans, notes = _still(people, scans)
     if faults is None and not any(scans):
-        raise BadData(f"{folder}: nobody has a run with {MINIMUM_VOLUMES} volumes that moved less than the threshold")
+        raise BadData(f"{folder}: no person has a run with {MINIMUM_VOLUMES} volumes below the motion threshold")
     clock = next((scan.seconds for own in scans for scan in own), 1.0)
     # A person without a run gets a run of zeros that is long enough for every statistic. Its sampling interval has no
     # effect.

@@ -91,7 +91,7 @@ def request(folder: Path, name: str, identity: Identity, project: str = PROJECT)
 
 def found(folder: Path, server: str, port: int, admin: str, *, days: int, ca: tuple[Path, Path] | None = None) -> str:
     """Found a project: its authority (`ca`: one's own certificate and key), and kits of the server and the
-    administrator. Returns the authority's fingerprint, which every site is to be told by another way."""
+    administrator. Returns the authority's fingerprint, which every site must receive through another channel."""
     check_names([server])
     check_address(admin)
     if folder.exists():
@@ -157,8 +157,8 @@ def approve(folder: Path, roster: Mapping[str, str | None], asked: Request, *, d
 
 
 def install(folder: Path, signed: Path, expected: str) -> Path:
-    """The kit of a site, in `folder`/kit: the key that was made here, the certificate that came, nothing but our
-    classes. The authority must be the one whose fingerprint was told."""
+    """The kit of a site, in `folder`/kit: the key that was made here, the received certificate, and the permission to
+    load classes of Zerosum only. The authority must have the `expected` fingerprint."""
     kit = folder / "kit"
     if kit.exists():
         raise BadInput(f"{kit} exists already: stop its client and move it away first")

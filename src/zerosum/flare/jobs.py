@@ -57,7 +57,7 @@ def harden(kit: Path) -> list[str]:
 
 
 def keep_in(kit: Path, folder: Path) -> None:
-    """Let a server's kit keep jobs and snapshots in a folder of its own, not where everybody on the machine does."""
+    """Make a server's kit keep jobs and snapshots in a folder of its own instead of the machine's shared default."""
     resources = _read(kit / "local", "resources.json")
     storage = resources.get("snapshot_persistor", {}).get("args", {}).get("storage", {})
     if storage:

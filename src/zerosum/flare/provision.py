@@ -1,8 +1,8 @@
 """A FLARE project from a study's roster: kits for the server, for every site and for the administrator, hardened.
 
-The keys in these kits are TLS keys, made by FLARE on this machine, and carry bytes. What sites sign with is made at
-each site (`identity.key`) and is no part of this. It is for rehearsals: in earnest TLS keys are made at the sites too,
-and `certificates` signs their requests.
+The keys in these kits are TLS keys that FLARE makes on this machine. The signing keys of sites (`identity.key`) are
+made at each site and are not part of a kit. These kits are for rehearsals: in a real study TLS keys are made at the
+sites too, and `certificates` signs their requests.
 
 Tested in tests/flare/test_flare.py.
 """

@@ -1,13 +1,17 @@
-"""Checks of amounts: finite, positive, and such that their squares stay well inside double precision."""
+"""Checks of amounts (finite, positive, with squares well inside double precision), and the text of an epsilon."""
 
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Context, Decimal
 
 from zerosum.errors import BadParameter
 
 SMALLEST, LARGEST = 1e-100, 1e100  # so that squares, and squares times noise, stay well inside double precision
 MOST = 10**12  # largest count of any kind
+_DIGITS = Context(prec=4, rounding=ROUND_CEILING)  # of a stated epsilon
+# Relative excess that is rounding error of the accountant, and not cost: the tolerance of the checks against caps.
+_ROUNDING_ERROR = Decimal("1e-12")
 
 
 def check_epsilon(epsilon: float) -> None:
@@ -38,6 +42,22 @@ def check_delta(delta: float) -> None:
     if not 0 < delta < 1:
         raise BadParameter(f"delta must lie strictly between 0 and 1, got {delta:g}")
     check_amount("delta", delta)
+
+
+def format_epsilon(value: float) -> str:
+    """An epsilon with four significant digits, rounded up, so that the stated epsilon is never below the exact one.
+
+    An epsilon that exceeds a cap does not read like the cap: both use the same tolerance of 1e-12. Without it
+    a study that costs exactly 2 would be stated as 2.001, since its computed epsilon is 2.0000000000000004.
+
+    >>> format_epsilon(1.5), format_epsilon(1.23401), format_epsilon(10.000001), format_epsilon(0.000123412)
+    ('1.5', '1.235', '10.01', '0.0001235')
+    >>> format_epsilon(2.0000000000000004), format_epsilon(2.00000000001)
+    ('2', '2.001')
+    """
+    if not math.isfinite(value) or value <= 0:
+        return f"{value:g}"
+    return f"{float(_DIGITS.create_decimal(Decimal(float(value)) * (1 - _ROUNDING_ERROR))):g}"
 
 
 def check_mu(mu: float) -> None:

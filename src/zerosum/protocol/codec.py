@@ -6,8 +6,8 @@
     ...          the JSON text: kind, fields, and of every array or byte string its type and shape
     ...          the arrays and byte strings themselves, little-endian, one after the other
 
-Nothing in a frame is code, and nothing is built that is not named in this file: messages by their kind, statistics by
-the registry of whoever reads. Whatever else arrives is `Malformed` or `Unsupported`.
+No part of a frame is code. A reader builds only messages of the kinds in this file, and statistics of its own
+registry. Every other input raises `Malformed` or `Unsupported`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from zerosum.protocol.messages import (
 from zerosum.statistics import build
 
 VERSION: Final = 1
-MAX_FRAME: Final = 1 << 32  # bytes; whoever carries frames may set less
+MAX_FRAME: Final = 1 << 32  # bytes; a transport may set a lower limit
 MAX_TEXT: Final = 1 << 20  # of them JSON: numbers of any quantity travel as arrays
 
 _MAGIC = b"ZSUM"

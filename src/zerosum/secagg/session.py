@@ -87,7 +87,7 @@ class Roster:
                 raise Forged(f"a message of kind {kind.name} comes from the coordinator, unsigned")
             return message
         if message.sender >= self.sites:
-            raise Forged("the message comes from nobody on the roster")
+            raise Forged(f"the sender is number {message.sender}, and the roster has sites 0 to {self.sites - 1}")
         message.check(self.identities[message.sender])
         return message
 

@@ -33,7 +33,7 @@ _ALL_OF = 20  # refusals or repetitions of one kind that are each written
 
 
 class AuditLog:
-    """Appends to one file, a line at a time, synced before it returns. `echo` hears each line, less its detail."""
+    """Appends to one file, a line at a time, synced before it returns. `echo` receives each line without its detail."""
 
     def __init__(self, path: Path, echo: Callable[[dict[str, Any]], None] | None = None) -> None:
         self._path, self._echo = path, echo

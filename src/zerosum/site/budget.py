@@ -9,9 +9,10 @@ import math
 from collections.abc import Iterator
 
 from zerosum.errors import BudgetExceeded, LedgerRefused, OutsidePlan, PolicyRefused
+from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.plan import Plan
 from zerosum.site.ledger import Ledger
-from zerosum.site.ledger_records import Spend, StudyProgress, Total, left_under, rounded_up
+from zerosum.site.ledger_records import Spend, StudyProgress, Total, left_under
 from zerosum.site.policy import Policy
 from zerosum.statistics import BUILTIN
 
@@ -21,7 +22,9 @@ def spend_of(plan: Plan, position: int, round: int, attempt: int, request: str, 
     planned = plan.release(round)
     mu = float(plan.mus(round)[position])
     if not math.isfinite(mu):
-        raise OutsidePlan(f"release {plan.position(round) + 1} would protect nobody at this site")
+        raise OutsidePlan(
+            f"release {plan.position(round) + 1} has infinite mu at this site: it would protect no unit here"
+        )
     return Spend(
         study=plan.study,
         round=round,
@@ -86,10 +89,10 @@ def check_budget(plan: Plan, position: int, policy: Policy) -> float | None:
     after = total.plus((spend, policy.account.charge(spend)) for spend in spends)
     cap = policy.cap
     if after.epsilon(cap.delta) > cap.epsilon * (1 + 1e-12):
-        before = rounded_up(total.epsilon(cap.delta))
+        before = format_epsilon(total.epsilon(cap.delta))
         raise BudgetExceeded(
             f"population {policy.population!r} has spent epsilon {before} at delta {cap.delta:g}, and with this study "
-            f"it would be {rounded_up(after.epsilon(cap.delta))}, above its lifetime cap of {cap.epsilon:g}: one more "
-            f"study may cost {left_under(total, cap):.4g} at that delta"
+            f"it would be {format_epsilon(after.epsilon(cap.delta))}, above its lifetime cap of {cap.epsilon:g}: "
+            f"one more study may cost {left_under(total, cap):.4g} at that delta"
         )
     return left_under(after, cap)

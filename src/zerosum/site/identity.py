@@ -1,7 +1,7 @@
 """A site's identity in a file of its own, so that a site that restarts is the one that a plan pins; and its successor.
 
-A key that is replaced stays beside the new one (`identity.key.former-...`) for studies whose plans pin it, until it is
-withdrawn. The site says so in a statement that both keys sign, for everybody who has the old one on a roster.
+A replaced key stays beside the new one (`identity.key.former-...`) for studies whose plans pin it, until it is
+withdrawn. A statement signed by both keys documents the replacement for parties that have the old key on a roster.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ def former_identities(path: Path) -> list[Identity]:
 def rotate_identity(
     path: Path, *, lost: bool = False, name: str = "", before: Callable[[str | None, str, bytes], object] | None = None
 ) -> tuple[Identity | None, Identity]:
-    """A new key takes the file's place, and the old one is kept beside it, unless it is `lost`: gone, damaged, or known
-    to others. `before` hears of the two identities, and the statement that both sign of the site of this `name` (none
-    of a lost key), when everything else is done.
+    """Replace the key in the file by a new one. The old key is kept beside it, unless it is `lost`: gone, damaged, or
+    known to others.
 
-    Killed on the way, the file holds the old key, and the next call goes on with the new one that is kept beside it,
-    so that what `before` has told of it holds; or it holds the new key, and nothing is left to do.
+    `before` is called last, just before the file is replaced, with both public keys and the statement that both keys
+    sign for the site of this `name` (empty for a lost key).
+
+    If the process is killed before the replacement, the file holds the old key, and the next call uses the new key that
+    lies beside it, so that the keys given to `before` stay valid. After the replacement nothing is left to do.
     """
     old = None
     if not lost:
@@ -55,7 +57,7 @@ def rotate_identity(
             old = _read(path, others=True)
     fresh = path.with_name(f"{path.name}.new")
     try:
-        if lost:  # whoever read the old one may have read this
+        if lost:  # a reader of the old key may have read this one too
             fresh.unlink(missing_ok=True)
         new = keep_identity(fresh)
         if old is not None and not lost:
@@ -120,8 +122,8 @@ def _read(path: Path, *, others: bool = False) -> Identity:
         raise BadInput(f"the identity {path} cannot be used: {error.strerror or error}") from error
     if not others and os.name == "posix" and stat.S_IMODE(mode) & 0o077:
         raise BadInput(
-            f"the identity {path} can be read by others than its owner: whoever read it can sign as this site; make a "
-            "new one (zerosum site rotate-key --lost), or, if nobody did, chmod 600"
+            f"the identity {path} can be read by users other than its owner, who could then sign as this site: make a "
+            "new one (zerosum site rotate-key --lost) or, if no other user has read it, chmod 600"
         )
     if len(private) != KEY_BYTES:
         raise BadInput(f"the identity {path} is damaged: it must have {KEY_BYTES} bytes")

@@ -39,6 +39,7 @@ from typing import Any, Self
 
 from zerosum.disk import make_folder
 from zerosum.errors import BadParameter, BudgetExceeded, LedgerRefused
+from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.names import counted
 from zerosum.site.accounting import decided
 from zerosum.site.ledger_file import (
@@ -53,7 +54,7 @@ from zerosum.site.ledger_file import (
     refusing,
     write_counter,
 )
-from zerosum.site.ledger_records import Account, Cap, Draw, Entry, Spend, StudyProgress, Total, rounded_up
+from zerosum.site.ledger_records import Account, Cap, Draw, Entry, Spend, StudyProgress, Total
 from zerosum.version import VERSION
 
 Asked = Callable[[], Mapping[str, Any]]
@@ -384,7 +385,7 @@ class Ledger:
         """Add a drawn step to its study's progress."""
         before = self._standings[draw.study]
         if before.left < 1 or draw.reservation != before.reservation:
-            raise ValueError("a step that nobody reserved")
+            raise ValueError("a step without a reservation")
         self._known.add((draw.study, draw.round, draw.attempt))
         self._draws.append(draw)
         self._standings[draw.study] = before.after(plan, draw.round, draw.attempt, before.reservation, before.left - 1)
@@ -434,13 +435,13 @@ class Ledger:
         others = [(spend, self.account.charge(spend)) for spend in held]
         total = self._total.plus(asked + others).epsilon(cap.delta)
         if total > cap.epsilon * (1 + _ROUNDING):
-            before = rounded_up(self._total.epsilon(cap.delta))
-            more = rounded_up(Total().plus(asked).epsilon(cap.delta))
-            promised = rounded_up(Total().plus(others).epsilon(cap.delta)) if others else ""
+            before = format_epsilon(self._total.epsilon(cap.delta))
+            more = format_epsilon(Total().plus(asked).epsilon(cap.delta))
+            promised = format_epsilon(Total().plus(others).epsilon(cap.delta)) if others else ""
             raise BudgetExceeded(
                 f"population {self.account.population!r} has spent epsilon {before}, {more} was asked for,"
                 f"{' some is held back for other studies that were agreed to,' if promised else ''}"
-                f" and together that is {rounded_up(total)} at delta {cap.delta:g}, above its lifetime cap of"
+                f" and together that is {format_epsilon(total)} at delta {cap.delta:g}, above its lifetime cap of"
                 f" {cap.epsilon:g}: ask for less, or for other people",
                 detail=f"held back is epsilon {promised}" if promised else "",
             )

@@ -264,8 +264,3 @@ def left_under(total: Total, cap: Cap) -> float:
         with_more = Total(total.squares + Fraction(middle) ** 2, total.distance, total.sampled)
         low, high = (middle, high) if _epsilon(with_more, cap.delta) <= cap.epsilon else (low, middle)
     return epsilon(low, cap.delta) if low > 0 else 0.0
-
-
-def rounded_up(value: float) -> str:
-    """Four decimals, rounded up, so that a value above a cap does not read like the cap."""
-    return f"{math.ceil(value * 1e4) / 1e4:.12g}" if value < 1e9 else f"{value:.3g}"

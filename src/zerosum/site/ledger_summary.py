@@ -24,7 +24,7 @@ Consented = Literal["automatic", "steward"]
 
 _AUTOMATIC_IS_EXPOSED = "0.2"  # versions under which a coordinator could learn exact facts from such a site
 _LISTED = 50  # columns that an entry names; of more, the first, the last and how many
-_DELTA = 1e-5  # where nobody says which
+_DELTA = 1e-5  # where the caller gives none
 
 
 def in_words(plan: Plan, consent: Consented | None = None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""What monitors read of a site that serves: figures about its process, in a file of its state folder.
+"""Figures about the process of a serving site for monitors, in a file of its state folder.
 
-They are not told over the socket, on which a coordinator speaks: how much else a site is asked is not for others.
+They are not sent over the socket, which a coordinator can read: the number of requests of other studies is not for it.
 
 Tested in tests/site/test_site_metrics.py.
 """
@@ -24,7 +24,7 @@ NAME = "metrics.json"
 
 
 class Metrics:
-    """Writes the figures every so often while a `with` block lasts, and once more at its end."""
+    """Writes the figures every `every` seconds within a `with` block, and once more at its end."""
 
     def __init__(self, folder: Path, service: Service, consents: Consents, *, every: float) -> None:
         self._folder, self._service, self._consents, self._every = folder, service, consents, every

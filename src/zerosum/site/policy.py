@@ -150,7 +150,7 @@ class Policy(BaseModel):
 
     @classmethod
     def throwaway(cls, name: str, ledger: Path, **settings: Any) -> Self:
-        """For data that are nobody's: any study goes, and the ledger goes where the caller throws it away."""
+        """A policy for synthetic data: it allows every study, and the caller deletes its ledger."""
         allowed: dict[str, Any] = {
             "epsilon": 1e6,
             "minimum_units": 1,
@@ -268,8 +268,10 @@ class Policy(BaseModel):
             )
 
     def _review_roster(self, plan: Plan) -> Iterator[PolicyRefused]:
-        """Refuse a study with a site this policy does not know, or one with another key: nobody invents sites. And one
-        whose coordinator has another key, or none, where this policy says whose reports it would believe."""
+        """Refuse a study with an unknown site or a site with another key, so that a coordinator cannot invent sites.
+
+        If the policy lists coordinators, refuse a study whose coordinator has another key or none.
+        """
         if self.coordinators and plan.coordinator not in self.coordinators:
             yield PolicyRefused("the plan does not pin the coordinator's identity that this site's policy does")
         if self.roster is None:

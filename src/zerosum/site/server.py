@@ -64,7 +64,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self._open: set[socket.socket] = set()
         self._mutex = threading.Lock()
         self._path = path
-        path.unlink(missing_ok=True)  # of a process that was killed; whoever serves holds the lock
+        path.unlink(missing_ok=True)  # left by a killed process; the serving process holds the lock
         with short(path) as name:
             super().__init__(name, _Handler)
         path.chmod(0o600)

@@ -172,14 +172,16 @@ class BandScatter(BoundedStatistic):
 
 @lru_cache(maxsize=16)
 def _waves(length: int) -> Exact:
-    """What a recording of so many rows is multiplied by for the same: cosines and sines, so scaled, in turn."""
+    """The matrix of the same transform for a recording of `length` rows: scaled cosines and sines in turn."""
     angle = 2 * np.pi * np.outer(np.arange(length), np.arange(length // 2 + 1)) / length
     waves = np.stack([np.cos(angle), -np.sin(angle)], axis=2).reshape(length, -1) * math.sqrt(2 / length)
     return Exact.of(np.where(np.abs(waves) < 1e-12, 0.0, waves))
 
 
 def _spectrum(rows: Floats) -> Floats:
-    """The Fourier coefficients of one recording: for each frequency a row of real parts and one of imaginary parts, so
-    scaled that their products add up to twice those of the rows (but for the ends of the spectrum)."""
+    """The Fourier coefficients of one recording: for each frequency a row of real parts and one of imaginary parts.
+
+    Scaled so that the sum of their products is twice that of the rows (except at the ends of the spectrum).
+    """
     found = np.fft.rfft(rows, axis=0) * math.sqrt(2 / len(rows))
     return np.stack([found.real, found.imag], axis=1).reshape(-1, rows.shape[1])

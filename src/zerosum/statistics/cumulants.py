@@ -52,7 +52,7 @@ class FourthCumulants(SourceStatistic):
     @model_validator(mode="after")
     def _few(self) -> Self:
         if self.sources > _MOST:
-            raise ValueError(f"fourth cumulants are told of {_MOST} sources at most, got {self.sources}")
+            raise ValueError(f"fourth cumulants take at most {_MOST} sources, got {self.sources}")
         return self
 
     @property

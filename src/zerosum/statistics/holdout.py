@@ -1,4 +1,4 @@
-"""Who is held out: a unit's own data decide, so that it is the same in every round and whoever else takes part.
+"""Which units are held out. A unit's own data decide, so that its part does not depend on the round or on other units.
 
 Tested in tests/statistics/test_holdout.py.
 """
@@ -16,9 +16,9 @@ Part = Literal["all", "fitted", "held-out"]
 
 
 def held_out(units: Units, share: float) -> NDArray[np.bool_]:
-    """Of every unit whether it is among the held-out ones: about this share, by a hash of its rows.
+    """For every unit, whether it is held out: about this share of units, chosen by a hash of their rows.
 
-    Units with equal rows are on the same side, so that none is judged by its own copy.
+    Units with equal rows are in the same part, so that no unit is evaluated on a copy of itself.
     """
     return np.asarray(units.own_draws() < share)
 

@@ -1,23 +1,23 @@
-"""A PyTorch module run one example at a time, many at once: gradients that nobody else in the batch can change.
+"""Per-example gradients of a PyTorch module that do not depend on the other examples of a batch.
 
-Every example goes through the module alone, as a batch of one; `torch.func.vmap` does many of these at once. So no
-layer can look at another example. What is left is rounding: a matrix product or a convolution over several examples may
-round one of them differently, depending on where it stands. Then one more person could change in the last bits what all
-others contribute, which neither sampling nor added or removed units allow for. Therefore
+Every example goes through the module as a batch of one; `torch.func.vmap` runs many of these at once. So no layer can
+combine examples. Rounding remains: a matrix product or a convolution over several examples may round an example by its
+position in the batch. One more person could then change the last bits of all other contributions, which the proofs for
+sampling and for added or removed units do not cover. Therefore:
 
-1. examples are taken in batches of one fixed shape and layout, padded with zeros, whatever their number;
-2. before any private data are used, a batch of public random examples is taken, rolled to other places and beside
-   other, extreme neighbours; outputs, gradients and norms must have the same bits each time. If they have not, half the
-   batch is tried, down to one example at a time, where nobody stands beside. A device that computes even that
-   differently from one time to the next is refused.
+1. Examples are taken in batches of one fixed shape and layout, padded with zeros.
+2. Before private data are used, a batch of public random examples is computed several times: at other positions and
+   beside other, extreme examples. Outputs, gradients and norms must have the same bits each time. If they differ, half
+   the batch is tried, down to one example at a time. A device that computes one example differently from one time to
+   the next is refused.
 
-The second is a test and no proof: it runs for every module, settings, shape, precision, device and number of threads,
-on this machine. On CPUs all powers of two pass for convolutions and for linear layers whose widths are multiples of
-eight; other widths go one by one. Should rounding differ where the test saw nothing, an example's clipped gradient
-would differ by a few units of its last place: for 32 bits, about 1e-7 of the clip.
+Step 2 is a test, not a proof. It runs for every module, settings, shape, precision, device and number of threads, on
+this machine. On CPUs all powers of two pass for convolutions and for linear layers whose widths are multiples of eight;
+other widths go one example at a time. If rounding differs where the test found no difference, a clipped gradient
+differs by a few units in the last place: for 32 bits, about 1e-7 of the clip.
 
-Dropout does not drop (modules run in evaluation mode): noise is what regularises here. Layers that learn from batches
-(batch norm, running statistics) are refused, and so is a module whose buffers change while it runs.
+Dropout is off (modules run in evaluation mode): the noise regularises. Layers that learn from batches (batch norm,
+running statistics) are refused, and so is a module whose buffers change while it runs.
 
 Tested in tests/statistics/test_module.py.
 """
@@ -153,7 +153,7 @@ def deterministic() -> Iterator[None]:
         try:
             yield
         except torch.OutOfMemoryError as error:
-            raise MemoryError(str(error)) from None  # nobody's fault among the units
+            raise MemoryError(str(error)) from None  # not caused by one unit's data
         finally:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
             filling.fill_uninitialized_memory = before[2]
@@ -300,7 +300,7 @@ class Runner:
             raise Refused(f"the module {self.architecture.module!r} changes its buffers: it would remember examples")
 
     def _promised(self, batch: int) -> int:
-        """The largest batch, halved as often as needed, in which nobody changes what is computed for another."""
+        """The largest of `batch`, `batch`/2, ... in which no example changes the result of another."""
         with deterministic():
             tried = batch
             while tried > 1 and not self._keeps(tried):
@@ -313,7 +313,7 @@ class Runner:
         return tried
 
     def _keeps(self, batch: int) -> bool:
-        """Whether public examples have the same outputs, gradients and norms wherever they stand and beside whom."""
+        """Whether outputs, gradients and norms of public examples are the same at all positions and beside others."""
         torch = torch_()
         rng = np.random.default_rng(batch)
         x = torch.from_numpy(rng.normal(size=(batch, *self.architecture.shape))).to(self.device, self.dtype)

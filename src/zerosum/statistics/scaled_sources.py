@@ -1,4 +1,4 @@
-"""Sources of many units at once on a device, in batches of one shape: what statistics of time courses begin with there.
+"""Scaled sources of many units at once on a device, in batches of one shape: the input of statistics of time courses.
 
 Tested in tests/compute/test_gpu.py.
 """
@@ -22,7 +22,7 @@ _SHORT = 1 << 15  # numbers of a unit that one program on a GPU reads three time
 
 
 def batch_units(rows: Array, entering: int, made: int) -> int:
-    """How many units a batch holds, if one enters with so many numbers and so many are made of it."""
+    """Number of units in a batch, for units of `entering` numbers whose sources have `made` numbers."""
     units = min(_TOGETHER // made, _ENTERING // entering) if is_gpu(rows) else _FEW // max(made, entering)
     return max(1, int(units))
 
@@ -30,9 +30,12 @@ def batch_units(rows: Array, entering: int, made: int) -> int:
 def scaled_sources(
     rows: Array, unmixing: Exact, runs: NDArray[np.int64], per_recording: PerRecording
 ) -> tuple[Array, Array]:
-    """The sources of units x rows x columns in single precision, each of mean square 1 over its unit's rows, and which
-    of them are not silent. Up to the scale everything is computed in double precision, and nothing of it depends on the
-    other units: `rows` says why."""
+    """The sources of `rows` (units, rows, columns) in single precision, each of mean square 1 over its unit's rows, and
+    which of them are not zero.
+
+    All steps before the scaling are computed in double precision by operations whose result for a unit does not depend
+    on other units (`compute.backends.exact`).
+    """
     xp, (units, length, columns) = array_namespace(rows), rows.shape
     own = doubles(recordings_of(rows, runs, per_recording))
     numbers = xp.reshape(_whole(xp.reshape(own, (units, -1))), (-1, columns))

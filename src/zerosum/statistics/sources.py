@@ -73,13 +73,15 @@ class SourceStatistic(BoundedStatistic):
         return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
 
     def unit_numbers(self, rows: int) -> int:
-        """How many numbers a unit of so many rows becomes, more or less."""
+        """Approximate size of the intermediate arrays of a unit of `rows` rows, in numbers."""
         return rows * self.sources
 
     @abstractmethod
     def told(self, y: Array, runs: NDArray[np.int64]) -> Array:
-        """What units of equal length say (units x rows x sources, of mean square 1 or 0), one a row, before it is
-        divided by its norm; `runs` is where their recordings begin and end."""
+        """Contributions of units of equal length, one per row, before division by their norms.
+
+        `y` is (units, rows, sources), of mean square 1 or 0; `runs` holds the ends of their recordings.
+        """
 
     @cached_property
     def _exact(self) -> Exact:
@@ -106,7 +108,7 @@ class SourceStatistic(BoundedStatistic):
             return np.asarray(self._contributed(y.transpose(0, 2, 1), speaks, runs))
 
     def _together(self, rows: int) -> int:
-        """How many units of so many rows are taken at once."""
+        """Number of units of `rows` rows in one batch."""
         return max(1, min(self.at_once // (rows * self.sources), _HELD // self.unit_numbers(rows)))
 
     def _batched(self, block: Units) -> Iterator[Array]:
@@ -195,7 +197,7 @@ def windows_of(runs: tuple[int, ...], window: int) -> NDArray[np.int32]:
 
 
 def cached(numbers: int) -> int:
-    """How many units of so many numbers are computed with at once: what is made of them stays in a cache."""
+    """Number of units of `numbers` numbers in one batch, so that their intermediate results fit in the CPU cache."""
     return max(1, _CACHED // numbers)
 
 

@@ -1,4 +1,4 @@
-"""How sources are still mixed into each other: what a fixed-point ICA asks of every unit in every round.
+"""Residual mixing of the sources: the statistic that fixed-point ICA releases in every round.
 
 Tested in tests/statistics/test_time_courses.py.
 """
@@ -23,7 +23,7 @@ from zerosum.kernel.statistic import FloatArray
 from zerosum.statistics.sources import Singles, SourceStatistic, cached, sums, windows_of
 
 Score = Literal["volatility", "tanh", "cube", "both"]
-SCORES: tuple[Score, ...] = ("volatility", "tanh", "cube")  # those whose slopes are told in every round
+SCORES: tuple[Score, ...] = ("volatility", "tanh", "cube")  # scores whose slopes are released in every round
 _ORDER: tuple[Score, ...] = (*SCORES, "both")
 
 _LEAST = np.float32(0.2)  # the least size that is believed of a source, over its mean square
@@ -40,23 +40,23 @@ class ScoreSums:
     turns: Floats  # for each pair, F_ij - F_ji
     correlations: Floats  # for each pair
     slopes: Floats  # for each score of SCORES and each source
-    scale: float  # what everybody was divided by, inverted and added up: how much a coefficient counts in the sum
+    scale: float  # sum over units of 1/norm: the weight of a coefficient in the sum
 
 
 class UnmixingScore(SourceStatistic):
-    """The sum over units of a direction: how its sources y = W x are mixed into each other.
+    """The sum over units of a normalised vector that measures how the sources y = W x are still mixed.
 
-    Source i has the score psi of its kind, freed of its linear part over the unit's own rows and divided by its root
-    mean square. One of which nothing is left is silent, as volatility is where no recording is longer than the window.
-    With F the unit's mean of psi(y) y', the unit tells, divided together by their norm:
+    Source i has the score psi of its kind, minus its linear part over the unit's own rows, divided by its root mean
+    square. A score without a nonlinear part is zero, as volatility is where no recording is longer than the window.
+    With F the unit's mean of psi(y) y', a unit contributes these numbers, divided together by their norm:
 
     - for each pair the difference F_ij - F_ji over sqrt(2);
     - for each pair the correlation of y_i and y_j, times `correlation_weight`;
     - for each source and each of the three scores the mean of psi'(y), less its linear part, times `slope_weight`;
-    - the number `constant`, whose sum says what the norms were.
+    - the number `constant`, whose sum gives the mean of 1/norm.
 
-    Where y_i still holds a_ij of y_j, F_ij is near a_ij times the slope of i and the correlation near a_ij + a_ji: both
-    together say what rotation and whitening have left. `signs` turns psi over for sources of negative kurtosis.
+    If y_i contains a_ij y_j, then F_ij is near a_ij times the slope of i, and the correlation is near a_ij + a_ji: both
+    together give the residual rotation and whitening. `signs` changes the sign of psi for sources of negative kurtosis.
 
     Scores: "tanh" of 1.5 y; "cube", -y^3 cut off at 2; "volatility", y over what its square comes to around that row (a
     moving average over `window` rows, at least a fifth of the whole), the score of a source whose size changes over

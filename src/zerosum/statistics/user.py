@@ -32,7 +32,7 @@ class UserStatistic(BoundedStatistic):
     added or removed, whatever the function does.
     """
 
-    in_threads: ClassVar[bool] = False  # nobody knows what the function can bear
+    in_threads: ClassVar[bool] = False  # the function need not be thread-safe
     columns: int = Field(gt=0)
     clip: Positive
     options: Mapping[str, float] = Field(default_factory=dict)
@@ -54,7 +54,7 @@ class UserStatistic(BoundedStatistic):
     def _one(self, rows: Floats) -> Floats:
         try:
             value = np.array(type(self).function(rows, **self.options), dtype=np.float64)  # a copy: it may be reused
-        except Exception:  # whatever goes wrong inside, an error must not tell the coordinator about a unit
+        except Exception:  # an error must not reveal information about a unit to the coordinator
             return np.zeros(self.length)
         return value.reshape(-1) if value.size == self.length else np.zeros(self.length)
 

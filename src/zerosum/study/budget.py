@@ -10,11 +10,12 @@ from numbers import Real
 from typing import Any, Self
 
 from zerosum.errors import BadParameter, BudgetExceeded, Refused
+from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.progress import Observer, Progress
 from zerosum.site.budget import unpaid
-from zerosum.site.ledger_records import Cap, Spend, StudyProgress, Total, left_under, rounded_up
+from zerosum.site.ledger_records import Cap, Spend, StudyProgress, Total, left_under
 
 _Payment = dict[str, list[Spend]]  # Spends of one study, by site name. One payment is one call of `Budget._pay`.
 
@@ -150,8 +151,8 @@ class Budget:
                     if total.epsilon(self.delta) > self.epsilon * (1 + 1e-12):
                         raise BudgetExceeded(
                             f"the budget of epsilon {self.epsilon:g} at delta {self.delta:g} has {self.left:.4g} left "
-                            f"for one more study, and with this one {rounded_up(total.epsilon(self.delta))} would be "
-                            "spent"
+                            "for one more study, and with this one "
+                            f"{format_epsilon(total.epsilon(self.delta))} would be spent"
                         )
                     after[site.name] = total
             self._totals, self.fitted = after, self.fitted + 1
@@ -161,8 +162,8 @@ class Budget:
     def __repr__(self) -> str:
         paid = counted(self.fitted, "fit") if self.fits is None else f"{self.fitted} of {counted(self.fits, 'fit')}"
         return (
-            f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}): {paid}, epsilon {rounded_up(self.spent)} spent, "
-            f"{self.left:.4g} left for one more study"
+            f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}): {paid}, "
+            f"epsilon {format_epsilon(self.spent)} spent, {self.left:.4g} left for one more study"
         )
 
     # scikit-learn clones estimators and copies their parameters. All clones must charge the same budget, so copying

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegressionProgram as Reference
+from sklearn.linear_model import LogisticRegression as Reference
 from sklearn.linear_model import PoissonRegressor
 
 from zerosum.algorithms import (

@@ -129,26 +129,26 @@ class Regression(RangedAlgorithm):
     """
 
     center: FloatArray | None = None
-    """An ordinary value of each feature, where that is public knowledge."""
+    """A typical value of each feature, if it is public knowledge."""
     scale: FloatArray | None = None
-    """An ordinary deviation of each feature from it."""
+    """A typical deviation of each feature from `center`."""
     intercept: bool = True
     """Whether there is a constant."""
     standardise: Literal["auto", "dp", "none"] = "auto"
-    """How features are brought to one size: `dp` buys their means and sizes, `none` takes ranges or `center` and
-    `scale`, `auto` chooses."""
+    """How features are scaled: `dp` releases their means and sizes, `none` uses ranges or `center` and `scale`, `auto`
+    chooses."""
     standardise_share: float = Field(default=0.05, gt=0, lt=1)
-    """What buying them costs, as a share of the budget."""
+    """Share of the budget for the release of means and sizes."""
     evaluate_share: float = Field(default=0.0, ge=0, lt=0.5)
-    """What the histogram that says how well the model fits costs; 0: none is bought."""
+    """Share of the budget for the histogram of the fit; 0: none is released."""
     offset: str | None = None
-    """A column, before the response, that is added to the linear predictor as it is."""
+    """A column, before the response, that is added to the linear predictor with coefficient 1."""
     weight: str | None = None
-    """A column, before the response, that says how much a row counts."""
+    """A column, before the response, with the weight of each row."""
     draw: str | None = None
-    """A column, before the response, that says who is held out; a `[design]` makes it."""
+    """A column, before the response, that decides which units are held out; a `[design]` makes it."""
     hold_out: float = Field(default=0.0, ge=0, le=0.5)
-    """The share of units that are left out of the fit, to evaluate it on."""
+    """Share of units that are left out of the fit and used for the evaluation."""
     measured_in: dict[str, str] = Field(default_factory=dict)
     """The unit of measurement of columns, for the table of coefficients."""
 
@@ -158,37 +158,60 @@ class Regression(RangedAlgorithm):
             raise ValueError(f"measured_in has {strangers[0]!r}, which is not one of the columns")
         named = self._roles
         if named != self.columns[self.features : -1]:
-            raise ValueError("the offset, the weight and the draw must stand in this order before the response")
+            raise ValueError(
+                f"columns must end with the offset, the weight and the draw ({', '.join(named)}) in this order and "
+                f"then the response, got {', '.join(self.columns[self.features :])}"
+            )
         if self.lower is None or self.upper is None:
-            raise ValueError("regression needs public ranges (lower and upper) of the features and the response")
+            raise ValueError("lower and upper are required: public ranges of the features and the response")
         low, high = self.lower[self.features : -1], self.upper[self.features : -1]
         if self.weight is not None and (low[named.index(self.weight)] != 0 or high[named.index(self.weight)] <= 0):
-            raise ValueError("the range of a weight must begin at 0: weights are in parts of its end")
+            raise ValueError(f"the range of the weight {self.weight!r} must begin at 0 and end above 0")
         if self.draw is not None and (low[-1], high[-1]) != (0, 1):
-            raise ValueError("draws are in 0 to 1")
+            raise ValueError(f"the range of the draw {self.draw!r} must be 0 to 1, got {low[-1]:g} to {high[-1]:g}")
         if self.offset is not None and not max(abs(low[0]), abs(high[0])) <= _HIGHEST_OFFSET:
-            raise ValueError(f"an offset must be within {_HIGHEST_OFFSET:g}")
+            raise ValueError(
+                f"the range of the offset {self.offset!r} must lie within {_HIGHEST_OFFSET:g} of 0, got "
+                f"{low[0]:g} to {high[0]:g}"
+            )
         if bool(self.hold_out) != (self.draw is not None) or bool(self.hold_out) > bool(self.evaluate_share):
-            raise ValueError("units are held out by a draw, for an evaluation: give hold_out, draw and evaluate_share")
+            raise ValueError(
+                "hold_out needs a draw (the column that decides) and an evaluate_share (the evaluation), and a draw "
+                f"needs hold_out, got hold_out = {self.hold_out:g}, draw = {self.draw!r} and evaluate_share = "
+                f"{self.evaluate_share:g}"
+            )
         return self
 
     @model_validator(mode="after")
     def _features_fit(self) -> Self:
         if self.features < 1 and not self.intercept:
-            raise ValueError("regression needs a feature or an intercept beside the response, which comes last")
+            raise ValueError("columns must have a feature before the response, or intercept must be true")
         for what, value in (("center", self.center), ("scale", self.scale)):
             if value is not None and value.shape != (self.features,):
-                raise ValueError(f"{what} must hold one number for each of the {self.features} features")
+                raise ValueError(
+                    f"{what} must hold one number for each of the {self.features} features, got {value.size}"
+                )
         if self.scale is not None and not np.all(self.scale > 0):
-            raise ValueError("every scale must be positive")
+            at = int(np.argmin(self.scale))
+            raise ValueError(f"scale must be positive, got {self.scale[at]:g} for column {self.columns[at]!r}")
         middle, half = self._own(self.middle), self._own(self.half)
         far = np.ones(self.features) * _FARTHEST * half
         if self.center is not None and np.any(np.abs(self.center - middle) > far):
-            raise ValueError("every center must lie near its range")
+            at = int(np.argmax(np.abs(self.center - middle) > far))
+            raise ValueError(
+                f"center must lie near the range of each feature, got {self.center[at]:g} for column "
+                f"{self.columns[at]!r} with range {middle[at] - half[at]:g} to {middle[at] + half[at]:g}"
+            )
         if self.scale is not None and not np.all((self.scale <= far) & (self.scale >= far / _FARTHEST**2)):
-            raise ValueError("every scale must be of the size of its range")
+            at = int(np.argmin((self.scale <= far) & (self.scale >= far / _FARTHEST**2)))
+            raise ValueError(
+                f"scale must be of the size of the range of each feature, got {self.scale[at]:g} for column "
+                f"{self.columns[at]!r} with range {middle[at] - half[at]:g} to {middle[at] + half[at]:g}"
+            )
         if self.clip is not None and not 1 / _FARTHEST <= self.clip <= _FARTHEST:
-            raise ValueError(f"the clip is in standardised units: from {1 / _FARTHEST:g} to {_FARTHEST:g}")
+            raise ValueError(
+                f"clip is in standardised units and must be from {1 / _FARTHEST:g} to {_FARTHEST:g}, got {self.clip:g}"
+            )
         return self
 
     @property
@@ -421,27 +444,27 @@ class Regression(RangedAlgorithm):
         return (PrivateSum(self._fit_statistic(frame, frame.start, adjacency), self.evaluate_share),)
 
     def _evaluated(
-        self, frame: Frame, at: Floats, adjacency: Adjacency, told: Estimate
+        self, frame: Frame, at: Floats, adjacency: Adjacency, estimate: Estimate
     ) -> Generator[Request, Release, Estimate]:
         """Last part of a program: adds the goodness of fit to the estimate, if the plan pays for it.
 
         Parameters
         ----------
         frame, at : the frame and the coefficients (width,) of the fitted model.
-        told : the estimate without the evaluation.
+        estimate : the estimate without the evaluation.
         """
         if not self.evaluate_share:
-            return told
+            return estimate
         size = None
-        if self.hold_out and "residual_std" in told:
-            size = float(told["residual_std"]) / self._response_half
+        if self.hold_out and "residual_std" in estimate:
+            size = float(estimate["residual_std"]) / self._response_half
         statistic = self._fit_statistic(frame, at, adjacency, size)
         release = yield PrivateSum(statistic, self.evaluate_share)
         found = fit_of(statistic, release)
         if not self.hold_out:
-            return {**told, **found}
+            return {**estimate, **found}
         found |= spread_of(statistic, release, self._response_half, frame.response_variance)
-        return {**told, **{f"held_out_{name}": quantity for name, quantity in found.items()}}
+        return {**estimate, **{f"held_out_{name}": quantity for name, quantity in found.items()}}
 
     # ---- results ---------------------------------------------------------------------------------------------------
 

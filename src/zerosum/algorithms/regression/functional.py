@@ -58,16 +58,19 @@ class PolynomialLossProgram(Regression):
     table: FloatArray
     """The loss: entry [j][k] multiplies the j-th power of x.w and the k-th of the response, mapped to -1 to 1."""
     ridge: float = Field(default=_RIDGE, ge=0, allow_inf_nan=False)
-    """How much of the known noise is added to the quadratic part."""
+    """Ridge of the quadratic part, in multiples of the known noise."""
     largest: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Beyond degree 2, how far from the origin the minimum is sought."""
+    """Radius of the search for the minimum beyond degree 2."""
 
     @model_validator(mode="after")
     def _table_fits(self) -> Self:
         if self.table.ndim != 2 or len(self.table) < 3:
-            raise ValueError("the table must have a row for each degree of x.w, up to 2 at least")
+            raise ValueError(
+                f"table must have a row for each degree of x.w, at least 3 rows (degrees 0 to 2), got shape "
+                f"{self.table.shape}"
+            )
         if self.evaluate_share:
-            raise ValueError("a loss of one's own has no evaluation: leave evaluate_share out")
+            raise ValueError(f"a polynomial loss has no evaluation: leave evaluate_share = {self.evaluate_share:g} out")
         if self.offset is not None:
             raise ValueError("a loss that is a polynomial in x.w alone has no offset")
         return self

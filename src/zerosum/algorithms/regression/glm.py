@@ -86,7 +86,7 @@ class NewtonRegression(Regression):
 
     family: ClassVar[Family]
     rounds: Literal[3, 8] | None = None
-    """Newton rounds, by default the planner's choice."""
+    """Number of Newton rounds; the planner's choice if not given."""
     room: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Rows are clipped where their squared length is this many times the average, by default the planner's choice."""
 
@@ -299,7 +299,7 @@ class LogisticRegressionProgram(NewtonRegression):
         # sigma sqrt(D)). Before Newton rounds half of that: chosen by hand; no benchmark recorded.
         ridge = 2.0 if self.method == "polynomial" else 1.0
         at = lowest_quadratic(arrays[1] / units, second, ridge * noise * math.sqrt(frame.width))
-        # the start as a look at w = 0: the log-likelihood is minus the loss, and the Hessian of w'Lw is 2 L
+        # the start as a release at w = 0: the log-likelihood is minus the loss, and the Hessian of w'Lw is 2 L
         first = GradientRelease(
             np.zeros(frame.width),
             -arrays[1] / units,
@@ -328,15 +328,18 @@ class PoissonRegressionProgram(NewtonRegression):
     name: ClassVar[str] = "poisson-regression"
     family: ClassVar[Family] = "poisson"
     residual_clip: float = Field(default=3.0, gt=0, allow_inf_nan=False)
-    """Residuals are clipped at so many standard deviations of a count of the mean."""
+    """Clip of residuals, in standard deviations of a Poisson count with the mean rate."""
     tails: float | None = Field(default=None, ge=1, allow_inf_nan=False)
-    """How many times wider residuals and rates may go where noise leaves room, by default the planner's choice."""
+    """Factor on the clips of residuals and rates, larger where noise is small; the planner's choice if not given."""
     standardise: Literal["auto", "dp", "none"] = "auto"
 
     @model_validator(mode="after")
     def _counts(self) -> Self:
         if self.lower is not None and self.lower[-1] != 0:
-            raise ValueError("the range of a count must begin at 0")
+            raise ValueError(
+                f"the range of the response {self.columns[-1]!r} must begin at 0, since it is a count, got "
+                f"{self.lower[-1]:g}"
+            )
         return self
 
     @property

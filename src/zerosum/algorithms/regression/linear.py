@@ -78,9 +78,9 @@ class LinearRegressionProgram(Regression):
     method: Literal["auto", "moment", "gradient"] = "auto"
     """What a round releases: joint second moments, or the gradient."""
     rounds: int | None = Field(default=None, gt=1, le=1000)
-    """How many, by default the planner's choice."""
+    """Number of rounds; the planner's choice if not given."""
     residual_clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Residuals are bounded at so many of their standard deviations, by default the planner's choice."""
+    """Clip of residuals, in their standard deviations; the planner's choice if not given."""
     room: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Rows are clipped where their squared length is this many times the average, by default the planner's choice."""
     learning_rate: float | None = Field(default=None, gt=0, le=2)

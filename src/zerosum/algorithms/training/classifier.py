@@ -1,5 +1,17 @@
 """A linear classifier on public features, trained by full-batch gradient descent through the private sum.
 
+Model
+-----
+A row has public features f and a class y. With mean m and whitener W of the features, z = (W'(f - m), 1), and the
+probabilities of the classes are softmax(z'B) with weights B (width + 1, classes). Releases:
+
+1. mean and second moments of the features (`FeatureMoments`, share `whiten_share`): m and W;
+2. in each of `rounds` rounds the sum of the units' gradients, each clipped to norm `clip` (`SoftmaxGradient`); all
+   rounds are one phase of the accountant, with rate 1;
+3. optional, a histogram of the predictions for held-out units (`SoftmaxPredictions`, share `evaluate_share`).
+
+Steps, averaging and evaluation are free post-processing.
+
 Tested in tests/algorithms/training/test_classifier.py.
 """
 
@@ -24,18 +36,21 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.features import FeatureMap, build
 from zerosum.statistics.softmax import FeatureMoments, SoftmaxGradient, SoftmaxPredictions
 
-# What the noise of a mean gradient of norm 1 was where settings were searched for, and what was best there. They follow
-# powers of that noise over a factor of thirty, on two sets of images and from 2000 to 50 000 of them.
+# Settings found by search at a noise of _NOISE of a mean gradient of norm 1: learning time (rounds times step), rounds
+# and clip. At other noise they are multiplied by powers of _NOISE/noise, fitted over a factor of thirty in the noise,
+# on two sets of images with 2000 to 50 000 images.
 _NOISE, _TIME, _ROUNDS, _CLIP = 8.9e-4, 7100.0, 40.0, 0.33
 _TIME_POWER, _ROUNDS_POWER, _CLIP_POWER = 0.68, 0.2, 0.14
-_RIDGE = 0.2  # of the whitener, over the norm of its noise
-_FARTHEST = 1e6  # of weights: nothing is learned beyond that
-_AVERAGED = 0.85  # how much of the average weights a round keeps
+_RIDGE = 0.2  # ridge of the whitener, over the noise of an entry of the second moment; chosen by hand
+_FARTHEST = 1e6  # largest weight, as a limit on the arithmetic only
+_AVERAGED = 0.85  # factor of the exponential average of the weights over rounds; chosen by hand
 
 
 class FeatureAlgorithm(Algorithm):
-    """An algorithm on public features of all columns but the last, which holds the class; without names columns are
-    called x0, x1, ... and class. `classes` are public."""
+    """Base class of algorithms on public features of all columns but the last, which holds the class.
+
+    `classes` are public. Columns without names are called x0, x1, ... and class.
+    """
 
     classes: tuple[str | float | bool, ...] = Field(min_length=2, max_length=1000)
     features: dict[str, Any]
@@ -43,7 +58,7 @@ class FeatureAlgorithm(Algorithm):
     @model_validator(mode="before")
     @classmethod
     def _columns_follow(cls, parameters: Any) -> Any:
-        """Images have no names for their pixels: where no columns are named, they are numbered, and "class" is last."""
+        """Names the columns x0, x1, ... and class if none are given, since pixels of images have no names."""
         if (
             isinstance(parameters, dict)
             and "columns" not in parameters
@@ -56,11 +71,11 @@ class FeatureAlgorithm(Algorithm):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if len(set(self.classes)) < len(self.classes):
-            raise ValueError("two classes are the same")
+            raise ValueError(f"classes must be different from each other, got {list(self.classes)}")
         if self.feature_map.inputs != len(self.columns) - 1:
             raise ValueError(
-                f"these features are made of {self.feature_map.inputs} columns, and the class comes last: there are "
-                f"{len(self.columns)} columns, not {self.feature_map.inputs + 1}"
+                f"columns must be the {self.feature_map.inputs} inputs of the features and the class, "
+                f"{self.feature_map.inputs + 1} in all, got {len(self.columns)}"
             )
         return self
 
@@ -74,27 +89,27 @@ class FeatureAlgorithm(Algorithm):
 
 
 class FeatureClassifierProgram(FeatureAlgorithm):
-    """Softmax regression on public features. Columns are what features are made of and, last, the class; without names
-    they are called x0, x1, ... and class.
+    """Softmax regression on public features. The columns are the inputs of the features and, last, the class.
 
     One release of the features' mean and second moments, for `whiten_share`, gives a whitener of up to `directions`
-    directions; then `rounds` of gradient descent take the rest of the budget, as one phase in which everybody takes
-    part in every round. Weights are averaged over the last rounds. How many rounds there are, how long their steps and
-    where gradients are clipped follows from the noise, which is public.
+    directions. Then `rounds` rounds of gradient descent take the rest of the budget, as one phase in which all units
+    take part in every round. Weights are averaged over the last rounds. The planner chooses rounds, learning rate and
+    clip from the noise, which is public, unless they are given.
 
-    `classes` are public. `evaluate_share` buys a histogram of predictions for the units that a hash of their own data
-    holds out (about `hold_out` of them, which are not trained on; 0: for all of them).
+    `evaluate_share` pays for a histogram of the predictions of held-out units. A hash of a unit's own data decides
+    whether it is held out; about `hold_out` of the units are, and they are not trained on. With `hold_out` 0 the
+    histogram is over all units.
 
-    Results: `center`, `projection` and `weights` (the bias last), which classify features; where it was bought,
+    Results: `center`, `projection` and `weights` (the bias last), which classify features; with `evaluate_share` also
     `accuracy`, `accuracy_interval_95`, `confusion` and `calibration`.
     """
 
     name: ClassVar[str] = "feature-classifier"
 
     directions: int = Field(default=400, ge=1)
-    """At most so many directions of the features are kept."""
+    """Largest number of directions of the features."""
     whiten_share: float = Field(default=0.06, gt=0, lt=1)
-    """What the features' mean and second moments cost, as a share of the budget."""
+    """Share of the budget for the features' mean and second moments."""
     evaluate_share: float = Field(default=0.0, ge=0, lt=0.5)
     hold_out: float = Field(default=0.1, ge=0, le=0.9)
     rounds: int | None = Field(default=None, ge=1, le=10_000)
@@ -106,7 +121,7 @@ class FeatureClassifierProgram(FeatureAlgorithm):
         return f"{self._turns} rounds over all units, gradients clipped at {self._clip:.3g}"
 
     def resolve(self, facts: PublicFacts) -> Self:
-        """Less noise is worth longer training in more rounds, and clips that cut off less."""
+        """Sets rounds, clip and learning rate: less noise allows longer training, more rounds and a wider clip."""
         units = (facts.units or GUESSED_UNITS) * (1 - self._held_out)
         quiet = _NOISE / max(2 * facts.noise / units, 1e-12)
         rounds = self.rounds or int(np.clip(round(_ROUNDS * quiet**_ROUNDS_POWER), 5, 200))
@@ -215,10 +230,10 @@ class FeatureClassifierProgram(FeatureAlgorithm):
 
 
 def whitener(covariance: Floats, width: int, ridge: float) -> Floats:
-    """The directions of most variance, each divided by the root of its variance and a ridge for the noise's norm;
-    none is taken whose variance is negative.
+    """Directions of largest variance, each divided by sqrt(variance + ridge of the noise's norm); (columns, width).
 
-    `ridge` is for one entry: noise of the matrix has norm sqrt(2 columns) times that.
+    Directions of negative variance, which are noise, are zero. `ridge` is for one entry of the noise: a symmetric noise
+    matrix has spectral norm about sqrt(2 columns) times that.
 
     >>> whitener(np.diag([4.0, 1.0, -1.0]), 3, 0.0).round(3).tolist()
     [[0.5, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]

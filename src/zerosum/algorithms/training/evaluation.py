@@ -1,4 +1,4 @@
-"""From a noisy histogram of predictions to what is reported of a classifier: accuracy, confusion, calibration.
+"""Accuracy, confusion and calibration of a classifier from a noisy histogram of predictions. Free post-processing.
 
 Tested in tests/algorithms/training/test_classifier.py.
 """
@@ -20,13 +20,16 @@ _Z95 = 1.959963984540054
 
 
 def quality_of(statistic: PredictionHistogram, release: Release, classes: Sequence[Level]) -> dict[str, Quantity]:
-    """`accuracy` with `accuracy_interval_95` (sampling and privacy), `confusion` in units by true and predicted class,
-    and `calibration`: by the probability of the predicted class, how many units there were and how many were right."""
+    """Accuracy, confusion and calibration from a release.
+
+    `accuracy_interval_95` covers sampling and privacy noise. `confusion` has the number of units by true and predicted
+    class. `calibration` has, by bins of the probability of the predicted class, the number of units and of right ones.
+    """
     often, pairs, sure = statistic.split(release.value)
     noise = release.noise_std
     total = max(float(np.sum(often)), 1.0)
     accuracy = float(np.clip(often[0] / total, 0, 1))
-    privacy = noise * math.hypot(accuracy, 1 - accuracy) / total  # of (1 - a) right - a wrong, over their number
+    privacy = noise * math.hypot(accuracy, 1 - accuracy) / total  # delta method: (1 - a) e_right - a e_wrong
     sampling = math.sqrt(max(accuracy * (1 - accuracy), 1 / total) / total)
     half = _Z95 * math.hypot(privacy, sampling)
     labels = tuple(map(shown, classes))

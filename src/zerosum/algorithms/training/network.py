@@ -1,4 +1,8 @@
-"""Networks trained through the private sum: every step is one noisy sum of clipped gradients, and the rest is free.
+"""Networks trained through the private sum.
+
+Every step releases one noisy sum of clipped per-unit gradients (`TwoLayerGradient`, `ModuleGradient`), as in DP-SGD
+(Abadi et al. 2016). All steps are one phase of the accountant. Optional, a histogram of the predictions of held-out
+units is the last release. Optimiser and averaging are free post-processing.
 
 Tested in tests/algorithms/training/test_network.py.
 """
@@ -30,45 +34,46 @@ from zerosum.statistics.network import TwoLayer, TwoLayerGradient, TwoLayerPredi
 TWO_LAYER = "two-layer"
 
 # Found by simulation on part of the training rows of synthetic classes, forest cover types and digits (800 to 9000
-# weights), with noise from 3e-5 to 4e-3 of a unit's gradient: how far weights travel is best in inverse proportion to
-# the noise, less where there are more of them, and the number of steps matters little as long as none is too long.
-_TRAVEL = 0.4  # over the noise of a mean of sensitivity 1 that takes the whole budget, for so many weights:
-_WEIGHTS, _WEIGHTS_POWER = 1000.0, 0.25
-_LONGEST_STEP = 5.0  # of the average velocity, in clips
-_STEPS = 30, 300  # at least, at most
-_CLIP = 1.0
+# weights), with noise from 3e-5 to 4e-3 of a unit's gradient. The best path length of the weights is inversely
+# proportional to the noise, and shorter for more weights. The number of steps matters little unless steps are too long.
+_TRAVEL = 0.4  # path length in clips, times the noise of a mean of sensitivity 1 for the whole budget, at _WEIGHTS
+_WEIGHTS, _WEIGHTS_POWER = 1000.0, 0.25  # number of weights, and exponent of _WEIGHTS/weights in the path length
+_LONGEST_STEP = 5.0  # length of a step in clips, where all gradients agree
+_STEPS = 30, 300  # least and most steps
+_CLIP = 1.0  # largest norm of a unit's gradient
 _MOMENTUM = 0.9
-_AVERAGED = 0.5  # of the last steps, whose weights are averaged
-_EPOCHS = 10.0  # of sampled training
-_NORM = 2.0  # of an ordinary input of the net with one hidden layer; inputs are clipped at one and a half times that
-_UNIFORM = math.sqrt(1 / 3)  # the deviation of a value anywhere in -1 to 1
-_FARTHEST = 1e6  # of weights: statistics take no larger ones
+_AVERAGED = 0.5  # share of the steps, the last ones, whose weights are averaged
+_EPOCHS = 10.0  # least expected passes over the data of sampled training
+_NORM = 2.0  # typical norm of an input of the two-layer net; inputs are clipped at 1.5 times it
+_UNIFORM = math.sqrt(1 / 3)  # standard deviation of a uniform value in [-1, 1]
+_FARTHEST = 1e6  # largest weight that statistics accept
 
-#: PyTorch's optimisers that treat every weight by itself; others would look at shapes that one flat vector has not.
+#: PyTorch's optimisers that update each weight by itself. Others use the shapes of layers, which a flat vector lacks.
 OPTIMIZERS = ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "Adagrad", "Adadelta", "RMSprop", "ASGD", "Rprop")
 
 
 class NeuralClassifierProgram(RangedAlgorithm):
-    """A network that tells classes apart: `columns` are the features and, last, the class.
+    """A neural network classifier. `columns` are the features and, last, the class.
 
-    `model` is "two-layer", a net with one hidden layer of `hidden` rectified units that needs NumPy alone, or the name
-    of a PyTorch module in every site's registry, built from the public `settings` for inputs of the public `shape`. Its
-    weights begin where the public seed `start` puts them.
+    `model` is "two-layer", a network with one hidden layer of `hidden` rectified units that needs NumPy alone, or the
+    name of a PyTorch module in every site's registry, built from the public `settings` for inputs of the public
+    `shape`. The public seed `start` sets the first weights.
 
-    Every step releases the sum of all units' gradients, each clipped to norm `clip` over all weights; a person with
-    several rows is one unit. With `rate` 1 everybody takes part in every step, which for as many steps has less noise
-    than any sampling has; with less, each site draws a secret Poisson sample for each step, which saves time. The
-    optimiser works with what was released and costs nothing: "SGD" with momentum, or any of `OPTIMIZERS` by PyTorch.
-    The result averages the weights of the last `averaging` of the steps.
+    Every step releases the sum of all units' gradients, each clipped to norm `clip` over all weights. A person with
+    several rows is one unit. With `rate` 1 all units take part in every step, which has the least noise for a given
+    number of steps. With a smaller rate each site draws a secret Poisson sample for each step, which saves time. The
+    optimiser uses released gradients only and costs no budget: "SGD" with momentum, or one of `OPTIMIZERS` of PyTorch.
+    The result is the mean of the weights over the last `averaging` of the steps.
 
-    Ranges of the features are public and needed (one for the class may follow); `center` and `scale` declare an
-    ordinary value and deviation of each. `steps`, `clip` and `learning_rate` are the planner's unless given.
+    Public ranges of the features are required (one for the class may follow). `center` and `scale` declare a typical
+    value and deviation of each feature. The planner chooses `steps`, `clip` and `learning_rate` unless they are given.
 
-    `evaluate_share` buys a histogram of predictions for units that a hash of their own data holds out (about `hold_out`
-    of them, which are not trained on; 0: for all of them).
+    `evaluate_share` pays for a histogram of the predictions of held-out units. A hash of a unit's own data decides
+    whether it is held out; about `hold_out` of the units are, and they are not trained on. With `hold_out` 0 the
+    histogram is over all units.
 
-    Results: `weights`, in one flat vector, and `steps_taken`, since a step that too few sites answer is left out; where
-    it was bought, `accuracy`, `accuracy_interval_95`, `confusion` and `calibration`.
+    Results: `weights` in one flat vector, and `steps_taken`, since a step that too few sites answer is left out; with
+    `evaluate_share` also `accuracy`, `accuracy_interval_95`, `confusion` and `calibration`.
     """
 
     name: ClassVar[str] = "neural-classifier"
@@ -99,8 +104,11 @@ class NeuralClassifierProgram(RangedAlgorithm):
     @model_validator(mode="before")
     @classmethod
     def _range_of_classes(cls, given: Any) -> Any:
-        """One range is that of every feature. Where there are ranges for the features alone, classes have theirs: 0 to
-        one less than there are. Columns without names are numbered by the shape of the input."""
+        """Completes columns and ranges before validation.
+
+        A single number is the bound of every feature. Ranges of the features alone are followed by that of the class, 0
+        to the number of classes minus 1. Columns without names are numbered by the shape of the input.
+        """
         if not isinstance(given, dict):
             return given
         if "columns" not in given and given.get("shape"):  # images have no names for their pixels
@@ -117,22 +125,27 @@ class NeuralClassifierProgram(RangedAlgorithm):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.lower is None or self.upper is None:
-            raise ValueError("give public ranges (lower and upper) of the features: data must not set their own bounds")
+            raise ValueError("lower and upper are required: public ranges of the features, not taken from the data")
         if len(self.columns) < 2:
-            raise ValueError("there must be a feature beside the class, which comes last")
+            raise ValueError(f"columns must be at least one feature and, last, the class, got {list(self.columns)}")
         if (self.lower[-1], self.upper[-1]) != (0, len(self.classes) - 1):
-            raise ValueError(f"classes are numbered: their range is 0 to {len(self.classes) - 1}")
+            raise ValueError(
+                f"the range of the class must be 0 to {len(self.classes) - 1}, since classes are numbered, got "
+                f"{self.lower[-1]:g} to {self.upper[-1]:g}: leave it out"
+            )
         if len(set(self.classes)) < len(self.classes):
-            raise ValueError("two classes are the same")
+            raise ValueError(f"classes must be different from each other, got {list(self.classes)}")
         for what, value in (("center", self.center), ("scale", self.scale)):
             if value is not None and value.shape != (self.features,):
-                raise ValueError(f"{what} must hold one number for each of the {self.features} features")
+                raise ValueError(
+                    f"{what} must hold one number for each of the {self.features} features, got {value.size}"
+                )
         if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}")
+            raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
         if self.model == TWO_LAYER and (self.settings or self.shape):
-            raise ValueError("settings and a shape are for PyTorch modules")
+            raise ValueError("settings and shape are for PyTorch modules only: leave them out with model = 'two-layer'")
         if math.prod(self.shape or (self.features,)) != self.features:
-            raise ValueError(f"an input of shape {self.shape} does not have {self.features} numbers")
+            raise ValueError(f"shape must have {self.features} numbers, one per feature, got {self.shape}")
         return self
 
     @property
@@ -151,7 +164,7 @@ class NeuralClassifierProgram(RangedAlgorithm):
     # ---- what is chosen --------------------------------------------------------------------------------------------
 
     def resolve(self, facts: PublicFacts) -> Self:
-        """Less noise is worth a longer way, and that in more steps."""
+        """Sets steps, clip and learning rate: with less noise a longer path of the weights, in more steps, is best."""
         units = (facts.units or GUESSED_UNITS) * (1 - self._held_out)
         noise = max(facts.noise / units, 1e-12)
         many = (_WEIGHTS / len(self.first_weights())) ** _WEIGHTS_POWER
@@ -167,10 +180,10 @@ class NeuralClassifierProgram(RangedAlgorithm):
         return self.model_copy(update=chosen)
 
     def _rate_for(self, each: float, clip: float) -> float:
-        """The learning rate at which a step of gradients that all agree goes so far."""
+        """The learning rate at which a step has length `each`, in clips, if the gradients of all units agree."""
         if self.optimizer == "SGD":
             return each * (1 - self.momentum) / clip
-        return 0.002  # others divide by the gradients' size
+        return 0.002  # other optimisers divide by the size of the gradients
 
     @property
     def _turns(self) -> int:
@@ -187,7 +200,7 @@ class NeuralClassifierProgram(RangedAlgorithm):
     # ---- requests --------------------------------------------------------------------------------------------------
 
     def statistic(self, weights: Floats) -> TwoLayerGradient | ModuleGradient:
-        """What a step asks of the sites at these weights."""
+        """The statistic of a step at these weights."""
         common = self._common(weights, "fitted")
         return TwoLayerGradient(**common) if self.model == TWO_LAYER else ModuleGradient(**common)
 
@@ -217,7 +230,7 @@ class NeuralClassifierProgram(RangedAlgorithm):
         return common | how | {"scale": scale, "module": self.model, "settings": self.settings}
 
     def first_weights(self) -> Floats:
-        """Where the public seed puts them."""
+        """The first weights, from the public seed `start`."""
         if self.model == TWO_LAYER:
             return TwoLayer.start(self.features, self.hidden, len(self.classes), self.start)
         shape = self.shape or (self.features,)
@@ -273,7 +286,7 @@ class NeuralClassifierProgram(RangedAlgorithm):
     # ---- what comes of it ------------------------------------------------------------------------------------------
 
     def probabilities(self, weights: Floats, features: Floats) -> Floats:
-        """Of every class, for rows of features in the units of the data: for whoever holds them."""
+        """Probabilities of the classes (n, classes) for rows of features (n, features) in the units of the data."""
         rows = np.column_stack([np.asarray(features, dtype=np.float64), np.zeros(len(features))])
         statistic = self.statistic(np.asarray(weights))
         parts = [statistic.probabilities(block) for block in Units(rows).blocks(row_bytes=statistic.row_bytes)]
@@ -281,7 +294,7 @@ class NeuralClassifierProgram(RangedAlgorithm):
 
 
 class Optimiser(Protocol):
-    """From a gradient to new weights."""
+    """An optimiser: new weights from the old ones and a gradient."""
 
     def step(self, weights: Floats, gradient: Floats) -> Floats: ...
 
@@ -320,7 +333,7 @@ class TorchOptimiser:
             try:
                 self._optimiser = self._made([self._weights], **self._settings)
             except (TypeError, ValueError) as error:
-                raise BadParameter(f"the optimiser does not take these settings: {error}") from error
+                raise BadParameter(f"optimizer_settings do not suit the optimiser: {error}") from error
         with torch.no_grad():
             self._weights.copy_(torch.from_numpy(np.array(weights)))
         self._weights.grad = torch.from_numpy(np.array(gradient))

@@ -146,7 +146,7 @@ def federated(
     epochs: int = LOCAL_EPOCHS,
     noise: float = 0.0,
     clip: float | None = None,
-    heard: list[list[tuple[Weights, Weights]]] | None = None,
+    transcript: list[list[tuple[Weights, Weights]]] | None = None,
 ) -> Weights:
     """FedAvg; with a clip and noise on every client's weights, FL-DP, which starts from uniform weights.
 
@@ -162,7 +162,7 @@ def federated(
         Standard deviation of the noise on each weight.
     clip : float, optional
         Largest norm of all weights together.
-    heard : list, optional
+    transcript : list, optional
         Receives what the server sees: for every round and client the weights sent and the weights returned.
     """
     rng = np.random.default_rng(seed)
@@ -173,8 +173,8 @@ def federated(
         for site in sites:
             found = perceptron.train(site.x, site.y, epochs=epochs, seed=seed + turn, weights=weights)
             sent.append([each + np.float32(noise) * _normal(rng, each.shape) for each in clipped(found, clip)])
-        if heard is not None:
-            heard.append([(weights, answer) for answer in sent])
+        if transcript is not None:
+            transcript.append([(weights, answer) for answer in sent])
         weights = [
             np.asarray(sum(share * one[at] for share, one in zip(shares, sent, strict=True)), dtype=np.float32)
             for at in range(len(weights))

@@ -22,7 +22,7 @@ from zerosum.papers.methods import pca
 # Why DP-djICA is not private, for tables and figures.
 NOT_PRIVATE = (
     "DP-djICA is not differentially private: its reduction adds a Wishart matrix W = E E', which has no "
-    "negative eigenvalue, to the second moment C. Whoever sees C + W can rule out every data set whose second moment "
+    "negative eigenvalue, to the second moment C. A reader of C + W can rule out every data set whose second moment "
     "C' makes C + W - C' have one. A neighbour in which a zero record became a unit vector x is ruled out with "
     "probability 1 - exp(-epsilon): exp(-epsilon) is the chance that W - x x' has no negative eigenvalue. Bounding the "
     "ratio of the densities by exp(epsilon) where both are positive, as the proof does, says nothing about that. "

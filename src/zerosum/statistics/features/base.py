@@ -23,9 +23,9 @@ _log = logging.getLogger(__name__)  # stays at the site
 class FeatureMap(BaseModel, ABC):
     """A public map from a row of `inputs` numbers to one of `size`. Fields are its settings; unknown ones are refused.
 
-    What it makes of a row must not depend on any other (`zerosum.compute.backends.exact`). Rows are taken in batches of
-    `batch`, the last one filled up with zeros, so that a library never sees another shape, whoever takes part: how it
-    computes a place of a batch can then depend neither on how many rows there are nor on what stands beside it.
+    The features of a row must not depend on any other row (`zerosum.compute.backends.exact`). Rows are taken in batches
+    of `batch`, the last one padded with zeros, so that a library receives one shape only. Its rounding can then depend
+    neither on the number of rows nor on the neighbours of a row in its batch.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -53,11 +53,14 @@ class FeatureMap(BaseModel, ABC):
         """The features of `batch` rows of doubles."""
 
     def ready(self) -> None:
-        """Whatever can fail before any row is there: a site refuses then, and no row is to blame."""
+        """Run all steps that can fail without data, so that a site refuses before a row is read."""
 
     def __call__(self, rows: Array) -> Array:
-        """The features of any number of rows, as single floats; each row is mapped by itself, and one for which the map
-        fails has none: an error would tell whoever asks about a unit."""
+        """The features of any number of rows, in single precision.
+
+        Each row is mapped by itself. A row on which the map fails has zero features: an error would reveal
+        information about a unit to the coordinator.
+        """
         xp = array_namespace(rows)
         count = int(rows.shape[0])
         parts = [self._mapped(rows[at : min(at + self.batch, count), ...]) for at in range(0, count, self.batch)]

@@ -77,7 +77,7 @@ class ModuleFeatures(FeatureMap):
 
     @cached_property
     def _together(self) -> int:
-        """How many rows go at once: as many as nobody changes another in."""
+        """Rows per batch: the largest power-of-two part of `batch` in which no row changes the features of another."""
         rng = np.random.default_rng(0)
         try:
             with deterministic():

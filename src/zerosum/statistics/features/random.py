@@ -92,7 +92,7 @@ class RandomFeatures(LinearFeatures):
 
 
 def cosine(turns: Array) -> Array:
-    """cos of so many turns, from elementwise operations alone: a library's may round a number by where it stands.
+    """cos(2 pi turns) from elementwise operations alone: a library's cosine may round by the position in the array.
 
     >>> import numpy as np
     >>> [round(float(x), 12) for x in cosine(np.array([0.0, 0.125, 1.5, -7.25]))]
