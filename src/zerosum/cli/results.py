@@ -1,6 +1,6 @@
 """Results of studies that spent: looking again is not spending.
 
-Tested in tests/cli/test_results.py.
+Tested in tests/cli/test_cli_results.py.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Files of the state folder:
     journal         the plan, the requests and the releases; see `zerosum.coordinator.journal`
     status.json     progress, for monitors; see `zerosum.study.status`
 
-Tested in tests/cli/test_coordinators.py.
+Tested in tests/cli/test_cli_coordinator.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Site file model: private settings of a site (data path, unit column, policy, identity, state, limits).
 
-Tested in tests/cli/test_studies.py.
+Tested in tests/cli/test_cli_study.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A site as a process of its own: set up, served, consulted.
 
-Tested in tests/cli/test_sites.py.
+Tested in tests/cli/test_cli_site.py.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zerosum.cli import logs, terminal
+from zerosum.cli import terminal
 from zerosum.cli.app import Json, SiteOption, site_app
-from zerosum.cli.logs import LogJson
+from zerosum.cli.log import LogJson, log_event, start_logging
 from zerosum.errors import BadStudy, CheckFailed, ZerosumError
 from zerosum.kernel.names import check_name, counted, visible
 from zerosum.protocol.progress import Progress
@@ -155,7 +155,7 @@ def site_run(
 
     On a terminal, plans that wait for the steward are asked about there.
     """
-    from zerosum.cli.asking import Asking
+    from zerosum.cli.consent_prompt import ConsentPrompt
     from zerosum.compute.devices import check_device
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.decisions import Consents
@@ -172,8 +172,8 @@ def site_run(
     policy, identity, limits = site.own_policy(), site.keep_identity(), site.limits
     version = data_version(site)
     schema = ready_schema(site, policy)
-    logs.start(log_json)
-    log = AuditLog(site.audit_log, lambda line: logs.say(**line))
+    start_logging(log_json)
+    log = AuditLog(site.audit_log, lambda line: log_event(**line))
     consents = Consents(site.state_folder, automatic=site.consent.automatic)
 
     def decide_here(digest: str, decision: Decision) -> None:
@@ -205,10 +205,10 @@ def site_run(
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, lambda *_: server.stop())
         log.write("started", f"site {site.name!r} serves, with identity {identity.public.hex()}")
-        logs.say("serving", f"site {site.name!r} serves at {site.socket}")
+        log_event("serving", f"site {site.name!r} serves at {site.socket}")
         stack.enter_context(Metrics(site.state_folder, service, consents, every=limits.metrics_seconds))
         if sys.stdin is not None and sys.stdin.isatty() and not consents.automatic:
-            stack.enter_context(Asking(consents, decide_here))
+            stack.enter_context(ConsentPrompt(consents, decide_here))
         server.serve()
         log.write("stopped", f"site {site.name!r} was asked to stop, and did")
 

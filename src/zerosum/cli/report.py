@@ -1,6 +1,6 @@
 """Reports: verified, and a site's own copy with what only its steward may read.
 
-Tested in tests/cli/test_reports.py.
+Tested in tests/cli/test_cli_report.py.
 """
 
 from __future__ import annotations

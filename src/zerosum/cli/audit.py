@@ -1,6 +1,6 @@
 """The adversary on transcripts.
 
-Tested in tests/cli/test_audit_cli.py.
+Tested in tests/cli/test_cli_audit.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What was spent, and whether the record is sound.
 
-Tested in tests/cli/test_ledgers.py.
+Tested in tests/cli/test_cli_ledger.py.
 """
 
 from __future__ import annotations

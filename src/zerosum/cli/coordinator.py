@@ -1,6 +1,6 @@
 """The coordinator as a process of its own.
 
-Tested in tests/cli/test_coordinators.py.
+Tested in tests/cli/test_cli_coordinator.py.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerosum.cli import complete, logs, terminal
+from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, Patience, StateOption, coordinator_app
-from zerosum.cli.logs import LogJson
+from zerosum.cli.log import LogJson, log_event, start_logging
 from zerosum.errors import BadParameter
 from zerosum.kernel.names import counted, visible
 from zerosum.protocol.progress import Progress
@@ -50,8 +50,8 @@ def coordinator_run(
     sites = dict(_parted(each) for each in site)
     settings = Settings.model_validate({"study": study.absolute(), "out": out.absolute(), "sites": sites, **times})
     chosen = begin(settings, state, None if plan is None else read_plan(plan))
-    logs.start(log_json)
-    logs.say("begun", f"plan {chosen.digest()}", plan=chosen.digest())
+    start_logging(log_json)
+    log_event("begun", f"plan {chosen.digest()}", plan=chosen.digest())
     _carry_on(state, json_, log_json)
 
 
@@ -59,7 +59,7 @@ def coordinator_run(
 def coordinator_resume(state: StateOption, log_json: LogJson = False, json_: Json = False) -> None:
     """Go on with a study that was stopped. What was released is not asked again, and nothing is spent twice. Sites that
     stay away are lost to it, as far as its plan tolerates losses."""
-    logs.start(log_json)
+    start_logging(log_json)
     _carry_on(state, json_, log_json)
 
 
@@ -131,10 +131,10 @@ class _Stopping:
         if self._asked or not self._busy:
             raise KeyboardInterrupt
         self._asked = True
-        logs.say("stopping", "asked to stop: the round that is under way is finished first")
+        log_event("stopping", "asked to stop: the round that is under way is finished first")
 
     def attended(self, sites: Mapping[str, str]) -> None:
-        logs.say("attendance", ", ".join(f"{visible(name)}: {how}" for name, how in sites.items()), sites=dict(sites))
+        log_event("attendance", ", ".join(f"{visible(name)}: {how}" for name, how in sites.items()), sites=dict(sites))
 
     def progressed(self, seen: Progress) -> None:
         self._busy = True
@@ -150,7 +150,7 @@ def _carry_on(state: Path, as_json: bool, log_json: bool) -> None:
 
         def observe(seen: Progress) -> None:
             if log_json:
-                logs.say("progress", f"{seen.stage}: {seen.done} of {seen.planned}", stage=seen.stage, site=seen.site)
+                log_event("progress", f"{seen.stage}: {seen.done} of {seen.planned}", stage=seen.stage, site=seen.site)
             else:
                 shown(seen)
             stopping.progressed(seen)

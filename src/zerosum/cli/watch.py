@@ -1,6 +1,6 @@
 """A local page of running and past studies.
 
-Tested in tests/cli/test_watching.py.
+Tested in tests/cli/test_cli_watch.py.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from zerosum.site.decisions import Consents, Decision
 Decide = Callable[[str, Decision], None]
 
 
-class Asking:
+class ConsentPrompt:
     """Asks while a `with` block lasts. A plan that nobody answers, or answers with neither yes nor no, goes on waiting:
     `zerosum site approve` decides about it from elsewhere at any time. In the background nobody is asked."""
 
@@ -30,7 +30,7 @@ class Asking:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="zerosum-steward", daemon=True)
 
-    def __enter__(self) -> Asking:
+    def __enter__(self) -> ConsentPrompt:
         self._thread.start()
         return self
 

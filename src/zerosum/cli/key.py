@@ -1,6 +1,6 @@
 """A site's keys: replaced, withdrawn, and certified for NVIDIA FLARE.
 
-Tested in tests/cli/test_keys.py.
+Tested in tests/cli/test_cli_key.py.
 """
 
 from __future__ import annotations

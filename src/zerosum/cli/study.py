@@ -13,8 +13,19 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from zerosum.cli import advising, complete, terminal
+from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
+from zerosum.cli.forecast import (
+    Guess,
+    Like,
+    People,
+    Rows,
+    RSquared,
+    Separation,
+    SpectrumOption,
+    assumptions_of,
+    print_forecasts,
+)
 from zerosum.errors import BadParameter, BudgetExceeded, CheckFailed, DataWarning
 from zerosum.protocol.progress import Progress
 
@@ -90,13 +101,13 @@ def plan(
             help="With --what-if: the smallest epsilon with which privacy adds no more; NUMBER or NAME=NUMBER."
         ),
     ] = None,
-    people: advising.People = None,
-    guess: advising.Guess = None,
-    like: advising.Like = None,
-    spectrum: advising.SpectrumOption = None,
-    r_squared: advising.RSquared = None,
-    separation: advising.Separation = None,
-    rows: advising.Rows = None,
+    people: People = None,
+    guess: Guess = None,
+    like: Like = None,
+    spectrum: SpectrumOption = None,
+    r_squared: RSquared = None,
+    separation: Separation = None,
+    rows: Rows = None,
     runs: Annotated[
         int | None, typer.Option(min=8, help="Rehearsals for the study's own figures; by default 400, of losses 24.")
     ] = None,
@@ -109,11 +120,11 @@ def plan(
 
     if what_if:
         asked = Study.load(study)
-        guesses = advising.guesses_of(
+        guesses = assumptions_of(
             asked, guess, like, spectrum=spectrum, r_squared=r_squared, separation=separation, rows=rows
         )
         given = target_error or ()
-        advising.advise(asked, out, json_, people=people, guesses=guesses, targets=given, runs=runs)
+        print_forecasts(asked, out, json_, people=people, guesses=guesses, targets=given, runs=runs)
         return
     forecasting = (target_error, guess, people, like, spectrum, r_squared, separation, rows, runs)
     if any(each is not None and each != [] for each in forecasting):

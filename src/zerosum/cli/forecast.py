@@ -1,6 +1,6 @@
 """What a study would be worth: forecasts for `zerosum plan --what-if`, and `zerosum compare`.
 
-Tested in tests/cli/test_advising.py.
+Tested in tests/cli/test_cli_forecast.py.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Rows = Annotated[
 # ---- what if -------------------------------------------------------------------------------------------------------
 
 
-def advise(
+def print_forecasts(
     study: Study,
     out: Path | None,
     json_: bool,
@@ -103,7 +103,7 @@ def _check_picture(out: Path | None, named: str) -> None:
         raise BadInput(f"{out} could not be written: {nearest} is no folder that files may be added to")
 
 
-def guesses_of(
+def assumptions_of(
     study: Study,
     guess: Sequence[str] | None,
     like: Path | None,
@@ -278,7 +278,9 @@ def compare(
     told = {"spectrum": spectrum, "r_squared": r_squared, "separation": separation, "rows": rows}
     if not made_up and (guess or any(each is not None for each in (people, like, *told.values()))):
         raise BadParameter("guesses are about people who are made up: say --made-up")
-    guesses = guesses_of(loaded, guess, like, spectrum=spectrum, r_squared=r_squared, separation=separation, rows=rows)
+    guesses = assumptions_of(
+        loaded, guess, like, spectrum=spectrum, r_squared=r_squared, separation=separation, rows=rows
+    )
     with terminal.progress("running every scheme") as on_step:
         found = module.compare(
             loaded,

@@ -1,6 +1,6 @@
 """A table that describes columns, from a study file or from data files with ranges said on the command line.
 
-Tested in tests/cli/test_describing.py.
+Tested in tests/cli/test_cli_describe.py.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class _Words(logging.Formatter):
         return f"{said}\n{self.formatException(record.exc_info)}" if record.exc_info else said
 
 
-def start(as_json: bool) -> None:
+def start_logging(as_json: bool) -> None:
     """Log to stderr, from now on and in this process only."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines() if as_json else _Words())
@@ -49,5 +49,5 @@ def start(as_json: bool) -> None:
     _log.setLevel(logging.INFO)
 
 
-def say(event: str, words: str, **fields: Any) -> None:
+def log_event(event: str, words: str, **fields: Any) -> None:
     _log.info("%s", words, extra={"event": event, "fields": fields})
