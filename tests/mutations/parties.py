@@ -109,12 +109,16 @@ SITE = [
     Fault(
         "finished-round-again",
         "a site that restarted answers the last finished round again",
-        (Edit("site.ledger_records:Standing.check_turn", "if attempt == 0 and round == self.round:", "if False:"),),
+        (
+            Edit(
+                "site.ledger_records:StudyProgress.check_turn", "if attempt == 0 and round == self.round:", "if False:"
+            ),
+        ),
     ),
     Fault(
         "resumed-under-another-plan",
         "a phase that was paid for under one plan is continued under another, with less noise",
-        (Edit("site.ledger_records:Standing.check", "if self.round >= 0 and self.plan != plan:", "if False:"),),
+        (Edit("site.ledger_records:StudyProgress.check", "if self.round >= 0 and self.plan != plan:", "if False:"),),
     ),
     Fault(
         "sample-again",
@@ -288,7 +292,7 @@ SITE = [
     Fault(
         "shared-ledger",
         "two sites of one study may charge one ledger",
-        (Edit("study.planning:identified", "if len(set(ledgers)) < len(ledgers):", "if False:"),),
+        (Edit("study.planning:roster_with_identities", "if len(set(ledgers)) < len(ledgers):", "if False:"),),
     ),
 ]
 

@@ -3,7 +3,7 @@
 Up to the last decision about a unit (a clip, a bin, the nearest centre, a threshold, a norm to divide by), every number
 computed for it must depend on that unit and on public values alone. A matrix product over many rows does not satisfy
 this: the rounding of a row depends on the number of rows, the kernel and the threads. So decisions rest on three kinds
-of operation only (docs/guarantee.md, "Nobody decides for others"):
+of operation only (docs/guarantee.md, "Units do not affect each other's contributions"):
 
 1. Elementwise +, -, *, /, sqrt, rounding and comparisons, which IEEE 754 rounds correctly one number at a time.
 2. `fold`: a sum along a unit's own axis, made of elementwise additions in an order that its length fixes.
