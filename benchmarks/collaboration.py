@@ -203,7 +203,7 @@ def _published(clients: list[Records], epsilon: float, seed: int) -> tuple[Float
     """What the first client published, under which noise, and the map, which everybody knows."""
     program = DataCollaborationProgram(**_settings(), keep_records=True)
     rehearsal = Rehearsal(program, 10_000, 10, epsilon, figures.OUR_DELTA)
-    found, requests = rehearsal.asked(_units(Records.joined(clients)), seed)
+    found, requests = rehearsal.run_with_requests(_units(Records.joined(clients)), seed)
     request = requests[-1]
     assert isinstance(request, PrivatePublication)
     statistic = request.statistic
@@ -224,7 +224,7 @@ def _told_by_gradients(what: str, clients: list[Records], own: Records, others: 
     """By the noisy totals of gradients, round by round; the scores of the first client's records, and of others."""
     program = FeatureClassifierProgram(**_settings())
     rehearsal = Rehearsal(program, 10_000, 10, float(what.split()[-1]), figures.OUR_DELTA)
-    found, heard = rehearsal.heard(_units(Records.joined(clients)), seed)
+    found, heard = rehearsal.run_with_releases(_units(Records.joined(clients)), seed)
     candidates = Records.joined([clients[0], others])
 
     def features(given: Records) -> Floats:

@@ -36,10 +36,10 @@ class Rehearsal(study.Rehearsal):
     """With plain tables in and plain arrays out."""
 
     def run(self, rows: Floats, seed: int) -> Estimate:  # type: ignore[override]
-        return self.asked(rows, seed)[0]
+        return self.run_with_requests(rows, seed)[0]
 
-    def asked(self, rows: Floats, seed: int) -> tuple[Estimate, list[Request]]:  # type: ignore[override]
-        estimate, asked = super().asked(Units.from_rows(rows), seed)
+    def run_with_requests(self, rows: Floats, seed: int) -> tuple[Estimate, list[Request]]:  # type: ignore[override]
+        estimate, asked = super().run_with_requests(Units.from_rows(rows), seed)
         return {name: quantity.value for name, quantity in estimate.items()}, asked
 
 
@@ -302,7 +302,7 @@ def linear_intervals(runs: int, units: int = 20_000, columns: int = 10) -> None:
             design = np.column_stack([features, np.ones(units)])
             response = np.clip(design @ truth + 0.15 * rng.standard_normal(units), -1, 1)
             rows = np.column_stack([features, response])
-            estimate, asked = rehearsal.asked(rows, seed)
+            estimate, asked = rehearsal.run_with_requests(rows, seed)
             best = least_squares(features, response)
             ideal.append(at_best(rows, best, asked, rehearsal))
             pooled.add(estimate, "pooled", best)

@@ -36,14 +36,14 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.forecast import Advisor, Assumptions, ColumnShape, Spectrum
 from zerosum.forecast.measures import measure_of
-from zerosum.forecast.populations import world_of
-from zerosum.forecast.settings import parted
+from zerosum.forecast.populations import population_of
+from zerosum.forecast.settings import split_by_site
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.study import Study
 from zerosum.study.planning import pin
-from zerosum.study.rehearsal import Rehearsed
-from zerosum.study.running import execute_here
+from zerosum.study.rehearsal import PlanSimulation
+from zerosum.study.running import execute_in_process
 
 SITES, DELTA = 4, 1e-5
 DRAWS = 8  # runs on the same people
@@ -62,7 +62,7 @@ class Case:
     algorithm: str
     parameters: dict[str, Any]
     data: str
-    guesses: Assumptions
+    assumptions: Assumptions
     epsilon: float
     people: int
 
@@ -152,21 +152,21 @@ def seen(case: Case, runs: int, first: int, *, through_sites: bool) -> Floats:
     """What the result's numbers are in seeded runs: samples x draws x numbers."""
     study = case.study
     algorithm = study.build_algorithm()
-    world, measure = world_of(algorithm, case.guesses, study.full_design), measure_of(algorithm)
-    assert world is not None
+    population, measure = population_of(algorithm, case.assumptions, study.full_design), measure_of(algorithm)
+    assert population is not None
     assert measure is not None
-    rehearsed = Rehearsed(algorithm, study.plan())
-    anchor, found = world.truth, []
+    rehearsed = PlanSimulation(algorithm, study.plan())
+    anchor, found = population.truth, []
     for sample in range(max(runs // DRAWS, 2)):
         like = uneven_clusters(1000 + sample, case.people) if case.data == "uneven" else None
-        people = like or world.people(case.people, np.random.default_rng([2026, sample]))
+        people = like or population.people(case.people, np.random.default_rng([2026, sample]))
         seeds = range(OWN_SEEDS + first + DRAWS * sample, OWN_SEEDS + first + DRAWS * (sample + 1))
         if through_sites:
             estimates = [at_sites(study, people, seed) for seed in seeds]
         else:
             estimates = rehearsed.runs(people, seeds)
-        if anchor is None and measure.anchored is not None:
-            anchor = measure.anchored(estimates[0])
+        if anchor is None and measure.make_anchor is not None:
+            anchor = measure.make_anchor(estimates[0])
         found.append([measure.values(each, people, anchor) for each in estimates])
     return np.array(found)
 
@@ -177,9 +177,9 @@ def at_sites(study: Study, people: Units, seed: int) -> Estimate:
     with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         members = [
             Site(f"s{at}", part, Policy.throwaway(f"s{at}", Path(folder) / f"{at}", delta=DELTA))
-            for at, part in enumerate(parted(people, [site.units or 1 for site in study.sites]))
+            for at, part in enumerate(split_by_site(people, [site.units or 1 for site in study.sites]))
         ]
-        return execute_here(pin(seeded.plan(), members), seeded.build_algorithm(), members).estimate
+        return execute_in_process(pin(seeded.plan(), members), seeded.build_algorithm(), members).estimate
 
 
 @dataclass
@@ -190,7 +190,7 @@ class Tally:
     single: list[float]
     by_chance: float = 0.0
 
-    def told(self, part: str) -> str:
+    def summary(self, part: str) -> str:
         if not self.single:
             ends = f"{min(self.whole):+.3f} to {max(self.whole):+.3f}"
             return f"{part:22} {len(self.whole):8d}  {ends:16}  (difference of the means)"
@@ -223,7 +223,7 @@ def main() -> None:
             if options.through_sites and number != 1:
                 continue
             start = time.perf_counter()
-            advisor = Advisor(case.study, case.guesses)
+            advisor = Advisor(case.study, case.assumptions)
             forecast = advisor.at(advisor.own, options.rehearsals)
             tally = tallies.setdefault(case.name, Tally([], []))
             loss = forecast.expected is not None
@@ -244,7 +244,7 @@ def main() -> None:
             single = (said / was)[counts]
             tally.whole.append(figures[0] / figures[1])
             tally.single += single.tolist()
-            rehearsed = [forecast.freedom] if forecast.runs else []
+            rehearsed = [forecast.degrees_of_freedom] if forecast.runs else []
             tally.by_chance += len(single) * outside(len(found) * (DRAWS - 1), *rehearsed)
             took = f"{time.perf_counter() - start:.0f} s"
             print(
@@ -257,7 +257,7 @@ def main() -> None:
         f"{'by chance':>10}"
     )
     for name, tally in tallies.items():
-        print(tally.told(name))
+        print(tally.summary(name))
 
 
 if __name__ == "__main__":

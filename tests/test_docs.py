@@ -139,7 +139,7 @@ REST: dict[tuple[str, int], dict[str, Any]] = {
     ("docs/collaboration.md", 0): TERMS | {"sites": [site | {"units": 500} for site in SITES]},
     ("docs/networks.md", 0): TERMS | {"algorithm": "neural-classifier", "sites": SITES},
 }
-# a site's file and a policy; those of deployments, which tests/flare/test_guide.py and tests/cli/test_keys.py have
+# a site's file and a policy; those of deployments, which tests/flare/test_guide.py and tests/cli/test_cli_key.py have
 OTHERS = {
     ("docs/study.md", 1),
     ("docs/study.md", 2),
@@ -196,15 +196,15 @@ TUTORIAL = "docs/tutorial.md"  # whose blocks test_the_tutorial_word_for_word ru
 ELSEWHERE = {
     "make demo": "tests/test_demo.py",
     "make test": "what runs this",
-    "zerosum audit": "tests/cli/test_audit_cli.py",
-    "zerosum site init": "tests/cli/test_sites.py",
-    "zerosum site run": "tests/cli/test_sites.py",
+    "zerosum audit": "tests/cli/test_cli_audit.py",
+    "zerosum site init": "tests/cli/test_cli_site.py",
+    "zerosum site run": "tests/cli/test_cli_site.py",
     "zerosum site schema": "tests/study/test_site_schema.py",
-    "zerosum site rotate-key": "tests/cli/test_keys.py",
-    "zerosum site withdraw": "tests/cli/test_keys.py",
-    "zerosum site report": "tests/cli/test_reports.py",
-    "zerosum coordinator": "tests/cli/test_coordinators.py",
-    "zerosum watch": "tests/cli/test_watching.py",
+    "zerosum site rotate-key": "tests/cli/test_cli_key.py",
+    "zerosum site withdraw": "tests/cli/test_cli_key.py",
+    "zerosum site report": "tests/cli/test_cli_report.py",
+    "zerosum coordinator": "tests/cli/test_cli_coordinator.py",
+    "zerosum watch": "tests/cli/test_cli_watch.py",
     "zerosum flare": "tests/flare/test_jobs.py",
     "zerosum provision": "tests/flare/test_flare.py",
 }

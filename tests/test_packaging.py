@@ -106,7 +106,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["zerosum", "typer", "zerosum.cli", "zerosum.cli.watching"])
+@pytest.mark.parametrize("module", ["zerosum", "typer", "zerosum.cli", "zerosum.cli.watch"])
 def test_ctrl_c_while_it_loads_ends_quietly(module: str, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", PRESSED, module], cwd=tmp_path, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")

@@ -93,7 +93,7 @@ def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, p
     span = upper - lower
     question = MeanProgram(columns=COLUMNS, lower=lower, upper=upper)
     truth = np.vstack(list(data.values())).mean(axis=0)
-    lines, kept, estimate = [], None, truth
+    lines, shown_result, estimate = [], None, truth
     with TemporaryDirectory() as folder:
         for number, scheme in enumerate(SCHEMES):
             policies = {name: _policy(name, Path(folder) / scheme) for name in data}
@@ -119,19 +119,19 @@ def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, p
             lines.append(
                 Line(
                     scheme,
-                    _trusts(scheme),
+                    _trusted_party(scheme),
                     predicted,
                     math.sqrt(float(np.mean(np.square(errors)))),
                     worst if math.isfinite(worst) else None,
                 )
             )
             if scheme == DEFAULT_SCHEME:
-                kept, estimate = result, np.asarray(result.estimate["mean"])
-    if kept is None:
+                shown_result, estimate = result, np.asarray(result.estimate["mean"])
+    if shown_result is None:
         raise RuntimeError("the default scheme must be among those shown")
     sizes = {name: len(rows) for name, rows in data.items()}
     alone = {name: math.sqrt(float(np.mean(((rows.mean(axis=0) - truth) / span) ** 2))) for name, rows in data.items()}
-    return Demo(sizes, tuple(lines), alone, kept, truth, estimate)
+    return Demo(sizes, tuple(lines), alone, shown_result, truth, estimate)
 
 
 def write_report_of(demo: Demo, folder: Path) -> Path:
@@ -149,7 +149,7 @@ def _policy(hospital: str, folder: Path) -> Policy:
     return Policy.throwaway(hospital, ledger, delta=DELTA)
 
 
-def _trusts(scheme: str) -> str:
+def _trusted_party(scheme: str) -> str:
     """Party that must be trusted under a scheme."""
     match scheme:
         case "non-private" | "pooled":
@@ -195,7 +195,7 @@ def draw(demo: Demo, path: Path) -> None:
         axes.spines[side].set_visible(False)
     patients = sum(demo.sizes.values())
     figure.suptitle(
-        "Nearly the accuracy of pooling all records, without anyone seeing one",
+        "Nearly the accuracy of pooled records, and no record leaves its hospital",
         fontsize=14,
         fontweight="bold",
         x=0.02,

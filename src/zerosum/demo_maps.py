@@ -58,7 +58,7 @@ class Maps:
     found: tuple[NDArray[np.float64], ...]
 
     @property
-    def says(self) -> str:
+    def description(self) -> str:
         """Description of the data."""
         return f"{self.people} people at {SITES} sites, one colluding, {COMPONENTS} maps that everyone shares"
 
@@ -113,7 +113,7 @@ def draw(maps: Maps, path: Path) -> None:
         panels,
         path,
         title=f"Four sites find together what none can find alone, at ε = {EPSILON:g}",
-        subtitle=f"{maps.says}. ε is exact, for a person with all its {POINTS} volumes, at δ = {DELTA:g}.",
+        subtitle=f"{maps.description}. ε is exact, for a person with all its {POINTS} volumes, at δ = {DELTA:g}.",
         footnote=f"Zerosum works in a public basis, the {PER_AXIS} x {PER_AXIS} lowest cosines of the image; capeDJICA "
         f"is given exact whitening for nothing, and its {PAPERS_ROUNDS} rounds are compressed to {CAPE_ROUNDS} of the "
         "same total ε.\n"

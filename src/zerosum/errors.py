@@ -1,29 +1,29 @@
-"""Every error Zerosum raises, drawn once.
+"""All errors that Zerosum raises.
 
 ZerosumError
-├── BadInput              what was given is wrong                             exit code 2
-│   ├── BadData             a site's records: not finite, empty, cut short
+├── BadInput              invalid input                                       exit code 2
+│   ├── BadData             records of a site: not finite, empty, truncated
 │   ├── BadParameter        a number or name outside its range
-│   ├── BadStudy            a study or policy file that does not say what is needed
-│   ├── UnknownStatistic    a name no registry here knows
-│   └── BadMessage          a message to or from a site that does not fit
-│       ├── Malformed         not in the format
-│       ├── Unsupported       of another version
-│       ├── Forged            a key, signature or seal that does not hold
-│       ├── Misdirected       of another study, attempt or site
-│       ├── OutOfTurn         not now, or not again
-│       └── Inconsistent      at odds with what was said before
-├── Refused               well-formed, but it must not happen                 exit code 2
-│   ├── BudgetExceeded      the population's lifetime cap would be passed
+│   ├── BadStudy            a study or policy file with missing or invalid entries
+│   ├── UnknownStatistic    a name that is in no registry
+│   └── BadMessage          an invalid message to or from a site
+│       ├── Malformed         not in the expected format
+│       ├── Unsupported       of a version that is not supported
+│       ├── Forged            an invalid key, signature or authentication tag
+│       ├── Misdirected       meant for another study, attempt or site
+│       ├── OutOfTurn         out of order, or repeated
+│       └── Inconsistent      contradicts an earlier message
+├── Refused               a valid request that is not permitted               exit code 2
+│   ├── BudgetExceeded      the lifetime cap of the population would be exceeded
 │   ├── LedgerRefused       the ledger is damaged, older than its counter, or cannot be written
-│   ├── PolicyRefused       the site's own policy says no
-│   ├── AwaitingConsent     the site's steward has not decided yet
-│   │   └── Busy              the site takes part in as many studies as it may
-│   └── OutsidePlan         a release nobody declared
-│       └── NotAgreed         the site has no session of this plan: it restarted, or was never asked
-├── Abandoned             too many sites were lost; what was spent stays spent  exit code 3
+│   ├── PolicyRefused       the site's policy does not permit it
+│   ├── AwaitingConsent     the steward of the site has not decided yet
+│   │   └── Busy              the site already takes part in its largest number of studies
+│   └── OutsidePlan         a release that the plan does not declare
+│       └── NotAgreed         the site has no session of this plan, for instance after a restart
+├── Abandoned             too many sites were lost; the cost remains charged  exit code 3
 ├── CheckFailed           a verification ran and found a fault                exit code 4
-└── Interrupted           stopped from the keyboard; what was spent is said     exit code 130
+└── Interrupted           stopped from the keyboard; the message has the cost exit code 130
 """
 
 from __future__ import annotations

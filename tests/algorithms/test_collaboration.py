@@ -49,7 +49,7 @@ def accuracy(found: Any, units: Units, program: DataCollaborationProgram) -> flo
 def test_it_learns_from_what_was_published(reduction: str) -> None:
     program = DataCollaborationProgram(**PROGRAM, reduction=reduction, n_components=4, keep_records=True)
     asked = Rehearsal(program, 6000, 3, 8.0, 1e-5)
-    found, requests = asked.asked(halves(6000), 1)
+    found, requests = asked.run_with_requests(halves(6000), 1)
     assert accuracy(found, halves(2000, 1), program) > 0.85
     assert found["records"].shape == (6000, 6)
     assert [type(each).__name__ for each in requests][-1] == "PrivatePublication"

@@ -134,7 +134,7 @@ def test_what_is_asked_is_what_was_planned(components: int) -> None:
     _means, rows = made(4, 3)
     algorithm = MixtureProgram(columns=names(4), n_components=components, lower=-np.ones(4) * 3, upper=np.ones(4) * 3)
     rehearsal = Rehearsal(algorithm, UNITS, 5, 1.0, 1e-5)
-    _found, asked = rehearsal.asked(Units.from_rows(rows), 0)
+    _found, asked = rehearsal.run_with_requests(Units.from_rows(rows), 0)
     planned = rehearsal.algorithm.requests(Adjacency.REPLACE_ONE)
     assert len(asked) == len(planned)
     for one, other in zip(asked, planned, strict=True):

@@ -14,12 +14,12 @@ from zerosum.algorithms import CustomProgram
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter, PolicyRefused
 from zerosum.forecast import Advisor, Assumptions, ColumnShape, Setting, Spectrum, read_like, what_if
-from zerosum.forecast.measures import matched, measure_of
-from zerosum.forecast.populations import ClustersPopulation, SpectrumPopulation, world_of
-from zerosum.forecast.settings import altered, shared_out
+from zerosum.forecast.measures import match_centers, measure_of
+from zerosum.forecast.populations import ClustersPopulation, SpectrumPopulation, population_of
+from zerosum.forecast.settings import study_in_setting, units_per_site
 from zerosum.forecast.sweep import search
 from zerosum.study import Study
-from zerosum.study.rehearsal import Rehearsed
+from zerosum.study.rehearsal import PlanSimulation
 
 THREE: dict[str, Any] = {"columns": ["a", "b", "c"], "lower": [0, 0, 0], "upper": [10, 100, 1]}
 RANGES: dict[str, Any] = {"columns": ["a"], "ranges": {"a": (0, 10)}}
@@ -76,12 +76,12 @@ def test_a_guess_that_would_not_be_heard_is_refused(
 
 def test_what_is_guessed_is_what_is_told() -> None:
     survival = study_of("survival", {"columns": ["t", "e"], "edges": [0, 1, 2]})
-    assumed = Advisor(survival).says
-    told = Advisor(survival, Assumptions({"t": ColumnShape.parse("skewed:0.5:2")})).says
+    assumed = Advisor(survival).description
+    told = Advisor(survival, Assumptions({"t": ColumnShape.parse("skewed:0.5:2")})).description
     assert "skewed:0.5:2" in told
     assert "skewed" not in assumed
-    guesses = Assumptions({"c": ColumnShape.parse("shares:9:1")})
-    assert "shares:9:1" in Advisor(study_of("logistic-regression", THREE), guesses).says
+    assumptions = Assumptions({"c": ColumnShape.parse("shares:9:1")})
+    assert "shares:9:1" in Advisor(study_of("logistic-regression", THREE), assumptions).description
 
 
 def test_a_spectrum_from_a_file(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_columns_lie_as_guessed_and_within_their_ranges() -> None:
     with pytest.raises(BadParameter, match="3 shares"):
         ColumnShape.parse("shares:3:1").levels_of(3, 10, rng)
     with pytest.raises(BadParameter, match="'z'"):
-        world_of(study_of("mean", THREE).build_algorithm(), Assumptions(columns={"z": ColumnShape()}))
+        population_of(study_of("mean", THREE).build_algorithm(), Assumptions(columns={"z": ColumnShape()}))
 
 
 def test_private_data_are_never_what_people_are_drawn_from(tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def test_private_data_are_never_what_people_are_drawn_from(tmp_path: Path) -> No
 
 
 def test_people_are_shared_out_without_losing_anybody() -> None:
-    assert shared_out(1000, [300, 500, 200]).tolist() == [300, 500, 200]
+    assert units_per_site(1000, [300, 500, 200]).tolist() == [300, 500, 200]
     for people in (3, 4, 17, 100):
-        found = shared_out(people, [1, 1000, 1])
+        found = units_per_site(people, [1, 1000, 1])
         assert found.sum() == people
         assert found.min() >= 1
 
@@ -135,8 +135,8 @@ def test_a_study_in_another_setting_differs_in_that_alone() -> None:
     study = study_of("mean", THREE)
     own = Setting.of(study)
     assert own == Setting(1.0, 4, 1, 1800)
-    assert altered(study, own).plan().public_digest == study.plan().public_digest
-    other = altered(study, Setting(2.0, 10, 3, 5000)).plan()
+    assert study_in_setting(study, own).plan().public_digest == study.plan().public_digest
+    other = study_in_setting(study, Setting(2.0, 10, 3, 5000)).plan()
     assert (other.epsilon, len(other.sites), other.coalition.colluders) == (2.0, 10, 3)
     assert sum(site.units or 0 for site in other.sites) == 5000
     with pytest.raises(BadParameter, match="--people"):
@@ -147,7 +147,7 @@ def test_counts_stay_undeclared_where_the_study_declares_none() -> None:
     open_ = study_of(
         "mean", THREE, sites=[{"name": "a"}, {"name": "b"}], unit={"kind": "person", "adjacency": "add-remove"}
     )
-    plan = altered(open_, Setting.of(open_, 500)).plan()
+    plan = study_in_setting(open_, Setting.of(open_, 500)).plan()
     assert [site.units for site in plan.sites] == [None, None]
     assert Advisor(open_, people=500).at(Setting.of(open_, 500)).privacy > 0
 
@@ -155,23 +155,23 @@ def test_counts_stay_undeclared_where_the_study_declares_none() -> None:
 # ---- what is predicted, and what is seen ---------------------------------------------------------------------------
 
 
-def spreads(study: Study, guesses: Assumptions, runs: int, samples: int = 4) -> np.ndarray[Any, Any]:
+def spreads(study: Study, assumptions: Assumptions, runs: int, samples: int = 4) -> np.ndarray[Any, Any]:
     """The standard deviation of every number among runs on the same people, all of them."""
     algorithm, people = study.build_algorithm(), Setting.of(study).people
-    world, measure = world_of(algorithm, guesses), measure_of(algorithm)
-    assert world is not None
+    population, measure = population_of(algorithm, assumptions), measure_of(algorithm)
+    assert population is not None
     assert measure is not None
-    whole = Rehearsed(algorithm, study.plan())
+    whole = PlanSimulation(algorithm, study.plan())
     found = []
     for sample in range(samples):
-        units = world.people(people, np.random.default_rng([7, sample]))
+        units = population.people(people, np.random.default_rng([7, sample]))
         draws = whole.runs(units, range(1000 * sample, 1000 * sample + runs // samples))
-        found.append([measure.values(each, units, world.truth) for each in draws])
+        found.append([measure.values(each, units, population.truth) for each in draws])
     return np.asarray(np.sqrt(np.mean(np.var(found, axis=1, ddof=1), axis=0)))
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "parameters", "guesses", "runs"),
+    ("algorithm", "parameters", "assumptions", "runs"),
     [
         ("mean", THREE, Assumptions(), 80),
         ("mean", {**THREE, "clip": 0.5}, SKEWED, 80),
@@ -185,13 +185,13 @@ def spreads(study: Study, guesses: Assumptions, runs: int, samples: int = 4) -> 
     ],
 )
 def test_the_spread_that_is_forecast_is_seen(
-    algorithm: str, parameters: dict[str, Any], guesses: Assumptions, runs: int
+    algorithm: str, parameters: dict[str, Any], assumptions: Assumptions, runs: int
 ) -> None:
     """Wide, since runs are few here; `benchmarks/what_if.py` has the narrow figures."""
     study = study_of(algorithm, parameters)
-    advisor = Advisor(study, guesses)
+    advisor = Advisor(study, assumptions)
     said = advisor.at(advisor.own, runs)
-    seen = spreads(study, guesses, runs)
+    seen = spreads(study, assumptions, runs)
     scale = np.array([line.scale for line in said.lines])
     forecast = np.array([line.noise for line in said.lines])
     ratio = math.sqrt(float(np.mean((forecast / scale) ** 2) / np.mean((seen / scale) ** 2)))
@@ -212,36 +212,40 @@ def test_fewer_people_stand_for_many() -> None:
 
 @pytest.mark.parametrize("said", ["power:1", "exponential:0.7"])
 def test_the_energy_that_is_forecast_is_seen(said: str) -> None:
-    guesses = Assumptions(spectrum=Spectrum.parse(said))
+    assumptions = Assumptions(spectrum=Spectrum.parse(said))
     study = study_of("pca", {**MANY, "n_components": 2})
-    advisor = Advisor(study, guesses)
+    advisor = Advisor(study, assumptions)
     forecast = advisor.at(advisor.own, 100).lines[0].bias
     algorithm = study.build_algorithm()
-    world, measure = world_of(algorithm, guesses), measure_of(algorithm)
-    assert world is not None
+    population, measure = population_of(algorithm, assumptions), measure_of(algorithm)
+    assert population is not None
     assert measure is not None
-    people = world.people(1800, np.random.default_rng(99))
-    lost = [measure.values(each, people, None)[0] for each in Rehearsed(algorithm, study.plan()).runs(people, range(8))]
+    people = population.people(1800, np.random.default_rng(99))
+    lost = [
+        measure.values(each, people, None)[0] for each in PlanSimulation(algorithm, study.plan()).runs(people, range(8))
+    ]
     assert forecast == pytest.approx(float(np.mean(lost)), abs=0.03)
     assert 0 < forecast < 0.5
 
 
 def test_made_up_rows_have_the_spectrum_that_was_declared() -> None:
     algorithm = study_of("pca", {**MANY, "n_components": 2}).build_algorithm()
-    world = world_of(algorithm, Assumptions(spectrum=Spectrum.parse("power:2")))
-    assert isinstance(world, SpectrumPopulation)
-    rows = world.people(40_000, np.random.default_rng(0)).rows
+    population = population_of(algorithm, Assumptions(spectrum=Spectrum.parse("power:2")))
+    assert isinstance(population, SpectrumPopulation)
+    rows = population.people(40_000, np.random.default_rng(0)).rows
     values = np.linalg.eigvalsh(np.cov(np.asarray(rows).T))[::-1]
     assert values[:4] / values[0] == pytest.approx([1, 1 / 4, 1 / 9, 1 / 16], rel=0.05)
     assert np.max(np.std(np.asarray(rows), axis=0)) == pytest.approx(0.25, rel=0.05)
 
 
 def test_clusters_are_matched_whatever_their_order() -> None:
-    world = world_of(study_of("mixture", {**THREE, "n_components": 3}).build_algorithm(), Assumptions())
-    assert isinstance(world, ClustersPopulation)
-    assert world.truth is not None
-    assert world.separation >= 6
-    assert matched(world.truth[[2, 0, 1]], world.truth, np.array([10.0, 100.0, 1.0])) == pytest.approx(world.truth)
+    population = population_of(study_of("mixture", {**THREE, "n_components": 3}).build_algorithm(), Assumptions())
+    assert isinstance(population, ClustersPopulation)
+    assert population.truth is not None
+    assert population.separation >= 6
+    assert match_centers(population.truth[[2, 0, 1]], population.truth, np.array([10.0, 100.0, 1.0])) == pytest.approx(
+        population.truth
+    )
 
 
 # ---- sweeps and targets --------------------------------------------------------------------------------------------
@@ -306,9 +310,9 @@ def test_an_error_that_no_epsilon_reaches_is_said() -> None:
 
 def test_what_cannot_be_forecast_is_said_and_not_guessed() -> None:
     own: dict[str, Any] = {"columns": ["a", "b", "c"], "statistic": "a name", "clip": 1.0}
-    for guesses in (Assumptions(columns={"a": ColumnShape()}), Assumptions(like=Units(np.ones((2, 3))))):
+    for assumptions in (Assumptions(columns={"a": ColumnShape()}), Assumptions(like=Units(np.ones((2, 3))))):
         with pytest.raises(BadParameter, match="'statistic'"):
-            world_of(CustomProgram(**own), guesses)
+            population_of(CustomProgram(**own), assumptions)
     with pytest.raises(BadParameter, match="scheme"):
         Advisor(study_of("mean", THREE, scheme={"name": "non-private"}))
 
@@ -322,7 +326,7 @@ def test_a_site_that_wants_more_privacy_weighs_less() -> None:
     plan, algorithm = study.plan(), study.build_algorithm()
     rng = np.random.default_rng(0)
     parts = [Units(rng.uniform(0, 1, (300, 3)) * [10, 100, 1]) for _ in range(4)]
-    drawn = [np.asarray(each["mean"].value) for each in Rehearsed(algorithm, plan).runs(parts, range(100))]
+    drawn = [np.asarray(each["mean"].value) for each in PlanSimulation(algorithm, plan).runs(parts, range(100))]
     seen = np.std(drawn, axis=0, ddof=1)
     assert np.array([line.noise for line in said.lines]) == pytest.approx(seen, rel=0.3)
     weights = np.array([0.5, 1, 1, 1])

@@ -22,13 +22,13 @@ from zerosum.forecast import (
     read_spectrum,
     what_if,
 )
-from zerosum.forecast.empirical_population import EmpiricalPopulation, taken
+from zerosum.forecast.empirical_population import EmpiricalPopulation, select_units
 from zerosum.forecast.measures import measure_of
-from zerosum.forecast.populations import world_of
+from zerosum.forecast.populations import population_of
 from zerosum.forecast.structured_populations import Classes, Documents, Recordings
 from zerosum.forecast.sweep import search
 from zerosum.study import Study
-from zerosum.study.rehearsal import Rehearsed
+from zerosum.study.rehearsal import PlanSimulation
 
 WIDE: dict[str, Any] = {"lower": [0, 0, 0], "upper": [1, 10, 100]}
 LINEAR: dict[str, Any] = {"classes": [0, 1, 2], "features": {"kind": "linear", **WIDE}}
@@ -59,62 +59,62 @@ def study_of(algorithm: str, parameters: dict[str, Any] | None = None, epsilon: 
 def test_recordings_have_the_components_that_a_run_finds(more: dict[str, Any]) -> None:
     algorithm = study_of("ica", ASKED["ica"] | more).build_algorithm()
     assert isinstance(algorithm, ICAProgram)
-    world = world_of(algorithm, Assumptions(rows=40))
-    assert isinstance(world, Recordings)
-    people = world.people(30, np.random.default_rng(0))
+    population = population_of(algorithm, Assumptions(rows=40))
+    assert isinstance(population, Recordings)
+    people = population.people(30, np.random.default_rng(0))
     assert len(people) == 30
     assert people.largest == 40
-    assert world.numbers_each == 40 * 8
-    assert {"40", "2"} <= set(world.says.split())  # rows, components
+    assert population.numbers_each == 40 * 8
+    assert {"40", "2"} <= set(population.description.split())  # rows, components
     rows = np.asarray(people.rows)
-    strength = np.var(rows @ world.maps.T, axis=0)  # 1, and noise of 0.25 * 2 / 8
+    strength = np.var(rows @ population.maps.T, axis=0)  # 1, and noise of 0.25 * 2 / 8
     assert strength == pytest.approx([1.0625, 1.0625], rel=0.35)
     study = study_of("ica", ASKED["ica"] | more, scheme={"name": "non-private"})
-    found = Rehearsed(study.build_algorithm(), study.plan()).run(people, 0)
-    lost = measure_of(algorithm).values(found, people, world.truth)  # type: ignore[union-attr]
+    found = PlanSimulation(study.build_algorithm(), study.plan()).run(people, 0)
+    lost = measure_of(algorithm).values(found, people, population.truth)  # type: ignore[union-attr]
     assert np.max(lost) < 0.1
 
 
 def test_recordings_lie_in_the_span_of_a_public_basis() -> None:
     basis = np.eye(8)[:, 2:5]
-    world = world_of(ICAProgram(columns=ASKED["ica"]["columns"], n_components=2, basis=basis), Assumptions())
-    assert isinstance(world, Recordings)
-    assert np.linalg.norm(world.maps[:, [0, 1, 5, 6, 7]]) == pytest.approx(0, abs=1e-12)
+    population = population_of(ICAProgram(columns=ASKED["ica"]["columns"], n_components=2, basis=basis), Assumptions())
+    assert isinstance(population, Recordings)
+    assert np.linalg.norm(population.maps[:, [0, 1, 5, 6, 7]]) == pytest.approx(0, abs=1e-12)
 
 
 def test_recordings_for_principal_components_have_a_spectrum() -> None:
     names = [f"c{at}" for at in range(6)]
     study = study_of("pca", {"columns": names, "clip": 1.0, "n_components": 2, "per_recording": "center"})
-    guesses = Assumptions(rows=30, spectrum=Spectrum.parse("power:2"))
-    world = world_of(study.build_algorithm(), guesses)
-    assert world is not None
-    people = world.people(50, np.random.default_rng(0))
+    assumptions = Assumptions(rows=30, spectrum=Spectrum.parse("power:2"))
+    population = population_of(study.build_algorithm(), assumptions)
+    assert population is not None
+    people = population.people(50, np.random.default_rng(0))
     assert people.largest == 30
     values = np.linalg.eigvalsh(np.cov(np.asarray(people.rows).T))[::-1]
     assert values[:2] / values[0] == pytest.approx([1, 1 / 4], rel=0.15)
-    advisor = Advisor(study, guesses)
-    assert "30" in advisor.says.split()  # rows of a person
+    advisor = Advisor(study, assumptions)
+    assert "30" in advisor.description.split()  # rows of a person
     assert 0 <= (advisor.at(advisor.own, 8).expected or 0) < 0.5
 
 
 def test_documents_have_one_topic_and_so_many_words() -> None:
-    world = world_of(study_of("topics", ASKED["topics"] | {"length": 12}).build_algorithm(), Assumptions())
-    assert isinstance(world, Documents)
-    people = world.people(500, np.random.default_rng(1))
+    population = population_of(study_of("topics", ASKED["topics"] | {"length": 12}).build_algorithm(), Assumptions())
+    assert isinstance(population, Documents)
+    people = population.people(500, np.random.default_rng(1))
     assert people.is_sparse
     assert set(np.asarray(people.rows.sum(axis=1)).ravel()) == {12.0}
-    assert world.truth is not None
+    assert population.truth is not None
     common = np.asarray(people.rows.mean(axis=0)).ravel() / 12
-    assert np.abs(common - np.mean(world.truth, axis=0)).sum() < 0.1
-    first = world.people(40, np.random.default_rng(1)).dense().rows
-    assert np.any(np.argmax(first @ world.truth.T, axis=1)[:10] != 0)  # in no order
+    assert np.abs(common - np.mean(population.truth, axis=0)).sum() < 0.1
+    first = population.people(40, np.random.default_rng(1)).dense().rows
+    assert np.any(np.argmax(first @ population.truth.T, axis=1)[:10] != 0)  # in no order
 
 
 @pytest.mark.parametrize("separation", [2.0, 5.0])
 def test_neighbouring_classes_are_as_far_apart_as_guessed(separation: float) -> None:
-    world = world_of(study_of("feature-classifier").build_algorithm(), Assumptions(separation=separation))
-    assert isinstance(world, Classes)
-    rows = np.asarray(world.people(6000, np.random.default_rng(0)).rows)
+    population = population_of(study_of("feature-classifier").build_algorithm(), Assumptions(separation=separation))
+    assert isinstance(population, Classes)
+    rows = np.asarray(population.people(6000, np.random.default_rng(0)).rows)
     means = np.array([rows[rows[:, -1] == k, :-1].mean(axis=0) for k in range(3)])
     spread = np.mean([rows[rows[:, -1] == k, :-1].std(axis=0) for k in range(3)], axis=0)
     apart = min(float(np.linalg.norm((means[i] - means[j]) / spread)) for i in range(3) for j in range(i))
@@ -128,10 +128,10 @@ def test_made_up_images_are_smooth_and_inside_their_range(shape: tuple[int, ...]
     parameters = {"classes": [0, 1], "shape": shape, "model": "there is none", "lower": 0, "upper": 255}
     images = {"classes": [0, 1], "features": {"kind": "scattering", "height": 12, "width": 12}}
     plain = study_of("neural-classifier", parameters) if len(shape) > 2 else study_of("feature-classifier", images)
-    world = world_of(plain.build_algorithm(), Assumptions())
-    assert isinstance(world, Classes)
-    assert "24" in world.says.split()  # patterns
-    rows = np.asarray(world.people(200, np.random.default_rng(0)).rows)[:, :-1].reshape(200, *shape)
+    population = population_of(plain.build_algorithm(), Assumptions())
+    assert isinstance(population, Classes)
+    assert "24" in population.description.split()  # patterns
+    rows = np.asarray(population.people(200, np.random.default_rng(0)).rows)[:, :-1].reshape(200, *shape)
     assert 0 <= rows.min() < rows.max() <= 255
     steps = np.std(np.diff(rows, axis=-1)) / np.std(rows)
     assert steps < 1.2  # of white noise it is 1.41
@@ -139,24 +139,26 @@ def test_made_up_images_are_smooth_and_inside_their_range(shape: tuple[int, ...]
 
 def test_an_image_of_one_pixel_has_no_pattern() -> None:
     parameters = {"classes": [0, 1], "shape": (3, 1, 1), "model": "there is none", "lower": 0, "upper": 1}
-    world = world_of(study_of("neural-classifier", parameters).build_algorithm(), Assumptions())
-    assert isinstance(world, Classes)
-    assert world.people(5, np.random.default_rng(0)).columns == 4
+    population = population_of(study_of("neural-classifier", parameters).build_algorithm(), Assumptions())
+    assert isinstance(population, Classes)
+    assert population.people(5, np.random.default_rng(0)).columns == 4
 
 
 def test_people_of_a_public_file_keep_their_rows() -> None:
     units = Units.from_list([[[1.0]], [[2.0], [3.0]], [[4.0]]])
-    assert [each.ravel().tolist() for each in taken(units, np.array([1, 1, 0])).each()] == [[2.0, 3.0]] * 2 + [[1.0]]
+    assert [each.ravel().tolist() for each in select_units(units, np.array([1, 1, 0])).each()] == [[2.0, 3.0]] * 2 + [
+        [1.0]
+    ]
     recorded = Units(units.rows, units.offsets, Runs(np.array([0, 1, 3, 4]), np.array([1.0, 2.0, 3.0])))
-    runs = taken(recorded, np.array([2, 1])).runs
+    runs = select_units(recorded, np.array([2, 1])).runs
     assert runs is not None
     assert runs.seconds.tolist() == [3.0, 2.0]
-    world = EmpiricalPopulation(Units(np.arange(8.0)[:, None]), None, judged=True)
-    assert world.truth is not None
-    assert world.truth.ravel().tolist() == [3.0, 7.0]
-    assert not np.isin(np.asarray(world.people(50, np.random.default_rng(0)).rows), [3.0, 7.0]).any()
+    population = EmpiricalPopulation(Units(np.arange(8.0)[:, None]), None, hold_out=True)
+    assert population.truth is not None
+    assert population.truth.ravel().tolist() == [3.0, 7.0]
+    assert not np.isin(np.asarray(population.people(50, np.random.default_rng(0)).rows), [3.0, 7.0]).any()
     with pytest.raises(BadParameter, match="4"):
-        EmpiricalPopulation(Units(np.zeros((3, 1))), None, judged=True)
+        EmpiricalPopulation(Units(np.zeros((3, 1))), None, hold_out=True)
 
 
 # ---- guesses that would not count ----------------------------------------------------------------------------------
@@ -165,7 +167,7 @@ THREE: dict[str, Any] = {"columns": ["a", "b", "c"], "lower": [0, 0, 0], "upper"
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "parameters", "guesses", "word"),
+    ("algorithm", "parameters", "assumptions", "word"),
     [
         ("mean", THREE, Assumptions(r_squared=0.3), "--r-squared"),
         ("mean", THREE, Assumptions(spectrum=Spectrum.parse("flat")), "--spectrum"),
@@ -186,12 +188,12 @@ THREE: dict[str, Any] = {"columns": ["a", "b", "c"], "lower": [0, 0, 0], "upper"
     ],
 )
 def test_a_guess_that_does_not_apply_is_refused(
-    algorithm: str, parameters: dict[str, Any] | None, guesses: Assumptions, word: str
+    algorithm: str, parameters: dict[str, Any] | None, assumptions: Assumptions, word: str
 ) -> None:
     with pytest.raises(BadParameter, match=word):
-        Advisor(study_of(algorithm, parameters), guesses)
+        Advisor(study_of(algorithm, parameters), assumptions)
     with pytest.raises(BadParameter, match=word):
-        compare(study_of(algorithm, parameters), ["local"], seeds=2, made_up=True, guesses=guesses)
+        compare(study_of(algorithm, parameters), ["local"], seeds=2, made_up=True, assumptions=assumptions)
 
 
 def test_more_than_a_forecast_makes_up_is_refused_with_what_to_do() -> None:
@@ -272,9 +274,9 @@ def test_a_loss_is_forecast_with_and_without_privacy(algorithm: str) -> None:
 def test_rehearsals_are_as_many_as_were_asked_for() -> None:
     for algorithm, usual, some in (("topics", 24, 8), ("data-collaboration", 400, 25)):
         advisor = Advisor(study_of(algorithm))
-        assert advisor.usual == usual
-        assert advisor.some(usual) == some
-        assert advisor.some(8) == (8 if algorithm == "topics" else 2)
+        assert advisor.default_runs == usual
+        assert advisor.runs_per_setting(usual) == some
+        assert advisor.runs_per_setting(8) == (8 if algorithm == "topics" else 2)
 
 
 def test_a_target_that_cannot_be_is_refused_before_anything_is_rehearsed() -> None:
@@ -288,10 +290,10 @@ def test_a_target_that_cannot_be_is_refused_before_anything_is_rehearsed() -> No
 
 def test_what_stands_for_an_unknown_truth_is_said() -> None:
     study = study_of("topics")
-    assert "privacy" not in Advisor(study).says
+    assert "privacy" not in Advisor(study).description
     like = Assumptions(like=Units(np.eye(60)))
-    assert "privacy" in Advisor(study, like).says
-    assert "public" in Advisor(study, like).drawn
+    assert "privacy" in Advisor(study, like).description
+    assert "public" in Advisor(study, like).source
 
 
 @pytest.mark.parametrize("algorithm", FAST)
@@ -309,14 +311,14 @@ def test_the_loss_that_is_forecast_is_seen(algorithm: str) -> None:
     advisor = Advisor(study)
     forecast = advisor.at(advisor.own, 10)
     built = study.build_algorithm()
-    world, measure = world_of(built, Assumptions()), measure_of(built)
-    assert world is not None
+    population, measure = population_of(built, Assumptions()), measure_of(built)
+    assert population is not None
     assert measure is not None
-    rehearsed, lost = Rehearsed(built, study.plan()), []
+    rehearsed, lost = PlanSimulation(built, study.plan()), []
     for sample in range(5):
-        people = world.people(600, np.random.default_rng([9, sample]))
+        people = population.people(600, np.random.default_rng([9, sample]))
         draws = rehearsed.runs(people, range(5000 + 2 * sample, 5002 + 2 * sample))
-        lost += [measure.values(each, people, world.truth) for each in draws]
+        lost += [measure.values(each, people, population.truth) for each in draws]
     counts = [line.counts for line in measure.lines]
     assert forecast.expected == pytest.approx(float(np.mean(np.array(lost)[:, counts])), abs=0.06)
 
@@ -344,11 +346,11 @@ def test_records_are_published_where_a_scheme_can() -> None:
 def test_components_are_compared_with_those_without_privacy(tmp_path: Path) -> None:
     """On public data of sites, where no truth is known."""
     algorithm = study_of("ica").build_algorithm()
-    world = world_of(algorithm, Assumptions(rows=40))
-    assert world is not None
+    population = population_of(algorithm, Assumptions(rows=40))
+    assert population is not None
     sites = []
     for at in range(3):
-        people = world.people(20, np.random.default_rng(at))
+        people = population.people(20, np.random.default_rng(at))
         units = np.repeat(np.arange(20), 40)
         np.savez(tmp_path / f"{at}.npz", X=people.rows, columns=list(algorithm.columns), units=units)
         policy = {"population": f"p{at}", "data": "public", "ledger": f"{at}.sqlite"}

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from zerosum.cli import sites
+from zerosum.cli.site import site_init
 from zerosum.protocol.stream import alive
 from zerosum.site.ledger import Ledger
 from zerosum.study import SiteFile
@@ -71,7 +71,7 @@ class Deployment:
         rng = np.random.default_rng(1)
         for name in NAMES:
             home = folder / name
-            sites.site_init(home, json_=True)  # the command's own function: a process for each would take seconds
+            site_init(home, json_=True)  # the command's own function: a process for each would take seconds
             text = (home / "site.toml").read_text()
             text = re.sub(r"automatic = false", f"automatic = {str(automatic).lower()}", text)
             text = re.sub(r'(?m)^data = "private"', f'data = "{data}"', text)

@@ -292,7 +292,7 @@ SITE = [
     Fault(
         "shared-ledger",
         "two sites of one study may charge one ledger",
-        (Edit("study.planning:identified", "if len(set(ledgers)) < len(ledgers):", "if False:"),),
+        (Edit("study.planning:roster_with_identities", "if len(set(ledgers)) < len(ledgers):", "if False:"),),
     ),
 ]
 

@@ -281,7 +281,7 @@ def test_a_forecast_needs_the_grid_alone(tmp_path: Path, imaging: str) -> None:
     found = advisor.at(advisor.own, 8)
     assert [line.label for line in found.lines] == ["component 1", "component 2", "component 3"]
     assert 0 <= (found.without or 0) <= (found.expected or 0) <= 1
-    assert {"40", "3"} <= set(advisor.says.split())  # rows of a recording, components
+    assert {"40", "3"} <= set(advisor.description.split())  # rows of a recording, components
 
 
 def test_a_forecast_draws_from_public_images(tmp_path: Path) -> None:
@@ -289,5 +289,5 @@ def test_a_forecast_draws_from_public_images(tmp_path: Path) -> None:
     like = read_like(study, tmp_path / next(iter(CLOCKS)))  # which its policy calls synthetic
     assert like.runs is not None
     advisor = Advisor(study, Assumptions(like=like), people=40)
-    assert "8" in advisor.says.split()  # the people of the file
+    assert "8" in advisor.description.split()  # the people of the file
     assert 0 <= (advisor.at(advisor.own, 8).expected or 0) <= 1

@@ -31,14 +31,14 @@ def test_an_estimator_is_fitted_not_run(name: str) -> None:
     kind = getattr(zerosum, name)
     mine = type("Mine", (kind,), {})
     for estimator in (kind, kind(), mine, mine()):
-        with pytest.raises(BadParameter, match=rf"zerosum\.algorithms\.{name}\("):
+        with pytest.raises(BadParameter, match=rf"zerosum\.algorithms\.{name}Program\("):
             ask({"a": ROWS, "b": ROWS}, estimator)
 
 
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        (zerosum.algorithms.MeanProgram, r"zerosum\.algorithms\.Mean\("),
+        (zerosum.algorithms.MeanProgram, r"zerosum\.algorithms\.MeanProgram\("),
         ("mean", "'str'"),
         (None, "'NoneType'"),
         (np.ones(3), "'ndarray'"),

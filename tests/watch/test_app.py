@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from helpers.small_studies import make
 from helpers.watch_page import HOSTILE, Stream, Visitor, coordinated, parsed, served, wait_for
-from zerosum.cli import sites
+from zerosum.cli.site import site_init
 from zerosum.site.decisions import Consents
 from zerosum.study import SiteFile
 from zerosum.watch.access import HEADERS
@@ -28,7 +28,7 @@ WAITING = f"study/{PLAN.digest()}"
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    sites.site_init(tmp_path / "s0", json_=True)
+    site_init(tmp_path / "s0", json_=True)
     Consents(tmp_path / "s0" / "state").keep(PLAN)
     return tmp_path / "s0"
 

@@ -263,9 +263,9 @@ def test_a_study_that_a_site_refuses_on_the_page_and_its_reason_at_the_coordinat
 
 def test_a_name_of_markup_is_a_name(driver: Any, tmp_path: Path) -> None:
     """A hostile coordinator's plan, on the page of a steward."""
-    from zerosum.cli import sites
+    from zerosum.cli.site import site_init
 
-    sites.site_init(tmp_path / "s0", json_=True)
+    site_init(tmp_path / "s0", json_=True)
     plan = hostile()
     Consents(tmp_path / "s0" / "state").keep(plan)
     with served(SitePages(tmp_path / "s0" / "site.toml")) as visitor:
@@ -280,9 +280,9 @@ def test_a_name_of_markup_is_a_name(driver: Any, tmp_path: Path) -> None:
 
 def test_a_page_that_was_turned_away_connects_again(driver: Any, tmp_path: Path) -> None:
     """A browser gives a stream up for good when it is answered with an error; the page does not."""
-    from zerosum.cli import sites
+    from zerosum.cli.site import site_init
 
-    sites.site_init(tmp_path / "s0", json_=True)
+    site_init(tmp_path / "s0", json_=True)
     with served(SitePages(tmp_path / "s0" / "site.toml")) as visitor:
         visitor.watch.streams = MOST_STREAMS
         driver.get(f"{visitor.origin}/?token={visitor.access.token}")
@@ -297,9 +297,9 @@ def test_pages_of_others_decide_nothing(driver: Any, tmp_path: Path) -> None:
     """A web page, on another port of the same host or on another site, that posts to the loopback port: even one that
     found out the address, in a browser that was let in."""
     from helpers.small_studies import make
-    from zerosum.cli import sites
+    from zerosum.cli.site import site_init
 
-    sites.site_init(tmp_path / "s0", json_=True)
+    site_init(tmp_path / "s0", json_=True)
     plan, consents = make("local", study="vitals"), Consents(tmp_path / "s0" / "state")
     consents.keep(plan)
     with served(SitePages(tmp_path / "s0" / "site.toml")) as visitor:

@@ -13,7 +13,7 @@ from helpers.small_studies import carry_out, make, make_sites
 from helpers.watch_page import HOSTILE, coordinated, hostile, parsed
 from zerosum import run
 from zerosum.algorithms import build
-from zerosum.cli import sites
+from zerosum.cli.site import site_init
 from zerosum.errors import BadInput
 from zerosum.report.record import privacy_report
 from zerosum.site.audit_log import AuditLog
@@ -39,7 +39,7 @@ def section(page: Page | None, id: str) -> str:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    sites.site_init(tmp_path / "s0", json_=True)
+    site_init(tmp_path / "s0", json_=True)
     return tmp_path / "s0"
 
 

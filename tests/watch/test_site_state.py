@@ -11,7 +11,7 @@ import pytest
 
 from helpers.small_studies import make
 from helpers.watch_page import wait_for
-from zerosum.cli import sites
+from zerosum.cli.site import site_init
 from zerosum.errors import BadInput, BadStudy
 from zerosum.site.audit_log import AuditLog
 from zerosum.site.decisions import Consents
@@ -22,7 +22,7 @@ from zerosum.watch.site_state import LedgerReader, LogReader, SiteReader
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    sites.site_init(tmp_path / "s0", json_=True)
+    site_init(tmp_path / "s0", json_=True)
     return tmp_path / "s0"
 
 

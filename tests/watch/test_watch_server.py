@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helpers.watch_page import Visitor, served
-from zerosum.cli import sites
+from zerosum.cli.site import site_init
 from zerosum.watch import server
 from zerosum.watch.site_pages import SitePages
 
@@ -20,7 +20,7 @@ IDLE = 150
 
 @pytest.fixture
 def visitor(tmp_path: Path) -> Iterator[Visitor]:
-    sites.site_init(tmp_path / "s0", json_=True)
+    site_init(tmp_path / "s0", json_=True)
     with served(SitePages(tmp_path / "s0" / "site.toml")) as found:
         yield found
 

@@ -13,26 +13,26 @@ from zerosum.cli import terminal
 from zerosum.cli.app import app
 from zerosum.errors import ZerosumError
 
-#: The modules that register a command or group of commands, by its name.
+#: Modules that register a command or group of commands, by the name of the command.
 MODULES = {
-    "account": ("accounts",),
-    "audit": ("audits",),
-    "check": ("studies",),
-    "compare": ("advising",),
-    "coordinator": ("coordinators", "reports"),
-    "demo": ("studies",),
-    "describe": ("describing",),
-    "reproduce": ("figures",),
-    "flare": ("flares",),
-    "ledger": ("ledgers",),
-    "plan": ("studies",),
-    "provision": ("flares",),
+    "account": ("account",),
+    "audit": ("audit",),
+    "check": ("study",),
+    "compare": ("forecast",),
+    "coordinator": ("coordinator", "report"),
+    "demo": ("study",),
+    "describe": ("describe",),
+    "reproduce": ("reproduce",),
+    "flare": ("flare",),
+    "ledger": ("ledger",),
+    "plan": ("study",),
+    "provision": ("flare",),
     "results": ("results",),
-    "run": ("studies",),
-    "site": ("keys", "reports", "sites"),
-    "verify": ("reports",),
-    "version": ("studies",),
-    "watch": ("watching",),
+    "run": ("study",),
+    "site": ("key", "report", "site"),
+    "verify": ("report",),
+    "version": ("study",),
+    "watch": ("watch",),
 }
 
 # typer's own base of all usage errors, wherever the installed version keeps it
@@ -45,15 +45,15 @@ def load(command: str = "") -> None:
     Parameters
     ----------
     command : str
-        First word of the command line. If it is no command (`--help`, a typing error, none at all), every module is
-        loaded, because the answer lists all commands.
+        First word of the command line. If it is not a command (`--help`, a misspelling, empty), every module is
+        loaded, because the output lists all commands.
     """
     for module in MODULES.get(command) or sorted({name for names in MODULES.values() for name in names}):
         import_module(f"zerosum.cli.{module}")
 
 
 def main() -> None:
-    """Entry point: every foreseeable failure is one sentence and an exit code, never a traceback."""
+    """Entry point. A foreseeable failure is printed as one sentence with an exit code, without a traceback."""
     sys.exit(_run(sys.argv[1:]))
 
 
@@ -62,7 +62,7 @@ def _run(arguments: list[str]) -> int:
     try:
         load(*arguments[:1])
         code = app(args=arguments, prog_name="zerosum", standalone_mode=False)
-        if code == 130:  # typer's word for Ctrl-C
+        if code == 130:  # typer's exit code after Ctrl-C
             raise KeyboardInterrupt
         return int(code or 0)
     except ZerosumError as error:
@@ -74,8 +74,8 @@ def _run(arguments: list[str]) -> int:
             return 2
         return _fail(as_json, "UsageError", " ".join(message.split()), 2)
     except (KeyboardInterrupt, typer.Abort) as stop:
-        said = getattr(stop.__cause__, "__notes__", [])
-        return _fail(as_json, "Interrupted", "; ".join(["interrupted", *said]), 130)
+        notes = getattr(stop.__cause__, "__notes__", [])
+        return _fail(as_json, "Interrupted", "; ".join(["interrupted", *notes]), 130)
     except BrokenPipeError:
         return 0
 

@@ -1,4 +1,4 @@
-"""The application that commands register with.
+"""The typer application and its groups, with which commands register, and options that several commands share.
 
 Tested in tests/cli/test_cli.py.
 """
@@ -34,18 +34,18 @@ def _options(
     pass
 
 
-ledger_app = typer.Typer(help="A site's ledger: what was spent, and whether the record is sound.", no_args_is_help=True)
+ledger_app = typer.Typer(help="A site's ledger: its entries, costs and integrity.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
-results_app = typer.Typer(help="Results of studies that spent: listed, shown and written again, free.")
+results_app = typer.Typer(help="Archived results of studies: list, show and export, at no privacy cost.")
 app.add_typer(results_app, name="results")
-site_app = typer.Typer(help="A site as a process of its own, beside its data.", no_args_is_help=True)
+site_app = typer.Typer(help="A site: a process beside its data.", no_args_is_help=True)
 app.add_typer(site_app, name="site")
-coordinator_app = typer.Typer(help="The coordinator, as a process of its own.", no_args_is_help=True)
+coordinator_app = typer.Typer(help="The coordinator process.", no_args_is_help=True)
 app.add_typer(coordinator_app, name="coordinator")
-flare_app = typer.Typer(help="What NVIDIA FLARE is given, where it carries the messages.", no_args_is_help=True)
+flare_app = typer.Typer(help="Jobs and kits for NVIDIA FLARE as the transport.", no_args_is_help=True)
 app.add_typer(flare_app, name="flare")
 
-Patience = Annotated[float, typer.Option(help="How long, resumed, to wait for sites it can go on without.")]
+Patience = Annotated[float, typer.Option(help="Seconds that a resumed study waits for sites it can do without.")]
 StateOption = Annotated[Path, typer.Option("--state", help="The folder of the study.")]
 SiteOption = Annotated[Path, typer.Option("--site", help="The site's file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]

@@ -1,4 +1,4 @@
-"""What a shell is offered while a command is typed: names that are known, and files of the right kind.
+"""Shell completion: known names, and files with the right suffix.
 
 Tested in tests/cli/test_terminal.py.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def files(incomplete: str, *suffixes: str) -> list[str]:
-    """Files with one of these endings below what was typed so far, and folders to go on in."""
+    """Paths that start with `incomplete`: folders, and files with one of these suffixes."""
     typed = Path(incomplete)
     folder = typed if incomplete.endswith("/") else typed.parent
     head = "" if incomplete.endswith("/") else typed.name

@@ -1,6 +1,6 @@
-"""Results of studies that spent: looking again is not spending.
+"""`zerosum results`: list, show, export and remove archived results, at no privacy cost.
 
-Tested in tests/cli/test_results.py.
+Tested in tests/cli/test_cli_results.py.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from zerosum.kernel.names import counted, visible
 _STATES = {
     "done": "done",
     "released": "stopped after its last release: export computes the result",
-    "stopped": "stopped: what was released can be exported",
-    "not begun": "stopped before anything was asked or spent",
+    "stopped": "stopped: its releases can be exported",
+    "not begun": "stopped before the first round: nothing was spent",
     "unreadable": "its journal cannot be read",
     "damaged": "its result cannot be read",
 }
-_SHOWN = 12  # of an id, where the list is narrow
+_ID_DIGITS = 12  # of an id, where the list is narrow
 Id = Annotated[str, typer.Argument(metavar="ID", help="As `zerosum results` lists it, or its beginning.")]
 
 
 @results_app.callback(invoke_without_command=True)
 def results(context: typer.Context, json_: Json = False) -> None:
-    """Results of studies that spent: listed, shown and written again, free."""
+    """List archived results of studies; showing and exporting them is free."""
     if context.invoked_subcommand is not None:
         return
     from zerosum.study.archive import ArchivedStudy
@@ -48,34 +48,34 @@ def results(context: typer.Context, json_: Json = False) -> None:
         return
     for record in records:
         rounds, spent = record["rounds"], [each for each in record["spent"].values() if each is not None]
-        told = [
+        details = [
             record["algorithm"],
             f"{rounds['released']} of {counted(rounds['planned'], 'round')}" if rounds["planned"] else "",
             f"epsilon {max(spent):.4f}" if spent else "",
             _STATES[record["state"]],
         ]
-        terminal.titled(record["id"], f"  {record['began'][:16].replace('T', ' ')}  {visible(record['study'])}")
-        terminal.out.print("  " + ", ".join(filter(None, told)), soft_wrap=True)
+        terminal.print_titled(record["id"], f"  {record['began'][:16].replace('T', ' ')}  {visible(record['study'])}")
+        terminal.out.print("  " + ", ".join(filter(None, details)), soft_wrap=True)
 
 
 @results_app.command("show")
 def results_show(id: Id, json_: Json = False) -> None:
-    """One study: its result, or the rounds that were released before it was stopped; and what it cost."""
+    """Show one study: its result, or the rounds released before it was stopped, and its cost."""
     from zerosum.report.record import read_estimate
     from zerosum.study.archive import ArchivedStudy
 
-    kept = ArchivedStudy.load(id)
-    record = kept.as_record()
+    archived = ArchivedStudy.load(id)
+    record = archived.as_record()
     if json_:
         terminal.print_json(record)
         return
-    terminal.titled(visible(record["study"]), f" ({record['algorithm']}), {record['began'][:19]} UTC")
+    terminal.print_titled(visible(record["study"]), f" ({record['algorithm']}), {record['began'][:19]} UTC")
     if record["state"] == "done":
-        terminal.show_result(read_estimate(kept.folder / "result"), record["result"])
+        terminal.show_result(read_estimate(archived.folder / "result"), record["result"])
         terminal.show_warnings(record["result"].get("warnings", []))
     else:
         terminal.out.print(_STATES[record["state"]])
-    terminal.out.print(kept.told().rpartition(";")[0] + ".", soft_wrap=True)
+    terminal.out.print(archived.summary().rpartition(";")[0] + ".", soft_wrap=True)
     _spent(record["spent"])
 
 
@@ -89,30 +89,30 @@ def _spent(spent: dict[str, Any]) -> None:
 @results_app.command("export")
 def results_export(
     id: Id,
-    out: Annotated[Path, typer.Option(help="A new folder, as that of `zerosum run`.")],
+    out: Annotated[Path, typer.Option(help="A new folder, like that of `zerosum run`.")],
     study: Annotated[
-        Path | None, typer.Option(help="The study file, for the maps of images, or where the result needs its files.")
+        Path | None, typer.Option(help="The study file, for maps of images, or if the result needs its files.")
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Write a result again; of a study that was stopped, what was released. Nothing is asked and nothing spent."""
+    """Write a result again; for a study that was stopped, its releases. No site is contacted and nothing is spent."""
     from zerosum.report.build import write_report
     from zerosum.study import Study
     from zerosum.study.archive import ArchivedStudy
 
     loaded = None if study is None else Study.load(study)
     whole = ArchivedStudy.load(id).export(out, None if loaded is None else loaded.build_algorithm())
-    told = whole and (out / "plan.json").exists()  # results of before reports have none
+    has_plan = whole and (out / "plan.json").exists()  # early versions wrote no plan
     maps = []
-    if told and loaded is not None:
+    if has_plan and loaded is not None:
         maps = loaded.illustrate(out)
-    elif told:
+    elif has_plan:
         write_report(out)
     if json_:
         terminal.print_json({"folder": str(out), "complete": whole, "maps": [path.name for path in maps]})
         return
-    what = "the result" if whole else "what was released before the study was stopped"
-    terminal.out.print(f"{what} was written to {out}", soft_wrap=True)
+    what = "the result" if whole else "the releases before the study was stopped"
+    terminal.out.print(f"written to {out}: {what}", soft_wrap=True)
 
 
 @results_app.command("remove")
@@ -121,16 +121,17 @@ def results_remove(
         str | None, typer.Argument(metavar="ID", help="As `zerosum results` lists it, or its beginning.")
     ] = None,
     not_begun: Annotated[
-        bool, typer.Option("--not-begun", help="All studies that were stopped before anything was asked or spent.")
+        bool,
+        typer.Option("--not-begun", help="All studies that were stopped before the first round: nothing was spent."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
     json_: Json = False,
 ) -> None:
-    """Remove a result that is kept; it cannot be written again. What was spent stays spent: no ledger is touched."""
+    """Remove an archived result, which cannot be exported afterwards. Ledgers keep what was spent."""
     from zerosum.study.archive import ArchivedStudy
 
     if (id is None) != not_begun:
-        raise BadParameter("name one result, or say --not-begun")
+        raise BadParameter("name one result, or give --not-begun")
     if not_begun:
         chosen = [each for each in ArchivedStudy.all() if each.as_record()["state"] == "not begun"]
     else:
@@ -138,12 +139,12 @@ def results_remove(
     if not json_:
         for each in chosen:
             record = each.as_record()
-            terminal.titled(each.id, f" {visible(record['study'])}: {_STATES[record['state']]}")
+            terminal.print_titled(each.id, f" {visible(record['study'])}: {_STATES[record['state']]}")
     if chosen and not yes:
         _confirm(asks=not json_)
     removed = []
     for each in chosen:
-        with suppress(*((Refused,) if not_begun else ())):  # one that begins just now stays
+        with suppress(*((Refused,) if not_begun else ())):  # a study that has begun meanwhile is not removed
             each.remove()
             removed.append(each.id)
     if json_:
@@ -153,11 +154,11 @@ def results_remove(
 
 
 def _confirm(*, asks: bool) -> None:
-    """Whoever does not say yes has removed nothing."""
+    """Ask for confirmation. Raises `BadParameter` without a yes."""
     question = "Remove this? It cannot be exported again, and what was spent stays spent."
     try:
         sure = asks and typer.confirm(question)
     except typer.Abort:
         sure = False
     if not sure:
-        raise BadParameter("nothing was removed: it takes a yes, or --yes")
+        raise BadParameter("nothing was removed: answer yes, or give --yes")

@@ -1,7 +1,7 @@
-"""How the command line speaks: tables for people and JSON for programs on stdout, progress on stderr.
+"""Output of the command line: tables for people or JSON for programs on stdout, progress on stderr.
 
-Nothing printed is read as markup, since names of studies, sites, columns and files come from users; what is bold or red
-is a `Text` that says so.
+Console markup is off, because names of studies, sites, columns and files come from users. Bold and red text is made
+with `Text`.
 
 Tested in tests/cli/test_cli.py.
 """
@@ -43,11 +43,11 @@ _STAGES = {
 }
 
 _NUMBER = re.compile(r"[-+]?[\d.,]*(e[-+]?\d+)?|nan|inf|infinite")
-SECONDS = 5.0  # between two lines that say how far something is
-_LINED = 3  # columns that a line and the space beside it take
-_WORD = 8  # of a word that goes on in the next line, the least
-_LINES = 100  # of a table; longer estimates are for files
-_LEVELS = 6  # categories that are listed with a column
+SECONDS = 5.0  # interval between two lines of progress
+_BORDER_WIDTH = 3  # characters of a column's border and padding
+_MIN_WORD = 8  # characters of a word before it may be folded into the next line
+_LINES = 100  # largest number of lines of a table
+_LEVELS = 6  # largest number of categories listed beside a column
 
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -60,7 +60,7 @@ def print_json(record: Any) -> None:
 
 
 class _Bar:
-    """How far something is, on a terminal: a bar with an estimate of the time left, gone when it is over."""
+    """Progress bar on a terminal, with an estimate of the time left; removed at the end."""
 
     def __init__(self, what: str) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -79,14 +79,14 @@ class _Bar:
         self._bar.stop()
 
     def at(self, what: str, done: int, planned: int) -> None:
-        if what != self._what:  # a stage has a pace of its own
+        if what != self._what:  # the estimate of the time left starts anew with each stage
             self._bar.reset(self._task, description=what, total=planned)
             self._what = what
         self._bar.update(self._task, completed=done, total=planned)
 
 
 class _Lines:
-    """The same where nobody sees a bar, in pipes and logs: a plain line every few seconds, none for what is short."""
+    """Progress in pipes and logs: a text line every few seconds, none for short tasks."""
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._what = clock, what
@@ -106,12 +106,12 @@ class _Lines:
             return
         self._said = now
         left = (now - self._began) / done * (planned - done) if 0 < done < planned else math.nan
-        estimate = f", about {_spell(left)} left" if left > 0 else ""
+        estimate = f", about {_format_duration(left)} left" if left > 0 else ""
         err.print(f"{what}: {done} of {planned}{estimate}", soft_wrap=True)
 
 
-def _spell(seconds: float) -> str:
-    """A time that is left, as roughly as it is known.
+def _format_duration(seconds: float) -> str:
+    """Remaining time with the precision of an estimate.
 
     >>> _spell(42), _spell(600), _spell(9000)
     ('42 s', '10 min', '2.5 h')
@@ -121,21 +121,21 @@ def _spell(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _following(what: str) -> _Bar | _Lines:
+def _progress_display(what: str) -> _Bar | _Lines:
     return _Bar(what) if err.is_terminal else _Lines(what)
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """For whatever may take longer than a few seconds: what it yields is told how much is done of how much."""
-    with _following(what) as shown:
+    """Show the progress of a task. Yields a callback for (done, planned)."""
+    with _progress_display(what) as shown:
         yield lambda done, planned: shown.at(what, done, planned)
 
 
 @contextmanager
-def observed() -> Iterator[Observer]:
-    """The same of a study, from stage to stage."""
-    with _following("starting") as shown:
+def study_progress() -> Iterator[Observer]:
+    """Show the progress of a study. Yields its observer."""
+    with _progress_display("starting") as shown:
 
         def follow(seen: Seen) -> None:
             what = _STAGES[seen.stage] + (f" of {visible(seen.site)}" if seen.site and seen.stage == "loading" else "")
@@ -145,35 +145,38 @@ def observed() -> Iterator[Observer]:
 
 
 @contextmanager
-def interruptible() -> Iterator[list[str]]:
-    """Ctrl-C ends with what was spent. A study that is over puts the id of its result into the list."""
-    kept: list[str] = []
+def report_interrupt() -> Iterator[list[str]]:
+    """Report what was spent after Ctrl-C.
+
+    Yields a list, into which the caller puts the id of the archived result once the study is complete.
+    """
+    archived: list[str] = []
     try:
-        yield kept
+        yield archived
     except KeyboardInterrupt as stop:
-        said = getattr(stop, "__notes__", None) or ["nothing was spent"]
-        if kept:
-            said = ["the study was over", *(_again(id) for id in kept if id)]
-        raise Interrupted("; ".join(["interrupted", *said])) from stop
+        notes = getattr(stop, "__notes__", None) or ["nothing was spent"]
+        if archived:
+            notes = ["the study was complete", *(_export_hint(id) for id in archived if id)]
+        raise Interrupted("; ".join(["interrupted", *notes])) from stop
 
 
-def _again(id: str) -> str:
-    return f"the result is kept, and 'zerosum results export {id} --out FOLDER' writes it, free"
+def _export_hint(id: str) -> str:
+    return f"the result is archived, and 'zerosum results export {id} --out FOLDER' writes it at no cost"
 
 
 @contextmanager
-def kept_anyway(id: str) -> Iterator[None]:
-    """What cannot be written where it was asked for is still kept, and whoever asked is told where."""
+def name_archive_on_failure(id: str) -> Iterator[None]:
+    """Add the command that exports the archived result to an error of writing it elsewhere."""
     try:
         yield
     except (ZerosumError, OSError) as error:
         if not id:
             raise
-        raise BadInput(f"{error}; {_again(id)}") from error
+        raise BadInput(f"{error}; {_export_hint(id)}") from error
 
 
-def titled(title: str, rest: str) -> None:
-    """A line that begins in bold."""
+def print_titled(title: str, rest: str) -> None:
+    """Print a line that begins in bold."""
     out.print(Text.assemble((title, "bold"), rest))
 
 
@@ -191,7 +194,7 @@ def short(value: Any) -> str:
 
 
 def show_result(estimate: Mapping[str, Quantity], record: dict[str, Any]) -> None:
-    """A result as a table of its own kind where there is one, else by name; the record is that of the same result."""
+    """Print a result as a table of its own kind if there is one, otherwise by name. `record` is its JSON form."""
     from zerosum.report.coefficients import CoefficientTable
     from zerosum.report.tables import tables_of
 
@@ -205,33 +208,33 @@ def show_result(estimate: Mapping[str, Quantity], record: dict[str, Any]) -> Non
 
 
 def show_estimate(record: dict[str, Any]) -> None:
-    """A result's estimates by name: what has a place for every column, one column a line; the rest below."""
-    estimate, told = record["estimate"], record["quantities"]
+    """Print estimates by name: vectors as tables with one line per label, the others below."""
+    estimate, quantities = record["estimate"], record["quantities"]
     tables: dict[tuple[str, ...], list[str]] = {}
-    for name, quantity in told.items():
+    for name, quantity in quantities.items():
         if len(quantity["axes"]) == 1 and len(quantity["axes"][0]["labels"]) <= _LINES:
             tables.setdefault(_places(quantity["axes"][0]), []).append(name)
     bounds = _ranges(record["privacy"]["question"])
-    plain = {shown: a for each in told.values() for axis in each["axes"] for shown, a in _shown(axis)}
+    plain = {shown: a for each in quantities.values() for axis in each["axes"] for shown, a in _axis_labels(axis)}
     ranges = {shown: bounds[a] for shown, a in plain.items() if a in bounds}
     for (axis, *labels), names in tables.items():
         columns = {name: [short(estimate[name][at]) for at in range(len(labels))] for name in names}
         if axis == "column" and any(label in ranges for label in labels):
             columns["range"] = [ranges.get(label, "") for label in labels]
         _show_columns(axis, [visible(label) for label in labels], columns)
-    for name, quantity in told.items():
+    for name, quantity in quantities.items():
         if not any(name in names for names in tables.values()):
             of = " by ".join(axis["name"] for axis in quantity["axes"])
-            titled(name, f"{f' ({of})' if of else ''}: {short(estimate[name])}")
+            print_titled(name, f"{f' ({of})' if of else ''}: {short(estimate[name])}")
             if quantity["axes"] and len(quantity["axes"][-1]["labels"]) <= _LINES:
                 out.print("  " + ", ".join(map(visible, _places(quantity["axes"][-1])[1:])), style="dim")
 
 
 def show_table(table: Table) -> None:
-    """A table within the width of the terminal. Numbers stay whole, and long words go on in the next line. Lines
-    between columns, and last of all whole numbers, give way where there are too many columns."""
+    """Print a table within the width of the terminal. Numbers are not broken, and long words are folded. If a table is
+    too wide, borders are left out first, and then numbers may be broken."""
     least = _fit(table)
-    if least + _LINED * len(table.columns) + 1 > out.width:
+    if least + _BORDER_WIDTH * len(table.columns) + 1 > out.width:
         table.box, table.padding = box.SIMPLE_HEAD, (0, 0, 0, 0)
         if least + len(table.columns) + 1 > out.width:
             for column in table.columns:
@@ -240,29 +243,29 @@ def show_table(table: Table) -> None:
 
 
 def _fit(table: Table) -> int:
-    """Keep numbers whole, let words go on; returns the least width of all columns."""
+    """Set overflow and least width of each column; returns the sum of the least widths."""
     least = 0
     for column in table.columns:
         column.overflow = "fold"
         cells = [str(cell) for cell in column.cells]
         longest = max((cell_len(word) for word in str(column.header).split()), default=0)
         if column.no_wrap or all(_NUMBER.fullmatch(cell) for cell in cells):
-            column.min_width = max(min(longest, _WORD), *map(cell_len, cells), 0)
+            column.min_width = max(min(longest, _MIN_WORD), *map(cell_len, cells), 0)
             least += column.min_width
         else:
             least += max(
-                min(longest, _WORD), *(min(cell_len(word), _WORD) for cell in cells for word in cell.split()), 0
+                min(longest, _MIN_WORD), *(min(cell_len(word), _MIN_WORD) for cell in cells for word in cell.split()), 0
             )
     return least
 
 
 def _show_columns(axis: str, labels: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None:
-    """One column for each of these beside the labels: in several tables where one would be too wide."""
+    """Print columns beside their labels, in several tables if one would be too wide."""
     table = Table(axis, *columns)
     for at, label in enumerate(labels):
         table.add_row(label, *(cells[at] for cells in columns.values()))
     names = list(columns)
-    if len(names) > 1 and _fit(table) + _LINED * (1 + len(names)) + 1 > out.width:
+    if len(names) > 1 and _fit(table) + _BORDER_WIDTH * (1 + len(names)) + 1 > out.width:
         for part in (names[: len(names) // 2], names[len(names) // 2 :]):
             _show_columns(axis, labels, {name: columns[name] for name in part})
         return
@@ -270,23 +273,23 @@ def _show_columns(axis: str, labels: Sequence[str], columns: Mapping[str, Sequen
 
 
 def show_warnings(sentences: Sequence[str]) -> None:
-    """What the releases themselves say about the question."""
+    """Print warnings, one per line."""
     for sentence in sentences:
         out.print(Text.assemble(("warning: ", "bold"), visible(sentence)), soft_wrap=True)
 
 
 def _places(axis: dict[str, Any]) -> tuple[str, ...]:
-    """What runs along an axis and the name of each place, with what it is measured in."""
-    return axis["name"], *(shown for shown, _ in _shown(axis))
+    """Name of an axis and its labels, with their units of measurement."""
+    return axis["name"], *(shown for shown, _ in _axis_labels(axis))
 
 
-def _shown(axis: dict[str, Any]) -> list[tuple[str, str]]:
+def _axis_labels(axis: dict[str, Any]) -> list[tuple[str, str]]:
     units = axis.get("units") or [""] * len(axis["labels"])
     return [(f"{a} ({u})" if u else a, a) for a, u in zip(axis["labels"], units, strict=True)]
 
 
 def _ranges(question: dict[str, Any]) -> dict[str, str]:
-    """The public range of every column, where there is one."""
+    """Public range, or categories, of each column that has one."""
     lower, upper = (question["parameters"].get(name) for name in ("lower", "upper"))
     columns = question["columns"]
     if isinstance(ranges := question["parameters"].get("ranges"), dict):  # of descriptions
@@ -303,11 +306,11 @@ def _ranges(question: dict[str, Any]) -> dict[str, str]:
 
 
 def show_check(record: dict[str, Any]) -> None:
-    """What was found at one site."""
+    """Print the findings of `zerosum check` at one site."""
     units = "" if record["units"] is None else f", {counted(record['units'], 'unit')}"
     verdict = "it would not run" if record["faults"] else "it would run"
     left = "" if record["left"] is None else f"; afterwards one more study may cost epsilon {record['left']:.4f}"
-    titled(visible(record["site"]), f": {verdict}{units}{left}")
+    print_titled(visible(record["site"]), f": {verdict}{units}{left}")
     for kind in ("faults", "warnings"):
         for sentence in record[kind]:
             out.print(
@@ -347,13 +350,13 @@ def show_report(report: PrivacyReport) -> None:
         f"{'s' if report.exchanges > 1 else ''}, {report.bytes_per_site} bytes to and from each site."
     )
     if report.extra_delta > 0:
-        out.print(f"Finite arithmetic adds {report.extra_delta:.2g} to delta, which is paid for.")
+        out.print(f"Finite arithmetic adds {report.extra_delta:.2g} to delta, which is included in the cost.")
     for sentence in report.sentences():
         out.print(sentence)
 
 
 def show_fit(estimate: Mapping[str, Quantity]) -> None:
-    """What is known of how well a regression fits, where it was bought: single numbers, each with its error."""
+    """Print the goodness of fit of a regression, if it was released: scalars with their standard errors."""
     import numpy as np
 
     found = {name: each for name, each in estimate.items() if np.size(each.value) == 1 and not each.axes}
@@ -367,8 +370,8 @@ def show_fit(estimate: Mapping[str, Quantity]) -> None:
 
 
 def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) -> None:
-    """A table of many columns. What is the same in all lines is said once, above it; what does not fit on the terminal
-    beside the rest follows in a table of its own, under the same numbers of lines."""
+    """Print a table of many columns. Columns with one value in all lines are printed once, above it. Columns that
+    do not fit follow in further tables with the same line numbers."""
     cells = [[cell if isinstance(cell, str) else f"{cell:.4g}" for cell in line] for line in lines]
     columns = dict(zip(headings, zip(*cells, strict=True), strict=True)) if cells else {}
     alike = {heading: column[0] for heading, column in columns.items() if len(column) > 1 and len(set(column)) == 1}
@@ -396,17 +399,17 @@ def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) 
 
 
 def show_tables(tables: Iterable[ReportTable]) -> None:
-    """Tables of a result. A terminal that is too narrow for the numbers wraps their lines."""
+    """Print the tables of a result. A terminal that is too narrow for the numbers wraps their lines."""
     from zerosum.report.text_table import least_width, rich_table
 
     for table in tables:
-        titled(table.title, "")
+        print_titled(table.title, "")
         out.print(rich_table(table, out.width), width=least_width(table, out.width), crop=False)
         out.print()
 
 
-def _asked_columns(asked: dict[str, Any]) -> str:
-    """The columns of a study, with their ranges."""
+def _column_list(asked: dict[str, Any]) -> str:
+    """Columns of a study with their ranges, as text."""
     names, bounds = asked.get("columns", []), asked.get("bounds", {})
     if asked.get("n_columns", 0) > len(names):
         return f"{names[0]} ... {names[-1]} ({asked['n_columns']})"
@@ -434,7 +437,7 @@ def show_ledger(record: dict[str, Any]) -> None:
             line["first"][:16].replace("T", " "),
             visible(asked.get("user", "")),
             asked.get("algorithm", ", ".join(line["statistics"])),
-            visible(_asked_columns(asked)),
+            visible(_column_list(asked)),
             f"{line['epsilon']:.4f}",
             *([f"{line['consent'] or ''}{', under 0.2' if line['exposed'] else ''}"] if agreed else []),
         )
@@ -444,7 +447,7 @@ def show_ledger(record: dict[str, Any]) -> None:
     headings = ("study", "round", "statistic", "mu", *(["steps"] if stepped else []), *doubted)
     table = Table("#", Column("recorded", no_wrap=True), *headings)
 
-    def told(entry: dict[str, Any]) -> tuple[str, ...]:
+    def cells_of(entry: dict[str, Any]) -> tuple[str, ...]:
         spend = entry["spend"]
         return (
             visible(spend["study"]),
@@ -455,7 +458,7 @@ def show_ledger(record: dict[str, Any]) -> None:
             *(entry[key] or "" for key in doubted),
         )
 
-    for (study, attempt, *cells), alike in groupby(record["entries"], told):
+    for (study, attempt, *cells), alike in groupby(record["entries"], cells_of):
         first, *others = alike
         last = others[-1] if others else first
         rounds = _span(first["spend"]["round"] + 1, last["spend"]["round"] + 1) + attempt

@@ -1,4 +1,4 @@
-"""Public guesses about unseen data: distributions of columns, spectrum, explained variance, separation, length.
+"""Public assumptions about unseen data: distributions of columns, spectrum, explained variance, separation, length.
 
 Tested in tests/forecast/test_forecasting.py.
 """
@@ -31,9 +31,9 @@ _ABOUT = {
     "separation": "of clusters and classes",
     "rows": "of people with many rows in order of time",
 }
-# Width of a range, in standard deviations of the response, if nothing is guessed about it. Chosen by hand; no benchmark
+# Width of a range, in standard deviations of the response, without a guess about it. Chosen by hand; no benchmark
 # recorded.
-_WIDE = 6.0
+_RANGE_WIDTH = 6.0
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class ColumnShape:
         shares = np.array(self.numbers or [1.0] * levels)
         return rng.choice(levels, count, p=shares / shares.sum()).astype(np.float64)
 
-    def told(self) -> str:
+    def to_option(self) -> str:
         """The guess in the form that `parse` accepts."""
         return ":".join([self.kind, *(f"{each:g}" for each in self.numbers)])
 
@@ -132,7 +132,7 @@ def _read(path: Path) -> Callable[[int], Floats]:
     try:
         found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, delimiter=None)
     except (OSError, ValueError):
-        raise BadParameter(f"the spectrum {path} holds no plain list of numbers") from None
+        raise BadParameter(f"the spectrum {path} is not a plain list of numbers") from None
     known = np.sort(np.asarray(found, dtype=np.float64).ravel())[::-1]
     if not known.size or not np.all(np.isfinite(known)) or known[-1] < 0 or known[0] <= 0:
         raise BadParameter(f"the spectrum {path} must hold eigenvalues: finite, none negative, one positive")
@@ -147,11 +147,11 @@ def _read(path: Path) -> Callable[[int], Floats]:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Public assumptions about data that have not been seen. None: not guessed.
+    """Public assumptions about data that have not been seen. None: no assumption.
 
     Parameters
     ----------
-    columns : mapping of str to Shape
+    columns : mapping of str to ColumnShape
         Distribution of each column. Default: uniform over the range, or equal shares of levels.
     like : Units, optional
         Public or synthetic units with the study's columns, which are drawn from instead.
@@ -180,12 +180,12 @@ class Assumptions:
         if self.rows is not None and not 30 <= self.rows <= 10_000:
             raise BadParameter(f"rows must lie between 30 and 10000, got {self.rows}")
 
-    def check_heard(self, heard: Collection[str], why: str) -> None:
-        """Raise `BadParameter` for a guess that the algorithm does not use. `heard` names those that it uses."""
+    def check_used(self, used: Collection[str], why: str) -> None:
+        """Raise `BadParameter` for a guess that the algorithm does not use. `used` names those that it uses."""
         for name, about in _ABOUT.items():
-            if getattr(self, name) is not None and name not in heard:
+            if getattr(self, name) is not None and name not in used:
                 option = f"--{name.replace('_', '-')}"
-                raise BadParameter(f"{option} is {about}, and would not count: {why}; leave it out")
+                raise BadParameter(f"{option} is {about}, and would have no effect: {why}; leave it out")
 
     def shape(self, name: str) -> ColumnShape:
         """Distribution of a column."""
@@ -201,7 +201,7 @@ class Assumptions:
         """Mean and standard deviation of a regression's response, which cannot be uniform."""
         shape = self.columns.get(name)
         if shape is None:
-            return (low + high) / 2, (high - low) / _WIDE
+            return (low + high) / 2, (high - low) / _RANGE_WIDTH
         if shape.kind != "normal":
             raise BadParameter(f"the response {name!r} is guessed by its mean and spread: normal:MEAN:SD")
         return shape.numbers[0], shape.numbers[1]

@@ -17,16 +17,18 @@ from zerosum.data.design import Design
 from zerosum.errors import BadParameter
 from zerosum.forecast.assumptions import Assumptions
 
-NUMBERS = 10**8  # Largest number of matrix elements of synthetic data. Chosen by hand; no benchmark recorded.
-_JUDGES = 4  # Every fourth unit of a public file is held out for evaluation. Chosen by hand; no benchmark recorded.
+MAX_ELEMENTS = 10**8  # Largest number of matrix elements of synthetic data. Chosen by hand; no benchmark recorded.
+_HOLD_OUT_EVERY = (
+    4  # Every fourth unit of a public file is held out for evaluation. Chosen by hand; no benchmark recorded.
+)
 
 
 class Population(ABC):
     """A population from which samples of a study's units are drawn."""
 
-    hears: frozenset[str] = frozenset()  # names of the guesses that the population uses, beside columns
+    used_assumptions: frozenset[str] = frozenset()  # fields of `Assumptions` in use, beside columns
     truth: Floats | None = None  # reference: true centres, maps or topics, or held-out rows
-    says: str = ""  # description of the assumptions
+    description: str = ""  # description of the assumptions, for messages
 
     @property
     @abstractmethod
@@ -39,19 +41,22 @@ class Population(ABC):
 
 
 class EmpiricalPopulation(Population):
-    """Units of a public file, drawn with replacement, each with all its rows. For a classifier (`judged`) every fourth
-    unit is held out for evaluation."""
+    """Units of a public file, drawn with replacement, each with all its rows.
 
-    def __init__(self, units: Units, design: Design | None, *, judged: bool = False) -> None:
+    With `hold_out`, for classifiers, every fourth unit is held out for evaluation."""
+
+    def __init__(self, units: Units, design: Design | None, *, hold_out: bool = False) -> None:
         self.design, self.units = design, units
-        self.says = f"{len(units)} public people, drawn with replacement"
-        if judged:
-            judges = np.arange(len(units)) % _JUDGES == _JUDGES - 1
+        self.description = f"{len(units)} public people, drawn with replacement"
+        if hold_out:
+            judges = np.arange(len(units)) % _HOLD_OUT_EVERY == _HOLD_OUT_EVERY - 1
             if not np.any(judges):
-                raise BadParameter(f"every fourth person in a public file judges a classifier: give {_JUDGES} at least")
+                raise BadParameter(
+                    f"every fourth person of a public file evaluates a classifier: give at least {_HOLD_OUT_EVERY}"
+                )
             self.units, judging = units.chosen(~judges), units.chosen(judges)
             self.truth = np.asarray(judging.dense().rows, dtype=np.float64)
-            self.says += ", but for every fourth, who judge"
+            self.description += ", except every fourth, held out for evaluation"
 
     @property
     def numbers_each(self) -> int:
@@ -60,11 +65,15 @@ class EmpiricalPopulation(Population):
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
         """Draw with replacement, and apply the design."""
-        found = taken(self.units, rng.integers(len(self.units), size=count))
-        return found if self.design is None else Units(expanded(np.asarray(found.rows, dtype=np.float64), self.design))
+        found = select_units(self.units, rng.integers(len(self.units), size=count))
+        return (
+            found
+            if self.design is None
+            else Units(expand_design(np.asarray(found.rows, dtype=np.float64), self.design))
+        )
 
 
-def taken(units: Units, places: NDArray[np.int64]) -> Units:
+def select_units(units: Units, places: NDArray[np.int64]) -> Units:
     """Units at these indices, in this order. Indices may repeat."""
     if units.offsets is None:
         return Units(units.rows[places])
@@ -76,7 +85,7 @@ def taken(units: Units, places: NDArray[np.int64]) -> Units:
     return Units.from_runs([[np.asarray(rows) for rows, _step in held[at]] for at in places], steps)
 
 
-def expanded(rows: Floats, design: Design) -> Floats:
+def expand_design(rows: Floats, design: Design) -> Floats:
     """Rows expanded by a design. If sites have effects, the rows are divided equally among the sites."""
     sites = design.sites if design.site_effects and design.sites else ("",)
     ends = np.linspace(0, len(rows), len(sites) + 1).astype(int)
@@ -84,7 +93,9 @@ def expanded(rows: Floats, design: Design) -> Floats:
     return np.vstack([np.asarray(design.expand(part, site).rows) for part, site in zip(parts, sites, strict=True)])
 
 
-def no_columns(guesses: Assumptions, why: str) -> None:
+def refuse_columns(assumptions: Assumptions, why: str) -> None:
     """Raise `BadParameter` for guesses about columns that the population does not use."""
-    if guesses.columns:
-        raise BadParameter(f"{why}, and guesses about columns would not count: leave them out, or draw from a file")
+    if assumptions.columns:
+        raise BadParameter(
+            f"{why}, and guesses about columns would have no effect: leave them out, or draw from a file"
+        )

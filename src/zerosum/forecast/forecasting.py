@@ -36,33 +36,33 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.forecast.assumptions import Assumptions
-from zerosum.forecast.empirical_population import NUMBERS, Population
+from zerosum.forecast.empirical_population import MAX_ELEMENTS, Population
 from zerosum.forecast.measures import Line, Measure, measure_of
-from zerosum.forecast.populations import world_of
-from zerosum.forecast.settings import Setting, altered, parted, shared_out
+from zerosum.forecast.populations import population_of
+from zerosum.forecast.settings import Setting, split_by_site, study_in_setting, units_per_site
 from zerosum.forecast.structured_populations import Classifier
 from zerosum.kernel.missing import OBSERVED
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Scheme
 from zerosum.study.entries import SchemeTable
-from zerosum.study.rehearsal import Rehearsed
+from zerosum.study.rehearsal import PlanSimulation
 from zerosum.study.schema import Study
 
 # Number of simulated units; and for histogram-based algorithms, which need more. The constants below were chosen by
 # hand; no benchmark recorded.
-_PEOPLE, _MORE = 2000, 10_000
-_CLASSED, _TRAINED = 2000, 1000  # simulated units for training a classifier, and a network
-_RECORDED = 60, 200  # simulated units with many rows each: minimum, maximum
-_NUMBERS = 4_000_000  # largest number of matrix elements of a reduced sample
-_ALL = 20_000_000  # the same where units cannot be represented by fewer
+_UNITS, _HISTOGRAM_UNITS = 2000, 10_000
+_CLASSIFIER_UNITS, _NETWORK_UNITS = 2000, 1000  # simulated units for training a classifier, and a network
+_RECORDINGS = 60, 200  # simulated units with many rows each: minimum, maximum
+_ELEMENTS = 4_000_000  # largest number of matrix elements of a reduced sample
+_ELEMENTS_ALL = 20_000_000  # the same where units cannot be represented by fewer
 _SAMPLE = 20_000  # units for standard deviations without simulation
-_AGAIN, _TWICE = 4, 2  # noise draws per sample; and for slow algorithms
-_WITHOUT = 100  # largest number of samples run without noise
-RUNS, FEW = 400, 24  # default number of simulations; and for losses, which are slow
-_PART = 16  # another setting gets 1/16 of the simulations of the study's own setting
-_LEAST, _LEAST_OF_FEW = 2, 8  # minimum for another setting; and for losses
+_DRAWS, _DRAWS_SLOW = 4, 2  # noise draws per sample; and for slow algorithms
+_NOISE_FREE_SAMPLES = 100  # largest number of samples run without noise
+RUNS, SLOW_RUNS = 400, 24  # default number of simulations; and for losses, which are slow
+_FRACTION = 16  # another setting gets 1/16 of the simulations of the study's own setting
+_MIN_RUNS, _MIN_RUNS_SLOW = 2, 8  # minimum for another setting; and for losses
 # Share of simulations in which a value may be suppressed before it is reported as hidden.
-_SELDOM = 0.05
+_HIDDEN_SHARE = 0.05
 
 # Progress callback: (done, planned).
 OnStep = Callable[[int, int], None]
@@ -127,7 +127,7 @@ class Forecast:
     @property
     def hidden(self) -> tuple[LineForecast, ...]:
         """Lines that count and that noise suppresses in more than 5 % of the simulations."""
-        return tuple(line for line in self.lines if line.counts and line.missing > _SELDOM)
+        return tuple(line for line in self.lines if line.counts and line.missing > _HIDDEN_SHARE)
 
     @property
     def sampling(self) -> float:
@@ -147,22 +147,22 @@ class Forecast:
         return float(np.mean(known)) if known else None
 
     @property
-    def freedom(self) -> int:
+    def degrees_of_freedom(self) -> int:
         """Degrees of freedom of the simulated standard deviations: samples times (draws per sample - 1)."""
-        return max(self.runs // _AGAIN, 2) * (_AGAIN - 1) if self.runs else 0
+        return max(self.runs // _DRAWS, 2) * (_DRAWS - 1) if self.runs else 0
 
     @property
-    def doubt(self) -> float:
+    def relative_error(self) -> float:
         """Relative standard error of a simulated standard deviation, 1 / sqrt(2 f) for f degrees of freedom (normal
         errors)."""
-        return 1 / math.sqrt(2 * self.freedom) if self.runs else 0.0
+        return 1 / math.sqrt(2 * self.degrees_of_freedom) if self.runs else 0.0
 
     @property
     def together(self) -> float:
         """Summary figure of privacy and sampling error combined."""
         return self._figure("together")
 
-    def scaled(self, privacy: float, sampling: float) -> Forecast:
+    def rescale(self, privacy: float, sampling: float) -> Forecast:
         """The forecast with its privacy and sampling errors multiplied by these factors."""
         lines = [
             replace(
@@ -187,13 +187,13 @@ class Forecast:
 
 
 class Advisor:
-    """Forecasts of one study from public guesses. Private site files are not read.
+    """Forecasts of one study from public assumptions. Private site files are not read.
 
     Parameters
     ----------
     study : Study
         The study; its site files are dropped.
-    guesses : Guesses, optional
+    assumptions : Assumptions, optional
         Public assumptions about the data.
     people : int, optional
         Number of units; by default as the roster declares.
@@ -204,17 +204,17 @@ class Advisor:
         If the scheme has no noise, or the algorithm has no accuracy measure.
     """
 
-    def __init__(self, study: Study, guesses: Assumptions | None = None, people: int | None = None) -> None:
+    def __init__(self, study: Study, assumptions: Assumptions | None = None, people: int | None = None) -> None:
         self.study = study.model_copy(update={"site_files": ()})
-        self.guesses = guesses or Assumptions()
+        self.assumptions = assumptions or Assumptions()
         self.own = Setting.of(study, people)
         if not Scheme(study.scheme.name).facts.noisy:
             raise BadParameter("without privacy there is no noise to forecast: give the study another scheme")
         algorithm = study.build_algorithm()
         self._measure = _custom(algorithm) if isinstance(algorithm, CustomProgram) else measure_of(algorithm)
-        self._world = world_of(algorithm, self.guesses, study.full_design)
-        if self._measure is None or (self._world is None and not isinstance(algorithm, CustomProgram)):
-            raise BadParameter(_nothing(study.algorithm))
+        self._population = population_of(algorithm, self.assumptions, study.full_design)
+        if self._measure is None or (self._population is None and not isinstance(algorithm, CustomProgram)):
+            raise BadParameter(_no_forecast_message(study.algorithm))
         self._free: dict[tuple[int, int, int], Floats] = {}
 
     @property
@@ -228,16 +228,16 @@ class Advisor:
         return "" if self._measure is None else self._measure.level
 
     @property
-    def says(self) -> str:
+    def description(self) -> str:
         """Description of the assumptions about the data."""
-        if self._world is None or self._measure is None:
+        if self._population is None or self._measure is None:
             return "nothing"
-        return self._world.says + self._measure.held(self._world.truth)
+        return self._population.description + self._measure.reference_clause(self._population.truth)
 
     @property
-    def drawn(self) -> str:
+    def source(self) -> str:
         """Source of the simulated units, for messages."""
-        return "made-up people" if self.guesses.like is None else "people drawn from the public file"
+        return "made-up people" if self.assumptions.like is None else "people drawn from the public file"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -245,19 +245,19 @@ class Advisor:
         return () if self._measure is None else tuple(line.label for line in self._measure.lines)
 
     @property
-    def _few(self) -> bool:
+    def _is_slow(self) -> bool:
         """Whether a simulation is slow. Those of Data Collaboration are fast and have a large variance."""
         loss = self._measure is not None and self._measure.loss
         return loss and self.study.algorithm != DataCollaborationProgram.name
 
     @property
-    def usual(self) -> int:
+    def default_runs(self) -> int:
         """Default number of simulations for the study's own setting."""
-        return FEW if self._few else RUNS
+        return SLOW_RUNS if self._is_slow else RUNS
 
-    def some(self, runs: int) -> int:
+    def runs_per_setting(self, runs: int) -> int:
         """Number of simulations for each other setting, if the study's own setting gets `runs`."""
-        return max(runs // _PART, _LEAST_OF_FEW if self._few else _LEAST)
+        return max(runs // _FRACTION, _MIN_RUNS_SLOW if self._is_slow else _MIN_RUNS)
 
     def at(self, setting: Setting, runs: int | None = None, on_step: OnStep = lambda done, planned: None) -> Forecast:
         """Forecast in one setting.
@@ -271,25 +271,25 @@ class Advisor:
         on_step : callable
             Receives (done, planned).
         """
-        runs = self.usual if runs is None else runs
+        runs = self.default_runs if runs is None else runs
         if runs < 2:
-            raise BadParameter("a spread takes two rehearsals at least")
-        study = altered(self.study, setting)
+            raise BadParameter("a spread needs at least two rehearsals")
+        study = study_in_setting(self.study, setting)
         plan, algorithm = study.plan(), study.build_algorithm()
         if isinstance(algorithm, CustomProgram):
             assert self._measure is not None  # noqa: S101
-            noise = plan.law(0).noise_std / _counted(plan, setting.people)
+            noise = plan.law(0).noise_std / _weighted_count(plan, setting.people)
             return Forecast(setting, (_line(self._measure.lines[0], noise, math.nan),), 0)
         measure = measure_of(algorithm)  # The lines depend on the roster (site effects), so they are computed again.
-        world = world_of(algorithm, self.guesses, study.full_design)
-        assert measure is not None and world is not None  # noqa: S101, PT018
+        population = population_of(algorithm, self.assumptions, study.full_design)
+        assert measure is not None and population is not None  # noqa: S101, PT018
         if isinstance(algorithm, MeanProgram) and OBSERVED not in algorithm.rules.values():
-            return self._mean(setting, algorithm, plan, measure, world)
+            return self._mean(setting, algorithm, plan, measure, population)
         if isinstance(algorithm, HistogramProgram) and OBSERVED not in algorithm.rules.values():
-            return self._histogram(setting, algorithm, plan, measure, world)
-        return self._rehearsed(setting, study, plan, measure, world, runs, on_step)
+            return self._histogram(setting, algorithm, plan, measure, population)
+        return self._by_simulation(setting, study, plan, measure, population, runs, on_step)
 
-    def takes_rehearsals(self) -> bool:
+    def needs_simulation(self) -> bool:
         """Whether forecasts of this study need simulations."""
         algorithm = self.study.build_algorithm()
         exact = isinstance(algorithm, MeanProgram | HistogramProgram) and OBSERVED not in algorithm.rules.values()
@@ -298,87 +298,87 @@ class Advisor:
     # ---- by formula ------------------------------------------------------------------------------------------------
 
     def _mean(
-        self, setting: Setting, algorithm: MeanProgram, plan: Plan, measure: Measure, world: Population
+        self, setting: Setting, algorithm: MeanProgram, plan: Plan, measure: Measure, population: Population
     ) -> Forecast:
         """Mean by formula.
 
         The noise is the standard deviation that a noise-free run reports. The sampling error is the standard deviation
         of clipped rows over the root of the effective number of units.
         """
-        people = world.people(min(setting.people, _sampled(world)), _drawing(0))
+        people = population.people(min(setting.people, _sample_size(population)), _sample_rng(0))
         fewer = setting.people / len(people)
-        quiet = Rehearsed(algorithm, plan, fewer).quietly(_sites(people, plan, setting))
+        quiet = PlanSimulation(algorithm, plan, fewer).run_without_noise(_units_by_site(people, plan, setting))
         rows = np.asarray(people.rows)
         if algorithm.lower is not None:
             rows = np.clip(rows, algorithm.lower, algorithm.upper)
-        sampling = np.std(rows, axis=0) / math.sqrt(_effective(plan, setting.people))
+        sampling = np.std(rows, axis=0) / math.sqrt(_effective_count(plan, setting.people))
         noise = np.asarray(quiet["mean"].std)
         figures = zip(measure.lines, noise, sampling, strict=True)
         return Forecast(setting, tuple(_line(line, float(n), float(s)) for line, n, s in figures), 0)
 
     def _histogram(
-        self, setting: Setting, algorithm: HistogramProgram, plan: Plan, measure: Measure, world: Population
+        self, setting: Setting, algorithm: HistogramProgram, plan: Plan, measure: Measure, population: Population
     ) -> Forecast:
         """Histogram by formula: noise of the plan over the number of units, and the binomial standard error of a share
         p, sqrt(p (1 - p) / n)."""
-        people = world.people(min(setting.people, _sampled(world)), _drawing(0))
-        quiet = Rehearsed(algorithm, plan).quietly(people)
+        people = population.people(min(setting.people, _sample_size(population)), _sample_rng(0))
+        quiet = PlanSimulation(algorithm, plan).run_without_noise(people)
         share = np.asarray(quiet["counts"].value) / len(people)
-        noise = plan.law(0).noise_std / _counted(plan, setting.people)
-        sampling = np.sqrt(share * (1 - share) / _effective(plan, setting.people))
+        noise = plan.law(0).noise_std / _weighted_count(plan, setting.people)
+        sampling = np.sqrt(share * (1 - share) / _effective_count(plan, setting.people))
         lines = tuple(_line(line, noise, float(s)) for line, s in zip(measure.lines, sampling, strict=True))
         return Forecast(setting, lines, 0)
 
     # ---- by rehearsal ----------------------------------------------------------------------------------------------
 
-    def _rehearsed(
+    def _by_simulation(
         self,
         setting: Setting,
         study: Study,
         plan: Plan,
         measure: Measure,
-        world: Population,
+        population: Population,
         runs: int,
         on_step: OnStep,
     ) -> Forecast:
         """Forecast by simulation.
 
-        For each sample, `base` holds the values without noise, shape (n_samples, n_lines), and `drawn` those with
+        For each sample, `base` holds the values without noise, shape (n_samples, n_lines), and `source` those with
         noise, shape (n_loud_samples, n_draws, n_lines).
         """
         algorithm = study.build_algorithm()
-        again = _TWICE if self._few else _AGAIN
-        count = _made_up(algorithm, world, plan, setting.people)
-        private = Rehearsed(algorithm, plan, setting.people / count)
+        again = _DRAWS_SLOW if self._is_slow else _DRAWS
+        count = _synthetic_population(algorithm, population, plan, setting.people)
+        private = PlanSimulation(algorithm, plan, setting.people / count)
         open_ = study.model_copy(
             update={
                 "scheme": SchemeTable(name="non-private"),
                 "privacy": study.privacy.model_copy(update={"calibration": "exact", "attempts": 0}),
             }
         )
-        free = Rehearsed(open_.build_algorithm(), open_.plan())
+        free = PlanSimulation(open_.build_algorithm(), open_.plan())
         effects = setting.sites if study.design is not None and study.design.site_effects else 0
         # Noise is drawn on `loud` samples. More samples are run without noise, because the sampling error depends on
         # their number.
         loud = max(runs // again, 2)
-        samples = loud if measure.loss else max(min(runs // 2, _WITHOUT), loud)
+        samples = loud if measure.loss else max(min(runs // 2, _NOISE_FREE_SAMPLES), loud)
         noisy, quiet = [], []
-        anchor = world.truth
+        anchor = population.truth
         for sample in range(samples):
-            people = world.people(count, _drawing(sample))
+            people = population.people(count, _sample_rng(sample))
             key = (count, sample, effects)
-            if anchor is None and measure.anchored is not None:
-                anchor = measure.anchored(free.run(people, 0))
+            if anchor is None and measure.make_anchor is not None:
+                anchor = measure.make_anchor(free.run(people, 0))
             # Noise-free results do not depend on epsilon or colluders. They are shared by all settings with the same
             # sample.
             if key not in self._free:
                 self._free[key] = measure.values(free.run(people, 0), people, anchor)
             quiet.append(self._free[key])
-            sites = _sites(people, plan, setting)
+            sites = _units_by_site(people, plan, setting)
             # The reference for a classifier is the better of two noise-free runs. The program of a non-private plan
             # trains longer and may overfit.
             if isinstance(algorithm, Classifier):
-                quiet[-1] = np.minimum(quiet[-1], measure.values(private.quietly(sites), people, anchor))
+                quiet[-1] = np.minimum(quiet[-1], measure.values(private.run_without_noise(sites), people, anchor))
             if sample < loud:
                 draws = private.runs(sites, range(again * sample, again * (sample + 1)))
                 noisy.append([measure.values(each, people, anchor) for each in draws])
@@ -404,7 +404,7 @@ class Advisor:
             if math.isfinite(s) and (math.isfinite(n) or m > 0)
         )
         if not any(math.isfinite(line.privacy) for line in lines):
-            raise BadParameter("nothing of the result would be left of the noise: ask for more epsilon or people")
+            raise BadParameter("noise would hide every number of the result: increase epsilon or the number of people")
         if not measure.loss:
             return Forecast(setting, lines, loud * again)
         counting = [line.counts for line in measure.lines]
@@ -419,9 +419,9 @@ def _line(line: Line, noise: float, sampling: float) -> LineForecast:
     return LineForecast(line.label, noise, 0.0, noise, sampling, line.scale, line.counts)
 
 
-def _sampled(world: Population) -> int:
+def _sample_size(population: Population) -> int:
     """Number of units for forecasts by formula."""
-    return min(_SAMPLE, max(_PEOPLE, _NUMBERS // world.numbers_each))
+    return min(_SAMPLE, max(_UNITS, _ELEMENTS // population.numbers_each))
 
 
 def _custom(algorithm: CustomProgram) -> Measure:
@@ -430,45 +430,48 @@ def _custom(algorithm: CustomProgram) -> Measure:
     return Measure(lines, "of the clip", lambda estimate, data, anchor: np.zeros(1))
 
 
-def _made_up(algorithm: Algorithm, world: Population, plan: Plan, people: int) -> int:
+def _synthetic_population(algorithm: Algorithm, population: Population, plan: Plan, people: int) -> int:
     """Number of simulated units that represent `people`. Studies that publish single records need all of them, since
     the noise of a record does not decrease with their number."""
     if any(release.kind == "publication" for release in plan.releases):
-        if people * world.numbers_each > _ALL:
+        if people * population.numbers_each > _ELEMENTS_ALL:
             raise BadParameter(
-                f"records are published one by one, so that a forecast must make up every one of {people}, which are "
-                f"too many: say --people {_ALL // world.numbers_each}, and expect less error than that with more"
+                f"records are published one by one, so that a forecast must make up every one of {people}, which "
+                f"are too many: give --people {_ELEMENTS_ALL // population.numbers_each}, and expect a smaller error "
+                "with more"
             )
         return people
-    return min(people, _most(algorithm, world, sampled=any(release.sampled for release in plan.releases)))
+    return min(
+        people, _largest_sample(algorithm, population, sampled=any(release.sampled for release in plan.releases))
+    )
 
 
-def _most(algorithm: Algorithm, world: Population, *, sampled: bool) -> int:
+def _largest_sample(algorithm: Algorithm, population: Population, *, sampled: bool) -> int:
     """Largest number of simulated units for an algorithm. The factors 40 and 20 per column were chosen by hand; no
     benchmark recorded."""
-    each, columns = world.numbers_each, len(algorithm.columns)
+    each, columns = population.numbers_each, len(algorithm.columns)
     if sampled:  # A smaller sample would make batches of subsampled units too small.
-        return max(_PEOPLE, _ALL // each)
+        return max(_UNITS, _ELEMENTS_ALL // each)
     if isinstance(algorithm, ICAProgram) or (isinstance(algorithm, PCAProgram) and algorithm.per_recording != "none"):
-        count = int(np.clip(_NUMBERS // each, *_RECORDED))
-        if count * each > NUMBERS:
+        count = int(np.clip(_ELEMENTS // each, *_RECORDINGS))
+        if count * each > MAX_ELEMENTS:
             raise BadParameter(
                 f"a forecast makes up {count} recordings at least, here {count * each:.2g} numbers: too many; "
                 "take fewer columns, or shorter recordings (--rows)"
             )
         return count
     if isinstance(algorithm, PCAProgram):
-        return max(_PEOPLE, min(40 * columns, _NUMBERS // columns))
+        return max(_UNITS, min(40 * columns, _ELEMENTS // columns))
     if isinstance(algorithm, GroupedAlgorithm | TopicsProgram):  # Quantiles and topics need enough units in each bin.
-        return _MORE
+        return _HISTOGRAM_UNITS
     if isinstance(algorithm, NeuralClassifierProgram):
-        return _TRAINED
+        return _NETWORK_UNITS
     if isinstance(algorithm, Classifier):
-        return max(_TRAINED, min(_CLASSED, _NUMBERS // each))
-    return max(_PEOPLE, min(20 * columns, _NUMBERS // columns))
+        return max(_NETWORK_UNITS, min(_CLASSIFIER_UNITS, _ELEMENTS // each))
+    return max(_UNITS, min(20 * columns, _ELEMENTS // columns))
 
 
-def _drawing(run: int) -> np.random.Generator:
+def _sample_rng(run: int) -> np.random.Generator:
     """Random generator of one sample. The same sample is drawn in every setting, so that settings differ by their noise
     only."""
     return np.random.default_rng([18, run])
@@ -480,32 +483,32 @@ def _weights(plan: Plan) -> Floats:
     return np.asarray(law.weight * law.factor)
 
 
-def _shares(plan: Plan, people: int) -> Floats:
+def _site_sizes(plan: Plan, people: int) -> Floats:
     """Number of units at each site, shape (n_sites,)."""
-    return shared_out(people, [site.units or 1 for site in plan.sites]).astype(np.float64)
+    return units_per_site(people, [site.units or 1 for site in plan.sites]).astype(np.float64)
 
 
-def _counted(plan: Plan, people: int) -> float:
+def _weighted_count(plan: Plan, people: int) -> float:
     """Weighted number of units, by which sums are divided."""
-    return float(np.sum(_weights(plan) * _shares(plan, people)))
+    return float(np.sum(_weights(plan) * _site_sizes(plan, people)))
 
 
-def _effective(plan: Plan, people: int) -> float:
+def _effective_count(plan: Plan, people: int) -> float:
     """Effective number of units under unequal weights, (sum w n)^2 / sum w^2 n (Kish)."""
-    weights, shares = _weights(plan), _shares(plan, people)
+    weights, shares = _weights(plan), _site_sizes(plan, people)
     return float(np.sum(weights * shares) ** 2 / np.sum(weights**2 * shares))
 
 
-def _sites(people: Units, plan: Plan, setting: Setting) -> Units | list[Units]:
+def _units_by_site(people: Units, plan: Plan, setting: Setting) -> Units | list[Units]:
     """Units by site if the sites have different weights, else all together."""
     if np.all(_weights(plan) == 1):
         return people
-    return parted(people, [site.units or 1 for site in plan.sites])
+    return split_by_site(people, [site.units or 1 for site in plan.sites])
 
 
-def _nothing(algorithm: str) -> str:
+def _no_forecast_message(algorithm: str) -> str:
     """Message for an algorithm without forecast."""
     return (
-        f"no forecast is offered for the algorithm {algorithm!r}: no single figure says how good its result is; run it "
-        "on public data of the same kind to see"
+        f"no forecast is offered for the algorithm {algorithm!r}: no single figure measures the quality of its result; "
+        "run it on public data of the same kind instead"
     )

@@ -57,17 +57,18 @@ class Measure:
     """
 
     lines: tuple[Line, ...]
-    # `unit` is that of the summary figure.
-    unit: str  # of the one figure
+    unit: str  # of the summary figure
     values: Callable[[Estimate, Units, Floats | None], Floats]
     # makes the anchor from a noise-free estimate, if the truth is unknown
-    anchored: Callable[[Estimate], Floats] | None = None
+    make_anchor: Callable[[Estimate], Floats] | None = None
     loss: bool = False  # whether values are losses in [0, 1], smaller is better
     level: str = ""  # name of 1 - loss
 
-    def held(self, truth: Floats | None) -> str:
+    def reference_clause(self, truth: Floats | None) -> str:
         """Clause about the reference, if the truth is unknown; else empty."""
-        return "; results are held against one without privacy" if self.anchored is not None and truth is None else ""
+        return (
+            "; results are held against one without privacy" if self.make_anchor is not None and truth is None else ""
+        )
 
 
 def measure_of(algorithm: Algorithm) -> Measure | None:
@@ -142,7 +143,7 @@ def _histogram(algorithm: HistogramProgram) -> Measure:
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
         return np.asarray(estimate["counts"].value / len(data))
 
-    return Measure(tuple(Line(label, 1.0) for label in algorithm.labels), "of everybody", values)
+    return Measure(tuple(Line(label, 1.0) for label in algorithm.labels), "of all people", values)
 
 
 def _centers(algorithm: MixtureProgram | KMeansProgram, name: str, count: int) -> Measure:
@@ -156,19 +157,19 @@ def _centers(algorithm: MixtureProgram | KMeansProgram, name: str, count: int) -
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
         found = estimate[name].value
-        return np.ravel(found if anchor is None else matched(found, anchor, widths))
+        return np.ravel(found if anchor is None else match_centers(found, anchor, widths))
 
-    return Measure(tuple(lines), OF_RANGE, values, lambda estimate: in_order(estimate[name].value))
+    return Measure(tuple(lines), OF_RANGE, values, lambda estimate: sort_centers(estimate[name].value))
 
 
-def in_order(centers: Floats) -> Floats:
+def sort_centers(centers: Floats) -> Floats:
     """Centres sorted by the first column, then by the others. The order is stable between samples."""
     return np.asarray(centers[np.lexsort(centers.T[::-1])])
 
 
-def matched(found: Floats, anchor: Floats, widths: Floats) -> Floats:
+def match_centers(found: Floats, anchor: Floats, widths: Floats) -> Floats:
     """Centres in the order of the anchor's centres, by the assignment with the least total squared distance."""
-    return np.asarray(found[_paired(np.sum(((anchor[:, None, :] - found[None, :, :]) / widths) ** 2, axis=2))])
+    return np.asarray(found[_assignment(np.sum(((anchor[:, None, :] - found[None, :, :]) / widths) ** 2, axis=2))])
 
 
 def _energy(algorithm: PCAProgram) -> Measure:
@@ -184,7 +185,7 @@ def _energy(algorithm: PCAProgram) -> Measure:
         most = float(np.sum(np.linalg.eigvalsh(second)[-len(found) :]))
         return np.array([1 - float(np.trace(found @ second @ found.T)) / most if most > 0 else 0.0])
 
-    unit = "of the energy that so many components can hold"
+    unit = "of the energy that the same number of components can hold"
     return Measure((Line("energy lost", 1.0),), unit, values, loss=True, level="energy kept")
 
 
@@ -196,7 +197,7 @@ def _maps(algorithm: ICAProgram) -> Measure:
         found = estimate["maps"].value
         # Maps have unit norm, and their sign is arbitrary.
         likeness = np.abs((found if anchor is None else anchor) @ found.T)
-        return np.asarray(1 - np.minimum(likeness[np.arange(len(likeness)), _paired(-likeness)], 1.0))
+        return np.asarray(1 - np.minimum(likeness[np.arange(len(likeness)), _assignment(-likeness)], 1.0))
 
     lines = tuple(Line(f"component {number + 1}", 1.0) for number in range(algorithm.n_components))
     unit = "of the correlation between a component and the true one"
@@ -210,9 +211,9 @@ def _topics(algorithm: TopicsProgram) -> Measure:
 
     def whole(estimate: Estimate) -> Floats:
         """Topics over all words, shape (n_topics, n_words); words that were not released have probability 0."""
-        told = estimate["topics"]
-        found = np.zeros((len(told.value), len(place)))
-        found[:, [place[name] for name in told.axes[-1].labels]] = told.value
+        describe_columns = estimate["topics"]
+        found = np.zeros((len(describe_columns.value), len(place)))
+        found[:, [place[name] for name in describe_columns.axes[-1].labels]] = describe_columns.value
         return found
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
@@ -220,7 +221,7 @@ def _topics(algorithm: TopicsProgram) -> Measure:
         truth = found if anchor is None else anchor
         apart = np.array([np.sum(np.abs(found - each), axis=1) / 2 for each in truth])
         lost = 1 - float(np.mean(estimate["carried"].value))
-        return np.append(apart[np.arange(len(apart)), _paired(apart)], lost)
+        return np.append(apart[np.arange(len(apart)), _assignment(apart)], lost)
 
     lines = [Line(f"topic {number + 1}", 1.0) for number in range(algorithm.n_components)]
     lines.append(Line("topics not carried", 1.0, counts=False))
@@ -228,7 +229,7 @@ def _topics(algorithm: TopicsProgram) -> Measure:
     return Measure(tuple(lines), unit, values, whole, loss=True, level="words that are right")
 
 
-def _paired(costs: Floats) -> NDArray[np.intp]:
+def _assignment(costs: Floats) -> NDArray[np.intp]:
     """Column assigned to each row, with the least total cost (Hungarian method)."""
     from scipy.optimize import linear_sum_assignment  # heavy: loaded when it is used
 
@@ -300,12 +301,12 @@ def _table(algorithm: GroupedAlgorithm) -> Measure:
     kept: list[str] = []
     if "means" in wanted:
         kept.append("mean")
-        lines += [Line(_said(group, name, "mean"), width[name]) for group in groups for name in names]
+        lines += [Line(_label(group, name, "mean"), width[name]) for group in groups for name in names]
     if "quantiles" in wanted:
         kept.append("quantile")
         shares = getattr(algorithm, "probabilities", ())
         lines += [
-            Line(_said(group, name, f"{100 * share:g} %"), width[name])
+            Line(_label(group, name, f"{100 * share:g} %"), width[name])
             for group in groups
             for name in names
             for share in shares
@@ -313,10 +314,10 @@ def _table(algorithm: GroupedAlgorithm) -> Measure:
     if "proportions" in wanted and algorithm.described:
         kept.append("proportion")
         levels = [f"{name} = {level}" for name in algorithm.described for level in algorithm.levels[name]]
-        lines += [Line(_said(group, level, ""), 1.0) for group in groups for level in levels]
+        lines += [Line(_label(group, level, ""), 1.0) for group in groups for level in levels]
     return Measure(tuple(lines), "of a column's range, or of a proportion", _flat(*kept))
 
 
-def _said(group: str, name: str, what: str) -> str:
+def _label(group: str, name: str, what: str) -> str:
     """Label of a line."""
     return ", ".join(each for each in (name, what, "" if group == "all" else group) if each)

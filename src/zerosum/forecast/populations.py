@@ -1,4 +1,6 @@
-"""Synthetic populations for a study's question, from public guesses. Each draw is a new sample of the same population.
+"""Synthetic populations for a study's question, from public assumptions.
+
+Each draw is a new sample of the same population.
 
 The constants below were chosen by hand; no benchmark recorded.
 
@@ -36,19 +38,19 @@ from zerosum.compute.units import Units
 from zerosum.data.design import Design
 from zerosum.errors import BadParameter
 from zerosum.forecast.assumptions import Assumptions, ColumnShape, Spectrum
-from zerosum.forecast.empirical_population import EmpiricalPopulation, Population, expanded, no_columns
+from zerosum.forecast.empirical_population import EmpiricalPopulation, Population, expand_design, refuse_columns
 from zerosum.forecast.structured_populations import ROWS, Classes, Classifier, Documents, Recordings
 
-_INSIDE = 0.6  # share of the ranges that contains the cluster centres
-_NARROW = 0.12  # largest standard deviation of a cluster, in half ranges
-_REACH = 4.0  # standard deviations of the widest column in half its range
+_CENTRE_SHARE = 0.6  # share of the ranges that contains the cluster centres
+_MAX_SPREAD = 0.12  # largest standard deviation of a cluster, in half ranges
+_RANGE_STDS = 4.0  # standard deviations of the widest column in half its range
 _COLUMNS = 5000  # largest number of synthetic columns
 # Defaults of the guesses `r_squared`, `separation` and `spectrum`.
-_R_SQUARED, _SEPARATION, _SPECTRUM = 0.3, 6.0, "power:1"  # where nothing is said
-_STAY = 0.3  # share without event at the last edge, if nothing is guessed about times
+_R_SQUARED, _SEPARATION, _SPECTRUM = 0.3, 6.0, "power:1"
+_EVENT_FREE_SHARE = 0.3  # share without event at the last edge, if nothing is guessed about times
 
 
-def world_of(algorithm: Algorithm, guesses: Assumptions, design: Design | None = None) -> Population | None:
+def population_of(algorithm: Algorithm, assumptions: Assumptions, design: Design | None = None) -> Population | None:
     """Population for an algorithm, or None if its accuracy does not depend on the data.
 
     Raises
@@ -56,19 +58,21 @@ def world_of(algorithm: Algorithm, guesses: Assumptions, design: Design | None =
     BadParameter
         For guesses that the algorithm does not use, and for too many columns.
     """
-    if guesses.like is not None and not isinstance(algorithm, CustomProgram):
-        guesses.check_heard((), "people are drawn from a public file")
-        if isinstance(algorithm, ICAProgram) and guesses.like.offsets is None:
+    if assumptions.like is not None and not isinstance(algorithm, CustomProgram):
+        assumptions.check_used((), "people are drawn from a public file")
+        if isinstance(algorithm, ICAProgram) and assumptions.like.offsets is None:
             raise BadParameter("components over time need people with many rows, and every row of the file is a person")
-        return EmpiricalPopulation(guesses.like, design, judged=isinstance(algorithm, Classifier))
-    world = _made_up(algorithm, guesses, design)
-    if world is None and (guesses.like is not None or guesses.columns):
-        raise BadParameter(f"a forecast of the algorithm {algorithm.name!r} makes nobody up: leave guesses out")
-    guesses.check_heard(() if world is None else world.hears, f"the algorithm is {algorithm.name!r}")
-    return world
+        return EmpiricalPopulation(assumptions.like, design, hold_out=isinstance(algorithm, Classifier))
+    population = _synthetic_population(algorithm, assumptions, design)
+    if population is None and (assumptions.like is not None or assumptions.columns):
+        raise BadParameter(f"a forecast of the algorithm {algorithm.name!r} needs no synthetic data: leave guesses out")
+    assumptions.check_used(
+        () if population is None else population.used_assumptions, f"the algorithm is {algorithm.name!r}"
+    )
+    return population
 
 
-def _made_up(algorithm: Algorithm, guesses: Assumptions, design: Design | None) -> Population | None:
+def _synthetic_population(algorithm: Algorithm, assumptions: Assumptions, design: Design | None) -> Population | None:
     """Synthetic population for an algorithm, or None."""
     columns = len(algorithm.columns)
     if columns > _COLUMNS and not isinstance(algorithm, TopicsProgram):
@@ -78,36 +82,36 @@ def _made_up(algorithm: Algorithm, guesses: Assumptions, design: Design | None) 
         )
     match algorithm:
         case Regression():
-            return RegressionPopulation(algorithm, guesses, design)
+            return RegressionPopulation(algorithm, assumptions, design)
         case MixtureProgram() | KMeansProgram():
-            return ClustersPopulation(algorithm, guesses)
+            return ClustersPopulation(algorithm, assumptions)
         case PCAProgram():
-            return SpectrumPopulation(algorithm, guesses)
+            return SpectrumPopulation(algorithm, assumptions)
         case ICAProgram():
-            return Recordings(algorithm, guesses)
+            return Recordings(algorithm, assumptions)
         case TopicsProgram():
-            return Documents(algorithm, guesses)
+            return Documents(algorithm, assumptions)
         case FeatureClassifierProgram() | DataCollaborationProgram() | NeuralClassifierProgram():
-            return Classes(algorithm, guesses)
+            return Classes(algorithm, assumptions)
         case SurvivalProgram():
-            return SurvivalPopulation(algorithm, guesses)
+            return SurvivalPopulation(algorithm, assumptions)
         case GroupedAlgorithm() | HistogramProgram() | RangedAlgorithm():
-            return IndependentPopulation(algorithm, guesses)
+            return IndependentPopulation(algorithm, assumptions)
     return None
 
 
 class IndependentPopulation(Population):
     """Independent columns with the guessed distributions."""
 
-    def __init__(self, algorithm: Algorithm, guesses: Assumptions) -> None:
-        self.guesses, self.columns = guesses, algorithm.columns
+    def __init__(self, algorithm: Algorithm, assumptions: Assumptions) -> None:
+        self.assumptions, self.columns = assumptions, algorithm.columns
         self.levels = {name: len(known) for name, known in algorithm.categories.items()}
         self.ranges = ranges_of(algorithm)
         self.ordinary = 1.0  # If only norms are bounded, a typical row has half the largest norm.
         if isinstance(algorithm, RangedAlgorithm):
             self.ordinary = algorithm.radius / (2 * math.sqrt(len(algorithm.columns)))
-        guesses.check(self.columns)
-        self.says = told(guesses, self.columns)
+        assumptions.check(self.columns)
+        self.description = describe_columns(assumptions, self.columns)
 
     @property
     def numbers_each(self) -> int:
@@ -120,24 +124,24 @@ class IndependentPopulation(Population):
 
     def column(self, name: str, count: int, rng: np.random.Generator) -> Floats:
         """Draw one column, shape (count,)."""
-        shape = self.guesses.shape(name)
+        shape = self.assumptions.shape(name)
         if name in self.levels:
             return shape.levels_of(self.levels[name], count, rng)
         if name in self.ranges:
             return shape.numbers_in(*self.ranges[name], count, rng)
-        if name not in self.guesses.columns:
+        if name not in self.assumptions.columns:
             return rng.normal(0.0, self.ordinary, count)
         if shape.kind == "uniform":
             raise BadParameter(f"column {name!r} has no range in which it could be uniform")
         return shape.numbers_in(-math.inf, math.inf, count, rng)
 
 
-def told(guesses: Assumptions, columns: tuple[str, ...]) -> str:
+def describe_columns(assumptions: Assumptions, columns: tuple[str, ...]) -> str:
     """Sentence about the guesses for columns."""
-    said = [f"{name} {guesses.columns[name].told()}" for name in columns if name in guesses.columns]
+    said = [f"{name} {assumptions.columns[name].to_option()}" for name in columns if name in assumptions.columns]
     if len(said) < len(columns):
         said.append("the others uniform over their ranges" if said else "every column uniform over its range")
-    return ", ".join(said) or "nothing of columns"
+    return ", ".join(said) or "no assumption about columns"
 
 
 def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
@@ -158,16 +162,16 @@ class ClustersPopulation(Population):
     """Spherical Gaussian clusters of equal weight. Their centres are far apart within the ranges and equal in every
     sample."""
 
-    hears = frozenset({"separation"})
+    used_assumptions = frozenset({"separation"})
 
-    def __init__(self, algorithm: MixtureProgram | KMeansProgram, guesses: Assumptions) -> None:
-        no_columns(guesses, "clusters are made up by how far they are apart")
+    def __init__(self, algorithm: MixtureProgram | KMeansProgram, assumptions: Assumptions) -> None:
+        refuse_columns(assumptions, "clusters are made up by how far they are apart")
         count = algorithm.n_components if isinstance(algorithm, MixtureProgram) else algorithm.n_clusters
         ones = np.ones(len(algorithm.columns))
         self.scale = algorithm.scale if isinstance(algorithm, MixtureProgram) else algorithm.half
         reach = algorithm.half if algorithm.lower is not None else ones * algorithm.radius / math.sqrt(len(ones))
         rng = np.random.default_rng(0)
-        candidates = rng.uniform(-1, 1, (200 * count, len(ones))) * _INSIDE * reach / self.scale
+        candidates = rng.uniform(-1, 1, (200 * count, len(ones))) * _CENTRE_SHARE * reach / self.scale
         # Farthest-point search among random candidates.
         chosen = [candidates[np.argmax(np.sum(candidates**2, axis=1))]]
         distance = np.full(len(candidates), np.inf)
@@ -176,11 +180,11 @@ class ClustersPopulation(Population):
             chosen.append(candidates[int(np.argmax(distance))])
         centers = np.array(chosen)
         apart = [float(np.linalg.norm(a - b)) for i, a in enumerate(centers) for b in centers[:i]]
-        widest = _NARROW * float(np.min(reach / self.scale))  # so that few rows are clipped
-        self.spread = min(min(apart, default=math.inf) / (guesses.separation or _SEPARATION), widest)
+        widest = _MAX_SPREAD * float(np.min(reach / self.scale))  # so that few rows are clipped
+        self.spread = min(min(apart, default=math.inf) / (assumptions.separation or _SEPARATION), widest)
         self.truth = algorithm.middle + self.scale * centers
         self.low, self.high = algorithm.lower, algorithm.upper
-        self.says = f"{count} clusters of equal size, neighbours {self.separation:.3g} standard deviations apart"
+        self.description = f"{count} clusters of equal size, neighbours {self.separation:.3g} standard deviations apart"
 
     @property
     def separation(self) -> float:
@@ -211,18 +215,18 @@ class SpectrumPopulation(Population):
     fill half its range. If the study centres rows within recordings, each unit has `length` rows.
     """
 
-    def __init__(self, algorithm: PCAProgram, guesses: Assumptions) -> None:
-        no_columns(guesses, "rows for principal components are made up by their spectrum")
+    def __init__(self, algorithm: PCAProgram, assumptions: Assumptions) -> None:
+        refuse_columns(assumptions, "rows for principal components are made up by their spectrum")
         if algorithm.per_recording == "standardise":
             raise BadParameter(
                 "no spectrum describes columns that every recording standardises by itself: forecast it with "
                 "per_recording = 'center', which the result will be near"
             )
         recorded = algorithm.per_recording != "none"
-        self.hears = frozenset({"spectrum", "rows"} if recorded else {"spectrum"})
-        self.length = (guesses.rows or ROWS) if recorded else 1
+        self.used_assumptions = frozenset({"spectrum", "rows"} if recorded else {"spectrum"})
+        self.length = (assumptions.rows or ROWS) if recorded else 1
         columns = len(algorithm.columns)
-        spectrum = guesses.spectrum or Spectrum.parse(_SPECTRUM)
+        spectrum = assumptions.spectrum or Spectrum.parse(_SPECTRUM)
         values = spectrum.values(columns)
         rng = np.random.default_rng(0)
         directions = np.linalg.qr(rng.normal(size=(columns, columns)))[0]
@@ -233,10 +237,10 @@ class SpectrumPopulation(Population):
             size = algorithm.radius / 2 / math.sqrt(float(np.sum(root**2)))
         else:
             widest = np.sqrt(np.sum(root**2, axis=1)) * algorithm.scale / algorithm.half
-            size = 1 / (_REACH * float(np.max(widest)))
+            size = 1 / (_RANGE_STDS * float(np.max(widest)))
         self.root, self.center = size * root * algorithm.scale[:, None], algorithm.middle
         of = f", {self.length} of them a person" if recorded else ""
-        self.says = f"normal rows with a spectrum {spectrum.said}{of}"
+        self.description = f"normal rows with a spectrum {spectrum.said}{of}"
 
     @property
     def numbers_each(self) -> int:
@@ -252,19 +256,21 @@ class SpectrumPopulation(Population):
 class RegressionPopulation(Population):
     """Regression data: all features have equal standardised effects and together explain the share `r_squared`."""
 
-    hears = frozenset({"r_squared"})
+    used_assumptions = frozenset({"r_squared"})
 
-    def __init__(self, algorithm: Regression, guesses: Assumptions, design: Design | None) -> None:
-        self.algorithm, self.guesses, self.design = algorithm, guesses, design
+    def __init__(self, algorithm: Regression, assumptions: Assumptions, design: Design | None) -> None:
+        self.algorithm, self.assumptions, self.design = algorithm, assumptions, design
         names = algorithm.columns if design is None else design.read
-        guesses.check(names)
+        assumptions.check(names)
         self.response = names[-1]
-        self.share = _R_SQUARED if guesses.r_squared is None else guesses.r_squared
-        self.says = f"{told(guesses, names[:-1])}; features explain {100 * self.share:g} % of the response"
-        if self.response in guesses.columns:
-            self.says += f", which is {self._response_told(guesses.columns[self.response])}"
+        self.share = _R_SQUARED if assumptions.r_squared is None else assumptions.r_squared
+        self.description = (
+            f"{describe_columns(assumptions, names[:-1])}; features explain {100 * self.share:g} % of the response"
+        )
+        if self.response in assumptions.columns:
+            self.description += f", which is {self._describe_response(assumptions.columns[self.response])}"
 
-    def _response_told(self, shape: ColumnShape) -> str:
+    def _describe_response(self, shape: ColumnShape) -> str:
         """Describe a guess about the response. Raises `BadParameter` if it does not fit the kind of regression."""
         if isinstance(self.algorithm, LogisticRegressionProgram):
             if shape.kind not in ("uniform", "shares") or len(shape.numbers) not in (0, 2):
@@ -277,7 +283,7 @@ class RegressionPopulation(Population):
                     f"the response {self.response!r} counts, and is guessed by a positive mean: normal:MEAN:SD"
                 )
             return f"{shape.numbers[0]:g} on average, and spread as counts are"
-        return shape.told()
+        return shape.to_option()
 
     @property
     def numbers_each(self) -> int:
@@ -293,53 +299,53 @@ class RegressionPopulation(Population):
         use = spread > 1e-12 * np.maximum(np.max(np.abs(features), axis=0, initial=0.0), 1e-300)
         scores = np.sum((features[:, use] - np.mean(features[:, use], axis=0)) / spread[use], axis=1)
         size = float(np.std(scores))
-        rows[:, -1] = self._explained(scores / size if size > 0 else scores, rng)
+        rows[:, -1] = self._draw_response(scores / size if size > 0 else scores, rng)
         return Units(rows)
 
     def _features(self, count: int, rng: np.random.Generator) -> Floats:
         """Feature columns, with a placeholder for the response in the last column."""
         if self.design is None:
-            plain = IndependentPopulation(self.algorithm, _without(self.guesses, self.response))
+            plain = IndependentPopulation(self.algorithm, _without_column(self.assumptions, self.response))
             return np.column_stack(
                 [
                     rng.random(count) if name == self.algorithm.draw else plain.column(name, count, rng)
                     for name in self.algorithm.columns
                 ]
             )
-        drawn = [self._raw(name, count, rng) for name in self.design.read[:-1]]
-        return expanded(np.column_stack([*drawn, np.zeros(count)]), self.design)
+        drawn = [self._input_column(name, count, rng) for name in self.design.read[:-1]]
+        return expand_design(np.column_stack([*drawn, np.zeros(count)]), self.design)
 
-    def _raw(self, name: str, count: int, rng: np.random.Generator) -> Floats:
+    def _input_column(self, name: str, count: int, rng: np.random.Generator) -> Floats:
         """One column as the design reads it."""
         assert self.design is not None  # noqa: S101
-        shape = self.guesses.shape(name)
+        shape = self.assumptions.shape(name)
         if name in self.design.levels:
             return shape.levels_of(len(self.design.levels[name]), count, rng)
         return shape.numbers_in(*self.design.ranges[name], count, rng)
 
-    def _explained(self, scores: Floats, rng: np.random.Generator) -> Floats:
+    def _draw_response(self, scores: Floats, rng: np.random.Generator) -> Floats:
         """Draw the response for linear scores of mean 0 and variance 1, shape (count,)."""
         share, name, algorithm = self.share, self.response, self.algorithm
         low, high = ranges_of(algorithm)[algorithm.columns[-1]]
         if isinstance(algorithm, LogisticRegressionProgram):
-            shape = self.guesses.shape(name)
+            shape = self.assumptions.shape(name)
             some = shape.numbers[1] / sum(shape.numbers) if shape.kind == "shares" and len(shape.numbers) == 2 else 0.5
             # A latent logistic error has variance pi^2 / 3, so the scores explain `share` of the latent variance.
             slope = math.sqrt(share / (1 - share) * math.pi**2 / 3)
-            chance = 1 / (1 + np.exp(-(_between(scores * slope, some) + slope * scores)))
+            chance = 1 / (1 + np.exp(-(_logistic_intercept(scores * slope, some) + slope * scores)))
             return np.where(rng.random(len(scores)) < chance, high, low)
-        mean, spread = self.guesses.response(name, low, high)
+        mean, spread = self.assumptions.response(name, low, high)
         if isinstance(algorithm, PoissonRegressionProgram):
             # exp(slope z) has the squared coefficient of variation exp(slope^2) - 1 = share. Dividing by exp(slope^2 /
             # 2) keeps the mean.
             slope = math.sqrt(math.log1p(share))
-            mean = self.guesses.columns[name].numbers[0] if name in self.guesses.columns else high / 6
+            mean = self.assumptions.columns[name].numbers[0] if name in self.assumptions.columns else high / 6
             return np.clip(rng.poisson(mean * np.exp(slope * scores - slope**2 / 2)), low, high).astype(np.float64)
         rest = rng.normal(size=len(scores))
         return np.clip(mean + spread * (math.sqrt(share) * scores + math.sqrt(1 - share) * rest), low, high)
 
 
-def _between(scores: Floats, share: float) -> float:
+def _logistic_intercept(scores: Floats, share: float) -> float:
     """Intercept for which logistic scores give this share of events, by bisection."""
     low, high = -40.0, 40.0
     for _ in range(60):
@@ -351,27 +357,29 @@ def _between(scores: Floats, share: float) -> float:
     return (low + high) / 2
 
 
-def _without(guesses: Assumptions, name: str) -> Assumptions:
+def _without_column(assumptions: Assumptions, name: str) -> Assumptions:
     """The guesses without the one about a column."""
-    return replace(guesses, columns={each: shape for each, shape in guesses.columns.items() if each != name})
+    return replace(assumptions, columns={each: shape for each, shape in assumptions.columns.items() if each != name})
 
 
 class SurvivalPopulation(Population):
     """Exponential event times, with 30 % without event at the last edge, and uniform censoring."""
 
-    def __init__(self, algorithm: SurvivalProgram, guesses: Assumptions) -> None:
-        guesses.check(algorithm.columns)
+    def __init__(self, algorithm: SurvivalProgram, assumptions: Assumptions) -> None:
+        assumptions.check(algorithm.columns)
         time, event, *group = algorithm.columns
-        if event in guesses.columns:
+        if event in assumptions.columns:
             raise BadParameter(
-                f"when events happen is guessed about {time!r}, and a guess about {event!r} would not count"
+                f"when events happen is guessed about {time!r}, and a guess about {event!r} would have no effect"
             )
-        self.algorithm, self.guesses = algorithm, guesses
+        self.algorithm, self.assumptions = algorithm, assumptions
         when = "a constant rate of events, after which 3 of 10 are there at the last edge"
-        if time in guesses.columns:
-            when = f"{time} until the event {guesses.columns[time].told()}"
-        of = "".join(f", {name} {guesses.columns[name].told()}" for name in group if name in guesses.columns)
-        self.says = f"{when}; half of everybody followed to the last edge, the others lost evenly before{of}"
+        if time in assumptions.columns:
+            when = f"{time} until the event {assumptions.columns[time].to_option()}"
+        of = "".join(
+            f", {name} {assumptions.columns[name].to_option()}" for name in group if name in assumptions.columns
+        )
+        self.description = f"{when}; half of all people followed to the last edge, the others lost evenly before{of}"
 
     @property
     def numbers_each(self) -> int:
@@ -383,14 +391,14 @@ class SurvivalPopulation(Population):
         edges = self.algorithm.edges
         first, last = float(edges[0]), float(edges[-1])
         name = self.algorithm.columns[0]
-        if name in self.guesses.columns:
-            event = self.guesses.shape(name).numbers_in(first, last, count, rng)
+        if name in self.assumptions.columns:
+            event = self.assumptions.shape(name).numbers_in(first, last, count, rng)
         else:
-            event = first + rng.exponential((last - first) / -math.log(_STAY), count)
+            event = first + rng.exponential((last - first) / -math.log(_EVENT_FREE_SHARE), count)
         # Uniform censoring over twice the follow-up time: half of the units are followed to the last edge.
         gone = first + rng.uniform(0, 2 * (last - first), count)
         rows = [np.minimum(np.minimum(event, gone), last), (event <= np.minimum(gone, last)).astype(np.float64)]
         if len(self.algorithm.columns) == 3:
-            shape = self.guesses.shape(self.algorithm.columns[2])
+            shape = self.assumptions.shape(self.algorithm.columns[2])
             rows.append(shape.levels_of(len(self.algorithm.groups), count, rng))
         return Units(np.column_stack(rows))

@@ -19,11 +19,11 @@ from zerosum.arrays import Array, Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter, BadStudy, PolicyRefused, ZerosumError
 from zerosum.forecast.assumptions import Assumptions
-from zerosum.forecast.empirical_population import NUMBERS
+from zerosum.forecast.empirical_population import MAX_ELEMENTS
 from zerosum.forecast.forecasting import OnStep
 from zerosum.forecast.measures import Line, Measure, measure_of
-from zerosum.forecast.populations import world_of
-from zerosum.forecast.settings import Setting, altered, parted
+from zerosum.forecast.populations import population_of
+from zerosum.forecast.settings import Setting, split_by_site, study_in_setting
 from zerosum.kernel.schemes import DEFAULT_SCHEME, SCHEMES, SchemeFacts
 from zerosum.kernel.terms import Calibration
 from zerosum.report.record import Result
@@ -31,7 +31,7 @@ from zerosum.site.policy import Policy
 from zerosum.site.site import Site
 from zerosum.study.entries import SchemeTable
 from zerosum.study.planning import pin
-from zerosum.study.running import execute_here
+from zerosum.study.running import execute_in_process
 from zerosum.study.schema import Study
 
 # Name that selects all schemes.
@@ -94,7 +94,7 @@ def compare(
     *,
     seeds: int = SEEDS,
     made_up: bool = False,
-    guesses: Assumptions | None = None,
+    assumptions: Assumptions | None = None,
     people: int | None = None,
     on_step: OnStep = lambda done, planned: None,
 ) -> Comparison:
@@ -109,8 +109,8 @@ def compare(
     seeds : int
         Runs per scheme, at least 2.
     made_up : bool
-        Use synthetic data from public guesses instead of the sites' data.
-    guesses : Guesses, optional
+        Use synthetic data from public assumptions instead of the sites' data.
+    assumptions : Assumptions, optional
         Assumptions about the synthetic data.
     people : int, optional
         Number of synthetic units; by default as the roster declares.
@@ -125,27 +125,32 @@ def compare(
         If a policy declares the data private.
     """
     if seeds < 2:
-        raise BadParameter("a spread takes two seeds at least")
+        raise BadParameter("a spread needs at least two seeds")
     chosen = _chosen(schemes)
     algorithm = study.build_algorithm()
     measure = measure_of(algorithm)
     if measure is None:
         raise BadParameter(
-            f"no comparison is offered for the algorithm {study.algorithm!r}: one figure does not say how good it is"
+            f"no comparison is offered for the algorithm {study.algorithm!r}: no single figure measures the "
+            "quality of its result"
         )
     if made_up:
-        study = altered(study, Setting.of(study, people))
-        data, says, anchor = _made_up(study, guesses or Assumptions(), people)
+        study = study_in_setting(study, Setting.of(study, people))
+        data, description, anchor = _synthetic_data(study, assumptions or Assumptions(), people)
     else:
-        data, says, anchor = _own_data(study), "the sites' own, which their policies call public or synthetic", None
-    says += measure.held(anchor)
+        data, description, anchor = (
+            _own_data(study),
+            "the sites' own, which their policies call public or synthetic",
+            None,
+        )
+    description += measure.reference_clause(anchor)
     planned = len(chosen) * seeds + 1
     with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
         runner = _Runner(study, data, Path(folder))
         truth = runner.run(WITHOUT, "exact", 0)
-        if measure.anchored is not None and anchor is None:
-            anchor = measure.anchored(truth.estimate)
-        read = _Reading(measure, _together(data), anchor)
+        if measure.make_anchor is not None and anchor is None:
+            anchor = measure.make_anchor(truth.estimate)
+        read = _ResultReader(measure, _together(data), anchor)
         # A loss is absolute, so its reference is 0 instead of the result without privacy.
         whole = np.zeros(len(read.counted)) if measure.loss else read(truth)
         lines = []
@@ -163,35 +168,37 @@ def compare(
                         errors.append(math.sqrt(float(np.nanmean(gaps**2))))
                     on_step(2 + number * seeds + seed, planned)
             except ZerosumError as error:
-                lines.append(SchemeLine(scheme, calibration, trusted(facts), refused=str(error)))
+                lines.append(SchemeLine(scheme, calibration, trusted_party(facts), refused=str(error)))
                 continue
             if not errors:
-                lines.append(SchemeLine(scheme, calibration, trusted(facts), refused="noise hides all of the result"))
+                lines.append(
+                    SchemeLine(scheme, calibration, trusted_party(facts), refused="noise hides all of the result")
+                )
                 continue
             figures = (math.sqrt(float(np.mean(np.square(errors)))), min(errors), max(errors))
             worst = result.report.worst_epsilon
             exact = worst if math.isfinite(worst) else None
             gone = hidden / (seeds if facts.noisy else 1)
-            lines.append(SchemeLine(scheme, calibration, trusted(facts), *figures, epsilon=exact, hidden=gone))
-    return Comparison(study.name, study.algorithm, measure.unit, says, seeds, tuple(lines), measure.loss)
+            lines.append(SchemeLine(scheme, calibration, trusted_party(facts), *figures, epsilon=exact, hidden=gone))
+    return Comparison(study.name, study.algorithm, measure.unit, description, seeds, tuple(lines), measure.loss)
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _ResultReader:
     """Reads the numbers of a result that count, each divided by its scale.
 
     Attributes
     ----------
     measure : Measure
         How the result is evaluated.
-    everybody : Units
+    all_units : Units
         Data of all sites together.
     anchor : array or None
         Reference for matching (centres, maps, topics) or evaluation.
     """
 
     measure: Measure
-    everybody: Units
+    all_units: Units
     anchor: Floats | None
 
     @property
@@ -201,12 +208,12 @@ class _Reading:
 
     def __call__(self, result: Result) -> Floats:
         """Scaled values, array of shape (n_counted,)."""
-        values = self.measure.values(result.estimate, self.everybody, self.anchor)
+        values = self.measure.values(result.estimate, self.all_units, self.anchor)
         counting = np.array([line.counts for line in self.measure.lines])
         return np.asarray(values[counting] / [line.scale for line in self.counted])
 
 
-def trusted(facts: SchemeFacts) -> str:
+def trusted_party(facts: SchemeFacts) -> str:
     """Party that must be trusted beside the site itself."""
     if facts.sees_data:
         return "coordinator"
@@ -230,7 +237,7 @@ def _own_data(study: Study) -> dict[str, Units]:
     files = {file.name: file for file in study.site_files}
     if missing := [site.name for site in study.sites if site.name not in files]:
         raise BadStudy(
-            f"the study says nothing of the data of {', '.join(map(repr, missing))}: give their site files, or compare "
+            f"the study names no data for {', '.join(map(repr, missing))}: give their site files, or compare "
             "on made-up people (--made-up)"
         )
     for file in files.values():
@@ -243,21 +250,23 @@ def _own_data(study: Study) -> dict[str, Units]:
     return {site.name: study.read_units(files[site.name], algorithm) for site in study.sites}
 
 
-def _made_up(study: Study, guesses: Assumptions, people: int | None) -> tuple[dict[str, Units], str, Floats | None]:
+def _synthetic_data(
+    study: Study, assumptions: Assumptions, people: int | None
+) -> tuple[dict[str, Units], str, Floats | None]:
     """Synthetic data by site, a description of the assumptions, and the true parameters (or None)."""
-    world = world_of(study.build_algorithm(), guesses, study.full_design)
-    if world is None:
-        raise BadParameter(f"nobody is made up for the algorithm {study.algorithm!r}: give data that are public")
+    population = population_of(study.build_algorithm(), assumptions, study.full_design)
+    if population is None:
+        raise BadParameter(f"there are no synthetic data for the algorithm {study.algorithm!r}: give public data")
     count = Setting.of(study, people).people
-    if count * world.numbers_each > NUMBERS:
+    if count * population.numbers_each > MAX_ELEMENTS:
         raise BadParameter(
-            f"{count} made-up people would be {count * world.numbers_each:.2g} numbers, too many for a comparison: say "
-            f"--people {NUMBERS // world.numbers_each} or fewer"
+            f"{count} made-up people would be {count * population.numbers_each:.2g} numbers, too many for a "
+            f"comparison: give --people {MAX_ELEMENTS // population.numbers_each} or fewer"
         )
-    everybody = world.people(count, np.random.default_rng(18))
-    parts = parted(everybody, [site.units or 1 for site in study.sites])
-    told = f"made up: {world.says}"
-    return {site.name: part for site, part in zip(study.sites, parts, strict=True)}, told, world.truth
+    all_units = population.people(count, np.random.default_rng(18))
+    parts = split_by_site(all_units, [site.units or 1 for site in study.sites])
+    description = f"made up: {population.description}"
+    return {site.name: part for site, part in zip(study.sites, parts, strict=True)}, description, population.truth
 
 
 def _together(data: dict[str, Units]) -> Units:
@@ -289,7 +298,7 @@ class _Runner:
         sites = tuple(site.model_copy(update={"identity": None}) for site in self.study.sites)
         study = self.study.model_copy(update={"privacy": privacy, "scheme": table, "sites": sites, "site_files": ()})
         members = list(self._members(study))
-        return execute_here(pin(study.plan(), members), study.build_algorithm(), members)
+        return execute_in_process(pin(study.plan(), members), study.build_algorithm(), members)
 
     def _members(self, study: Study) -> Iterator[Site]:
         """Yield the sites, each with a new temporary ledger."""

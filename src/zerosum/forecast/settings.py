@@ -43,12 +43,12 @@ class Setting:
             declared = [site.units for site in study.sites]
             if any(each is None for each in declared):
                 raise BadParameter(
-                    "say how many people there are in all (--people): not every site of the study declares its units"
+                    "give the number of people at all sites (--people): not every site of the study declares its units"
                 )
             people = sum(each or 0 for each in declared)
         check_count("the number of people", people)
         if people < len(study.sites):
-            raise BadParameter("there must be somebody at every site")
+            raise BadParameter("every site must have at least one person")
         colluders = coalition_of(study.coalition.colluders, study.coalition.dropouts, len(study.sites)).colluders
         return cls(study.privacy.epsilon, len(study.sites), colluders, people)
 
@@ -72,7 +72,7 @@ class Setting:
         return {"epsilon": self.epsilon, "sites": self.sites, "colluders": self.colluders, "people": self.people}
 
 
-def altered(study: Study, setting: Setting) -> Study:
+def study_in_setting(study: Study, setting: Setting) -> Study:
     """The study in another setting, without private parts.
 
     If the roster declares numbers of units, they are scaled to the setting. A roster with another number of sites has
@@ -80,9 +80,9 @@ def altered(study: Study, setting: Setting) -> Study:
     """
     roster = study.sites
     if setting.sites != len(roster):
-        roster = tuple(roster[0].model_copy(update=_fresh(at)) for at in range(setting.sites))
+        roster = tuple(roster[0].model_copy(update=_equal_site(at)) for at in range(setting.sites))
     declared = all(site.units is not None for site in study.sites)
-    units = shared_out(setting.people, [site.units or 1 for site in roster]) if declared else None
+    units = units_per_site(setting.people, [site.units or 1 for site in roster]) if declared else None
     sites = tuple(
         site.model_copy(update={"units": None if units is None else int(units[at]), "identity": None})
         for at, site in enumerate(roster)
@@ -97,26 +97,26 @@ def altered(study: Study, setting: Setting) -> Study:
     )
 
 
-def _fresh(at: int) -> dict[str, object]:
+def _equal_site(at: int) -> dict[str, object]:
     """Fields of a site in a roster of equal sites."""
     shape = SiteShape()
     return {"name": f"site {at + 1}", "units": 1, "scale": shape.scale, "weight": shape.weight, "identity": None}
 
 
-def parted(people: Units, by: list[int]) -> list[Units]:
+def split_by_site(people: Units, by: list[int]) -> list[Units]:
     """Divide units among sites in proportion to these sizes."""
-    ends = np.cumsum(shared_out(len(people), by)).tolist()
+    ends = np.cumsum(units_per_site(len(people), by)).tolist()
     return [people.between(first, last) for first, last in pairwise([0, *ends])]
 
 
-def shared_out(people: int, by: list[int]) -> NDArray[np.int64]:
+def units_per_site(people: int, by: list[int]) -> NDArray[np.int64]:
     """Number of units per site in proportion to these sizes, at least one each.
 
     >>> shared_out(10, [1, 1, 2]).tolist(), shared_out(3, [1, 1000, 1]).tolist()
     ([3, 2, 5], [1, 1, 1])
     """
     if people < len(by):
-        raise BadParameter("there must be somebody at every site")
+        raise BadParameter("every site must have at least one person")
     ends = np.floor(np.cumsum(by) / np.sum(by) * people + 0.5).astype(np.int64)
     found = np.maximum(np.diff(ends, prepend=0), 1)
     # Sites rounded down to 0 received one unit. These units are taken from the largest sites.

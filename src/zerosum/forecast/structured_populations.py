@@ -27,18 +27,18 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Runs, Units
 from zerosum.data.fmri import garch_sources
 from zerosum.forecast.assumptions import Assumptions
-from zerosum.forecast.empirical_population import Population, no_columns
+from zerosum.forecast.empirical_population import Population, refuse_columns
 
 ROWS = 100  # default number of rows of a recording
 _SENSOR = 0.25  # energy of the sensor noise, relative to that of all components
 _SECONDS = 2.0  # s, default interval between volumes
-_SLOWEST, _FASTEST = 0.9, -0.3  # lag-1 autocorrelation of the first and last component
+_FIRST_LAG1, _LAST_LAG1 = 0.9, -0.3  # lag-1 autocorrelation of the first and last component
 _LENGTH = 50  # default number of words of a document
-_SPARSE = 0.3  # concentration of the Dirichlet distribution of topics
-_APART = 4.0  # default distance of neighbouring classes, in standard deviations
+_CONCENTRATION = 0.3  # concentration of the Dirichlet distribution of topics
+_SEPARATION = 4.0  # default distance of neighbouring classes, in standard deviations
 _HELD_OUT = 2000  # synthetic units held out for the evaluation of a classifier
-_WIDEST = 0.25  # largest standard deviation within a class, in half ranges
-_REACH = 2.0  # distance between a class centre and the end of its range, in standard deviations
+_MAX_SPREAD = 0.25  # largest standard deviation within a class, in half ranges
+_RANGE_STDS = 2.0  # distance between a class centre and the end of its range, in standard deviations
 _WAVES = 24  # number of smooth patterns in synthetic images
 
 Classifier = FeatureClassifierProgram | DataCollaborationProgram | NeuralClassifierProgram
@@ -52,11 +52,11 @@ class Recordings(Population):
     autocorrelations. The noise is white.
     """
 
-    hears = frozenset({"rows"})
+    used_assumptions = frozenset({"rows"})
 
-    def __init__(self, algorithm: ICAProgram, guesses: Assumptions) -> None:
-        no_columns(guesses, "recordings are made up by their components")
-        self.count, self.length = algorithm.n_components, guesses.rows or ROWS
+    def __init__(self, algorithm: ICAProgram, assumptions: Assumptions) -> None:
+        refuse_columns(assumptions, "recordings are made up by their components")
+        self.count, self.length = algorithm.n_components, assumptions.rows or ROWS
         rng = np.random.default_rng(0)
         within = np.linalg.qr(rng.normal(size=(algorithm.width, self.count)))[0]
         maps = within if algorithm.basis is None else np.linalg.qr(algorithm.basis)[0] @ within
@@ -70,7 +70,7 @@ class Recordings(Population):
         self.seconds = algorithm.seconds or min(_SECONDS, 0.5 / high)
         self.band = algorithm.band if self.by_frequency else None
         courses = "normal, and forget at different rates" if self.by_frequency else "volatile (GARCH)"
-        self.says = (
+        self.description = (
             f"recordings of {self.length} rows of {self.count} components of equal strength in directions chosen at "
             f"random, whose time courses are {courses}; one part of noise to {1 / _SENSOR:g} of components"
         )
@@ -98,7 +98,7 @@ class Recordings(Population):
         Each course is drawn in the frequency domain with the AR(1) power spectrum 1 / |1 - a exp(-2 pi i f dt)|^2.
         """
         frequency = np.fft.rfftfreq(self.length, self.seconds)
-        kept = np.linspace(_FASTEST, _SLOWEST, self.count)
+        kept = np.linspace(_LAST_LAG1, _FIRST_LAG1, self.count)
         turn = np.exp(-2j * math.pi * frequency * self.seconds)[:, None]
         power = 1 / np.abs(1 - kept * turn) ** 2
         if self.band is not None:
@@ -117,20 +117,20 @@ class Documents(Population):
     """Documents of one topic each. All topics are equally frequent, and their word probabilities come from a Dirichlet
     distribution. In large vocabularies words of higher index are rarer in all topics (Zipf)."""
 
-    def __init__(self, algorithm: TopicsProgram, guesses: Assumptions) -> None:
-        no_columns(guesses, "documents are made up by their topics")
+    def __init__(self, algorithm: TopicsProgram, assumptions: Assumptions) -> None:
+        refuse_columns(assumptions, "documents are made up by their topics")
         words, count = len(algorithm.columns), algorithm.n_components
         self.length = max(round(algorithm.length or _LENGTH), 1)
-        topics = np.random.default_rng(0).dirichlet(np.full(words, _SPARSE), count)
+        topics = np.random.default_rng(0).dirichlet(np.full(words, _CONCENTRATION), count)
         many = algorithm.chosen == "pairs"
         if many:
             topics = topics / np.arange(1.0, words + 1)
             topics /= np.sum(topics, axis=1, keepdims=True)
         self.truth = topics
         of = "; words that rank lower are rarer" if many else ""
-        self.says = (
+        self.description = (
             f"documents of {self.length} words, one a person, each of one of {count} topics that a Dirichlet law "
-            f"({_SPARSE:g}) drew{of}"
+            f"({_CONCENTRATION:g}) drew{of}"
         )
 
     @property
@@ -163,25 +163,25 @@ class Classes(Population):
     `truth` holds further rows for evaluation: features, and the class in the last column.
     """
 
-    hears = frozenset({"separation"})
+    used_assumptions = frozenset({"separation"})
 
-    def __init__(self, algorithm: Classifier, guesses: Assumptions) -> None:
-        no_columns(guesses, "classes are made up by how far they are apart")
+    def __init__(self, algorithm: Classifier, assumptions: Assumptions) -> None:
+        refuse_columns(assumptions, "classes are made up by how far they are apart")
         low, high, shape = _inputs(algorithm)
         self.middle, half = (low + high) / 2, (high - low) / 2
-        self.classes, self.apart = len(algorithm.classes), guesses.separation or _APART
+        self.classes, self.apart = len(algorithm.classes), assumptions.separation or _SEPARATION
         waves = _patterns(shape) if len(shape) > 1 and math.prod(shape[-2:]) > 1 else None
         dimensions = math.prod(shape) if waves is None else waves.shape[1]
         centers = _centers(self.classes, dimensions, self.apart)
         far = np.max(np.abs(centers if waves is None else centers @ waves.T))
         # Scaled so that the farthest centre plus _REACH standard deviations stays within the range.
-        width = min(_WIDEST, 1 / (float(far) + _REACH))
+        width = min(_MAX_SPREAD, 1 / (float(far) + _RANGE_STDS))
         self.centers = centers
         self.mixing = np.diag(half * width) if waves is None else (half * width)[:, None] * waves
         self.low, self.high = low, high
         self.truth = np.asarray(self.people(_HELD_OUT, np.random.default_rng([18, 4])).rows)
         of = "" if waves is None else f" in images of {waves.shape[1]} smooth patterns"
-        self.says = (
+        self.description = (
             f"{self.classes} normal classes of equal size{of}, neighbours {self.apart:g} standard deviations apart; "
             f"{_HELD_OUT} others of the same kind judge"
         )

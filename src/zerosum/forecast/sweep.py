@@ -19,7 +19,7 @@ from zerosum.study.schema import Study
 
 LARGEST, _SMALLEST = 100.0, 1e-4  # largest and smallest epsilon of a search; chosen by hand
 _TRIES = 10  # approximate number of forecasts of a search, for progress reports
-_NEAR = 1.05  # the search stops when its bounds are closer than this factor; chosen by hand
+_RATIO_TOLERANCE = 1.05  # the search stops when its bounds are closer than this factor; chosen by hand
 WHOLE = ""  # key of the summary figure among targets
 
 
@@ -49,8 +49,8 @@ class WhatIf:
     study: str
     algorithm: str
     unit: str
-    says: str
-    drawn: str  # source of the simulated units
+    description: str  # of the assumptions
+    source: str  # source of the simulated units
     own: Forecast
     around: Mapping[str, tuple[Forecast, ...]]
     target: Target | None = field(default=None)
@@ -63,7 +63,7 @@ class WhatIf:
             "algorithm": self.algorithm,
             "unit": self.unit,
             "level": self.level,
-            "guesses": self.says,
+            "guesses": self.description,
             "own": self.own.as_record(),
             "around": {kind: [each.as_record() for each in row] for kind, row in self.around.items()},
             "target": None if self.target is None else self.target.as_record(),
@@ -72,7 +72,7 @@ class WhatIf:
 
 def what_if(
     study: Study,
-    guesses: Assumptions | None = None,
+    assumptions: Assumptions | None = None,
     *,
     people: int | None = None,
     runs: int | None = None,
@@ -85,7 +85,7 @@ def what_if(
     ----------
     study : Study
         The study; private parts are not read.
-    guesses : Guesses, optional
+    assumptions : Assumptions, optional
         Public assumptions about the data.
     people : int, optional
         Number of units; by default as the roster declares.
@@ -96,10 +96,10 @@ def what_if(
     on_step : callable
         Receives (done, planned).
     """
-    advisor = Advisor(study, guesses, people)
+    advisor = Advisor(study, assumptions, people)
     _check_wanted(advisor, target or {})
-    runs = advisor.usual if runs is None else runs
-    own, some = advisor.own, advisor.some(runs)
+    runs = advisor.default_runs if runs is None else runs
+    own, some = advisor.own, advisor.runs_per_setting(runs)
     kinds: dict[str, list[Setting]] = {}
     for kind, setting in own.around():
         kinds.setdefault(kind, []).append(setting)
@@ -121,10 +121,10 @@ def what_if(
             found = advisor.at(setting, some, steps(runs + some * at, some))
             # The sampling error is known from the study's own setting and scales with 1 / sqrt(n).
             sampling = known[own].sampling * math.sqrt(own.people / setting.people)
-            known[setting] = found.scaled(privacy, _ratio(sampling, found.sampling) if found.runs else 1.0)
+            known[setting] = found.rescale(privacy, _ratio(sampling, found.sampling) if found.runs else 1.0)
     around = {kind: tuple(known[each] for each in row if each in known) for kind, row in kinds.items()}
     reached = None if target is None else search(advisor, target, some, privacy, steps(before, whole - before))
-    said = advisor.unit, advisor.says, advisor.drawn
+    said = advisor.unit, advisor.description, advisor.source
     return WhatIf(study.name, study.algorithm, *said, known[own], around, reached, advisor.level)
 
 
@@ -134,7 +134,7 @@ def _check_wanted(advisor: Advisor, wanted: Mapping[str, float]) -> None:
         if name != WHOLE and name not in advisor.names:
             raise BadParameter(f"the result has no number called {name!r}: there are {', '.join(advisor.names[:12])}")
         if not (math.isfinite(error) and error > 0):
-            raise BadParameter("the error that is wanted must be a positive number")
+            raise BadParameter("the wanted error must be a positive number")
 
 
 def _ratio(a: float, b: float) -> float:
@@ -167,14 +167,14 @@ def search(
         Receives (done, planned).
     """
     _check_wanted(advisor, wanted)
-    exact = not advisor.takes_rehearsals()
+    exact = not advisor.needs_simulation()
     tried: dict[float, Forecast | None] = {}
 
     def reaches(epsilon: float) -> bool:
         """Whether an epsilon meets all targets. The forecast is stored in `tried`, None if no plan exists."""
         on_step(min(len(tried), _TRIES), _TRIES)
         try:
-            found = advisor.at(replace(advisor.own, epsilon=epsilon), runs).scaled(privacy, 1.0)
+            found = advisor.at(replace(advisor.own, epsilon=epsilon), runs).rescale(privacy, 1.0)
         except BadParameter:
             tried[epsilon] = None
             return False
@@ -195,7 +195,7 @@ def search(
                 wall = high
             else:
                 low = high
-            if low >= LARGEST or wall / low < _NEAR:
+            if low >= LARGEST or wall / low < _RATIO_TOLERANCE:
                 return Target(dict(wanted), None)
             high = math.sqrt(low * wall) if math.isfinite(wall) else min(low * 2, LARGEST)
     # 12 bisections of a factor of 2 for formulas, 5 for simulations, whose own error is larger. Chosen by hand.
@@ -206,13 +206,13 @@ def search(
         else:
             low = middle
     found = tried.get(high)
-    rounded = _rounded_up(high)
+    rounded = _round_up(high)
     if rounded != high and reaches(rounded):
         found = tried[rounded]
     return Target(dict(wanted), found)
 
 
-def _rounded_up(epsilon: float) -> float:
+def _round_up(epsilon: float) -> float:
     """Round up to three significant digits.
 
     >>> _rounded_up(1.2341)

@@ -2,7 +2,7 @@
 execution."""
 
 from zerosum.kernel.schemes import DEFAULT_SCHEME
-from zerosum.study.archive import room_of
+from zerosum.study.archive import result_bytes
 from zerosum.study.budget import Budget
 from zerosum.study.planning import make_plan, pin, resolve
 from zerosum.study.running import Unit, declared_unit, execute, run
@@ -20,6 +20,6 @@ __all__ = [
     "make_plan",
     "pin",
     "resolve",
-    "room_of",
+    "result_bytes",
     "run",
 ]

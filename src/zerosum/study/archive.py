@@ -43,10 +43,10 @@ from zerosum.study.planning import resolve, result_of
 
 # Bytes. Largest total size of releases that the journal stores with their values; for larger studies it stores only
 # which rounds were released. Chosen by hand; no benchmark recorded.
-_MOST = 1 << 28
+_MAX_JOURNAL_BYTES = 1 << 28
 # Largest number of array elements among the parameters of a program that about.json stores. For larger programs the
 # study file is needed to compute a result again. Chosen by hand; no benchmark recorded.
-_NUMBERS = 100_000
+_MAX_PROGRAM_ELEMENTS = 100_000
 # Key of about.json: site name to the paths of its ledger and counter.
 _LEDGERS = "ledgers"
 # Required keys of about.json, with the values used for an archive entry that cannot be read.
@@ -58,7 +58,7 @@ def results_folder() -> Path:
     return state_folder() / "results"
 
 
-def is_kept(plan: Plan, sites: Sequence[Site]) -> bool:
+def is_archived(plan: Plan, sites: Sequence[Site]) -> bool:
     """Whether a run is archived: it has noise, has no seed, and at least one site has private data."""
     return plan.private and any(site.policy.data == "private" for site in sites)
 
@@ -66,8 +66,8 @@ def is_kept(plan: Plan, sites: Sequence[Site]) -> bool:
 def charged_ledgers() -> list[tuple[Path, Path]]:
     """Paths of existing ledgers that archived studies charged, each with the path of its counter, sorted."""
     found = {}
-    for kept in ArchivedStudy.all():
-        for path, counter in kept.about[_LEDGERS].values():
+    for archived in ArchivedStudy.all():
+        for path, counter in archived.about[_LEDGERS].values():
             if Path(path).is_file():
                 found[Path(path)] = Path(counter)
     return sorted(found.items())
@@ -75,8 +75,8 @@ def charged_ledgers() -> list[tuple[Path, Path]]:
 
 def missing_ledgers() -> list[Path]:
     """Paths of ledgers that studies with a result charged and that no longer exist."""
-    done = [kept for kept in ArchivedStudy.all() if (kept.folder / "result").exists()]
-    paths = {Path(path) for kept in done for path, _ in kept.about[_LEDGERS].values()}
+    done = [archived for archived in ArchivedStudy.all() if (archived.folder / "result").exists()]
+    paths = {Path(path) for archived in done for path, _ in archived.about[_LEDGERS].values()}
     return sorted(path for path in paths if not path.is_file())
 
 
@@ -110,11 +110,11 @@ class ArchiveWriter:
         self._own = journal is None
         # A plan is run once: a second run would charge the ledgers again under the same study name.
         if self._own and (self.folder / "result").exists():
-            raise Refused(f"this plan was run before: 'zerosum results show {self.id}' has what came of it")
+            raise Refused(f"this plan was run before: 'zerosum results show {self.id}' shows its result")
         if self._own and (self.folder / NAME).exists():
-            with _opened(self.folder) as before:
+            with _open_journal(self.folder) as before:
                 if before.rounds:
-                    raise Refused(f"this plan was run before: 'zerosum results show {self.id}' has what came of it")
+                    raise Refused(f"this plan was run before: 'zerosum results show {self.id}' shows its result")
             # The earlier run made no request, so nothing was spent and its entry may be replaced.
             shutil.rmtree(self.folder)
         self._begins = self._own or not (self.folder / "about.json").exists()  # False: resumed from a checkpoint
@@ -127,7 +127,7 @@ class ArchiveWriter:
                 site.name: [str(path.absolute()) for path in (site.policy.ledger_path, site.policy.counter_path)]
                 for site in sites
             },
-            "program": _written(algorithm),
+            "program": _program_record(algorithm),
         }
         try:
             make_folder(self.folder)
@@ -136,40 +136,40 @@ class ArchiveWriter:
                 each.chmod(0o700)
             if not (self.folder / "about.json").exists():
                 write_whole(self.folder / "about.json", (json.dumps(about, indent=2) + "\n").encode(), private=True)
-            make_room(self.folder / "room", room_of(plan))
-            size = sum(_bytes(plan))
-            self.journal = journal or Journal.create(self.folder, plan, numbers=size <= _MOST)
+            make_room(self.folder / "room", result_bytes(plan))
+            size = sum(_journal_bytes(plan))
+            self.journal = journal or Journal.create(self.folder, plan, numbers=size <= _MAX_JOURNAL_BYTES)
             if self._own:
                 try:
                     # 1024 bytes per round are an upper bound for a round without values. Chosen by hand; no benchmark
                     # recorded.
-                    self.journal.reserve(size if size <= _MOST else 1024 * (plan.rounds + plan.attempts))
+                    self.journal.reserve(size if size <= _MAX_JOURNAL_BYTES else 1024 * (plan.rounds + plan.attempts))
                 except BaseException:
                     self.journal.close()
                     raise
             keep_folder(self.folder)
         except (OSError, BadInput) as error:
-            self._forget()
+            self._discard()
             why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
             raise BadInput(
-                f"no result could be kept in {self.folder} ({why}), so nothing was asked and nothing spent: make room, "
-                "or set ZEROSUM_STATE to another folder"
+                f"no result could be stored in {self.folder} ({why}), so the study was not begun and nothing was "
+                "spent: free disk space, or set ZEROSUM_STATE to another folder"
             ) from error
         except BaseException:
-            self._forget()
+            self._discard()
             raise
 
     def conclude(self, result: Result) -> Result:
         """Write the result durably and return it. The caller must not use the result before this call."""
         # The reserved space is released immediately before the result is written into it.
         (self.folder / "room").unlink(missing_ok=True)
-        told = replace(result, kept=self.id)
+        stored = replace(result, kept=self.id)
         if not (self.folder / "result").exists():
-            told.write(self.folder / "result", private=True)
+            stored.write(self.folder / "result", private=True)
         if self._own:
             self.journal.close()
             (self.folder / NAME).unlink(missing_ok=True)
-        return told
+        return stored
 
     def __enter__(self) -> Self:
         return self
@@ -182,12 +182,12 @@ class ArchiveWriter:
         if error is None:
             return
         if not asked:
-            self._forget()  # No request was made, so nothing was spent.
+            self._discard()  # No request was made, so nothing was spent.
             return
         with suppress(Exception):  # A failure here must not mask the original exception.
-            error.add_note(ArchivedStudy.load(self.id).told())
+            error.add_note(ArchivedStudy.load(self.id).summary())
 
-    def _forget(self) -> None:
+    def _discard(self) -> None:
         """Remove the entry, unless it existed before this run."""
         if self._begins:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -211,7 +211,7 @@ class ArchivedStudy:
         found = [path for path in _folders() if path.name.startswith(id)] if id else []
         if len(found) != 1:
             which = "no result" if not found else "several results"
-            raise BadInput(f"there is {which} kept under {id!r}: 'zerosum results' lists them")
+            raise BadInput(f"there is {which} archived under {id!r}: 'zerosum results' lists them")
         return next(each for each in cls.all() if each.folder == found[0]) if damaged else cls._read(found[0])
 
     @classmethod
@@ -231,11 +231,11 @@ class ArchivedStudy:
         """Read and validate one folder of the archive. Raises `BadInput`."""
         try:
             about = json.loads((folder / "about.json").read_bytes())
-            if not (isinstance(about, dict) and about.keys() >= _UNKNOWN.keys() and _readable(about)):
-                raise ValueError("about.json is not as it was written")
+            if not (isinstance(about, dict) and about.keys() >= _UNKNOWN.keys() and _has_valid_types(about)):
+                raise ValueError("about.json is damaged")
             return cls(folder.name, folder, about)
         except (OSError, ValueError) as error:
-            raise BadInput(f"what is kept in {folder} cannot be read: {error}") from None
+            raise BadInput(f"the archived study in {folder} cannot be read: {error}") from None
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -243,11 +243,11 @@ class ArchivedStudy:
         try:
             found: dict[str, Any] = json.loads((self.folder / "result" / "result.json").read_bytes())
             if not (isinstance(found, dict) and found.keys() >= {"algorithm", "estimate", "participants", "privacy"}):
-                raise ValueError("result.json is not as it was written")
+                raise ValueError("result.json is damaged")
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise BadInput(f"the result kept in {self.folder} cannot be read: {error}") from None
+            raise BadInput(f"the archived result in {self.folder} cannot be read: {error}") from None
         return found
 
     def spent(self) -> dict[str, float | None]:
@@ -271,7 +271,7 @@ class ArchivedStudy:
         try:
             if (result := self.result) is not None:
                 return float(result["privacy"]["delta"])
-            with _opened(self._journal) as journal:
+            with _open_journal(self._journal) as journal:
                 return journal.plan.delta
         except BadInput:
             # Only for display: neither result nor journal can be read. 1e-5 is the default delta of `Budget`.
@@ -300,7 +300,7 @@ class ArchivedStudy:
             known = {"asked": len(rounds), "released": released, "planned": result["privacy"]["rounds"]}
             return record | {"state": "done", "algorithm": result["algorithm"], "rounds": known, "result": result}
         try:
-            with _opened(self._journal) as journal:
+            with _open_journal(self._journal) as journal:
                 plan, released = journal.plan, len(journal.released_rounds())
                 rounds = {"asked": journal.rounds, "released": released, "planned": plan.rounds}
         except BadInput as error:  # Stopped before the first request, or the journal is missing or damaged.
@@ -319,17 +319,15 @@ class ArchivedStudy:
         there = [site for site, paths in self.about[_LEDGERS].items() if any(Path(each).exists() for each in paths)]
         return any(spent[site] != 0 for site in there)
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """One sentence: cost, released rounds, and the command that shows the entry."""
         record = self.as_record()
         rounds, spent = record["rounds"], [each for each in record["spent"].values() if each is not None]
-        cost = (
-            f"epsilon {max(spent):.4f} at most was spent at a site" if spent else "what was spent stands in the ledgers"
-        )
+        cost = f"epsilon {max(spent):.4f} at most was spent at a site" if spent else "the ledgers record what was spent"
         lost, was = rounds["asked"] - rounds["released"], "was" if rounds["planned"] == 1 else "were"
         return (
             f"{cost}; {rounds['released']} of {counted(rounds['planned'], 'round')} {was} released"
-            f"{f', {lost} may be lost' if lost else ''}; what is known is kept: 'zerosum results show {self.id}'"
+            f"{f', {lost} may be lost' if lost else ''}; the study is archived: 'zerosum results show {self.id}'"
         )
 
     def export(self, out: Path, algorithm: Algorithm | None = None) -> bool:
@@ -346,12 +344,12 @@ class ArchivedStudy:
             The program. By default the stored one; needed for programs that were too large to store.
         """
         if self.result is None:
-            self._finish(algorithm)
+            self._compute_result(algorithm)
         if self.result is not None:
             _copy(self.folder / "result", out)
             return True
-        with _opened(self._journal) as journal:
-            arrays = {f"round_{r + 1}": release.value for r, release in _releases(journal)}
+        with _open_journal(self._journal) as journal:
+            arrays = {f"round_{r + 1}": release.value for r, release in _stored_releases(journal)}
         Result.place(out, {"record.json": self.as_record()}, {"releases.npz": arrays})
         return False
 
@@ -362,14 +360,14 @@ class ArchivedStudy:
         repeated. Ledgers and checkpoints are not changed.
         """
         if self.folder.is_symlink():
-            raise Refused(f"{self.folder} is a link, and what is kept lies elsewhere: nothing was removed")
+            raise Refused(f"{self.folder} is a symbolic link: nothing was removed")
         ledgers = [Path(path).resolve() for pair in self.about[_LEDGERS].values() for path in pair]
         if any(path.is_relative_to(self.folder.resolve()) for path in ledgers):
-            raise Refused(f"a ledger lies in {self.folder}: nothing was removed")
+            raise Refused(f"{self.folder} contains a ledger: nothing was removed")
         try:
             journal = Journal.open(self._journal)  # Takes the lock of the journal, which one process can hold.
         except Refused as error:
-            raise Refused(f"the study {self.id} is being run: nothing was removed") from error
+            raise Refused(f"the study {self.id} is running: nothing was removed") from error
         except BadInput:
             journal = None
         try:
@@ -380,30 +378,30 @@ class ArchivedStudy:
             with suppress(OSError):  # The folder holds files of other origin and stays.
                 self.folder.rmdir()
         except OSError as error:
-            raise BadInput(f"what is kept in {self.folder} could not be removed: {error.strerror}") from error
+            raise BadInput(f"the archived study in {self.folder} could not be removed: {error.strerror}") from error
         finally:
             if journal is not None:
                 journal.close()
 
-    def _finish(self, algorithm: Algorithm | None) -> None:
+    def _compute_result(self, algorithm: Algorithm | None) -> None:
         """Compute and store the result from the journal, if the journal has every release that the program requests."""
-        algorithm = algorithm or _program(self.about["program"])
+        algorithm = algorithm or _build_program(self.about["program"])
         if algorithm is None:
             return
-        with _opened(self._journal) as journal:
+        with _open_journal(self._journal) as journal:
             plan = journal.plan
             # The caller may have passed another program; its releases would be matched to the wrong rounds.
             if resolve(algorithm, plan).releases(plan.adjacency) != plan.releases:
                 raise BadInput(f"the program is not the one of the study {plan.study!r}")
             try:
-                outcome = conduct(plan, resolve(algorithm, plan).program(plan.adjacency), _Nobody(), journal=journal)
+                outcome = conduct(plan, resolve(algorithm, plan).program(plan.adjacency), _NoSites(), journal=journal)
             except ZerosumError:
                 return
         (self.folder / "room").unlink(missing_ok=True)
         result_of(outcome, self.id).write(self.folder / "result", private=True)
 
 
-def _readable(about: Mapping[str, Any]) -> bool:
+def _has_valid_types(about: Mapping[str, Any]) -> bool:
     """Whether the values of about.json have the expected types."""
     texts, ledgers = [about["study"], about["began"], about["journal"] or ""], about[_LEDGERS]
     if not isinstance(ledgers, dict) or not all(isinstance(e, list) and len(e) == 2 for e in ledgers.values()):
@@ -411,12 +409,12 @@ def _readable(about: Mapping[str, Any]) -> bool:
     return all(isinstance(each, str) for each in texts + [path for pair in ledgers.values() for path in pair])
 
 
-class _Nobody:
+class _NoSites:
     """Engine without sites. A request that is not in the journal raises, so that nothing is spent."""
 
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
         """Refuse every request."""
-        raise Refused("no site is asked again")
+        raise Refused("no site is contacted again")
 
 
 def _folders() -> list[Path]:
@@ -425,7 +423,7 @@ def _folders() -> list[Path]:
     return [path.parent for path in folder.glob("*/about.json")] if folder.is_dir() else []
 
 
-def _opened(folder: Path) -> Journal:
+def _open_journal(folder: Path) -> Journal:
     """Open a journal for reading. Raises `BadInput` if there is none."""
     journal = Journal.inspect(folder)
     if journal is None:
@@ -433,7 +431,7 @@ def _opened(folder: Path) -> Journal:
     return journal
 
 
-def _releases(journal: Journal) -> Iterator[tuple[int, Any]]:
+def _stored_releases(journal: Journal) -> Iterator[tuple[int, Any]]:
     """Yield (round, release) for every round whose values are stored."""
     for round in journal.released_rounds():
         try:
@@ -449,7 +447,7 @@ def _copy(source: Path, out: Path) -> None:
     Result.place(out, {}, {}, {path.name: path.read_bytes() for path in source.iterdir()})
 
 
-def _bytes(plan: Plan) -> Iterator[int]:
+def _journal_bytes(plan: Plan) -> Iterator[int]:
     """Yield upper bounds, in bytes, on the parts of a journal: the releases, repeated attempts, public keys.
 
     A release has 8 bytes per number (float64). The other sizes (1024 per record, 256 and 32 for keys) are bounds chosen
@@ -462,38 +460,38 @@ def _bytes(plan: Plan) -> Iterator[int]:
     yield len(plan.sites) * (256 + 32 * (plan.rounds + plan.attempts))  # 32 bytes for each public key of the secure sum
 
 
-def room_of(plan: Plan) -> int:
+def result_bytes(plan: Plan) -> int:
     """Bytes reserved for a result: an upper bound for its text and binary files, with an error for each number.
 
     The factors (256 KiB, 48 per number, 200 per round) were chosen by hand; no benchmark recorded.
     """
     numbers = sum(release.size for release in plan.releases)
-    return min((1 << 18) + 48 * numbers + 200 * plan.rounds, _MOST // 2)
+    return min((1 << 18) + 48 * numbers + 200 * plan.rounds, _MAX_JOURNAL_BYTES // 2)
 
 
-def _written(algorithm: Algorithm) -> dict[str, Any] | None:
+def _program_record(algorithm: Algorithm) -> dict[str, Any] | None:
     """Name and JSON parameters of a program. None if it is not a built-in one, is too large, or has no JSON form."""
     if algorithms.ALGORITHMS.get(algorithm.name) is not type(algorithm):
         return None
     values = {name: getattr(algorithm, name) for name in type(algorithm).model_fields}
-    if sum(value.size for value in values.values() if isinstance(value, np.ndarray)) > _NUMBERS:
+    if sum(value.size for value in values.values() if isinstance(value, np.ndarray)) > _MAX_PROGRAM_ELEMENTS:
         return None
     try:
-        parameters = json.loads(json.dumps(values, default=_plain))
+        parameters = json.loads(json.dumps(values, default=_json_default))
     except (TypeError, ValueError):
         return None
     return {"name": algorithm.name, "parameters": parameters}
 
 
-def _plain(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     """JSON form of numpy arrays and scalars, for `json.dumps`."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     raise TypeError
 
 
-def _program(written: Mapping[str, Any] | None) -> Algorithm | None:
-    """Build a program from the output of `_written`. None if that is impossible in this version."""
+def _build_program(written: Mapping[str, Any] | None) -> Algorithm | None:
+    """Build a program from the output of `_program_record`. None if that is impossible in this version."""
     if written is None:
         return None
     try:

@@ -110,10 +110,10 @@ class Budget:
             yield watch
         except BaseException:
             if not begun:
-                self._give_back(payment)
+                self._refund(payment)
             raise
 
-    def _give_back(self, payment: _Payment) -> None:
+    def _refund(self, payment: _Payment) -> None:
         """Remove one payment and recompute the totals of the remaining payments."""
         with self._mutex:
             self._payments = [each for each in self._payments if each is not payment]

@@ -3,7 +3,7 @@
 All faults of a site are collected, not only the first. The findings describe private data. They are meant for the
 steward of the site and are not written to disk.
 
-Tested in tests/cli/test_checking.py.
+Tested in tests/cli/test_cli_check.py.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from zerosum.report.record import make_room
 from zerosum.site.budget import check_budget, refusals
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
-from zerosum.study.archive import results_folder, room_of
+from zerosum.study.archive import result_bytes, results_folder
 from zerosum.study.schema import Study
 from zerosum.study.site_data import Faults, fault_lines, load_for, question_refusals
 from zerosum.study.site_file import SiteFile
 from zerosum.study.site_schema import check_schema, confirmed_schema
 
 # Share of values outside a public range above which a warning is given. Chosen by hand; no benchmark recorded.
-_MOST = 0.2
+_MAX_OUTSIDE = 0.2
 
 
 @dataclass
@@ -77,13 +77,13 @@ def check_study(study: Study, observer: Observer = nobody) -> list[SiteCheck]:
     plan, algorithm = study.plan(), study.build_algorithm()
     known = {site.name for site in study.sites}
     if not study.site_files:
-        raise BadStudy("the study says nothing of any site's data: give a site's own file with --site")
-    if strangers := sorted({file.name for file in study.site_files} - known):
-        raise BadStudy(f"there is no site named {', '.join(map(repr, strangers))} on the study's roster")
-    return [_checked(study, plan, algorithm, file, observer) for file in study.site_files]
+        raise BadStudy("the study names no site's data: give a site's own file with --site")
+    if unknown := sorted({file.name for file in study.site_files} - known):
+        raise BadStudy(f"there is no site named {', '.join(map(repr, unknown))} on the study's roster")
+    return [_check_site(study, plan, algorithm, file, observer) for file in study.site_files]
 
 
-def _checked(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, observer: Observer) -> SiteCheck:
+def _check_site(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, observer: Observer) -> SiteCheck:
     """Run all checks of one site. A failed check is added to the faults, and the next check follows."""
     found = SiteCheck(file.name)
     position = [site.name for site in plan.sites].index(file.name)
@@ -96,7 +96,7 @@ def _checked(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, obs
         found.faults.append(str(error))
     for use, folder, size in _places(plan, policy):
         try:
-            _try_room(folder, size)
+            _test_disk_space(folder, size)
         except OSError as error:
             found.faults.append(f"{use} cannot be written in {folder}: {error.strerror or error}")
     schema = None if policy is None else _compare(plan, file, policy, found)
@@ -112,8 +112,8 @@ def _checked(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, obs
         found.faults.append(f"{error}{f' ({error.detail})' if error.detail else ''}")
         return found
     found.units = len(units)
-    found.faults += _unfit(plan, position, policy, units)
-    found.warnings += list(_implausible(algorithm, units))
+    found.faults += _contradictions(plan, position, policy, units)
+    found.warnings += list(_range_warnings(algorithm, units))
     return found
 
 
@@ -137,7 +137,7 @@ def _compare(plan: Plan, file: SiteFile, policy: Policy, found: SiteCheck) -> Da
     return schema
 
 
-def _unfit(plan: Plan, position: int, policy: Policy | None, units: Units) -> Iterator[str]:
+def _contradictions(plan: Plan, position: int, policy: Policy | None, units: Units) -> Iterator[str]:
     """Yield contradictions between the data and the plan or policy: number of units, rows per unit, number of
     columns."""
     if policy is not None and len(units) < policy.minimum_units:
@@ -153,7 +153,7 @@ def _unfit(plan: Plan, position: int, policy: Policy | None, units: Units) -> It
             break
 
 
-def _implausible(algorithm: Algorithm, units: Units) -> Iterator[str]:
+def _range_warnings(algorithm: Algorithm, units: Units) -> Iterator[str]:
     """Yield warnings about public ranges and clips that do not match the data.
 
     Two kinds are reported: many values outside the range or clip, and ranges much wider than the data. Both lose
@@ -175,7 +175,7 @@ def _implausible(algorithm: Algorithm, units: Units) -> Iterator[str]:
             # were chosen by hand; no benchmark recorded.
             outside = float(np.mean((values < low) | (values > high)))
             spread = float(np.ptp(values)) / (high - low)
-            if outside > _MOST:
+            if outside > _MAX_OUTSIDE:
                 yield f"column {name!r}: {outside:.0%} of the values lie outside the range {low:g} to {high:g}"
             elif spread < 0.02 and len(np.unique(values)) > 2:
                 yield f"column {name!r}: all values lie within {spread:.1%} of the range {low:g} to {high:g}"
@@ -202,10 +202,10 @@ def _places(plan: Plan, policy: Policy | None) -> Iterator[tuple[str, Path, int]
         # 64 KiB for ledger rows, 1 KiB for the counter. Chosen by hand; no benchmark recorded.
         yield "the ledger", policy.ledger_path.parent, 1 << 16
         yield "its counter", policy.counter_path.parent, 1 << 10
-    yield "a result", results_folder(), room_of(plan)
+    yield "a result", results_folder(), result_bytes(plan)
 
 
-def _try_room(folder: Path, size: int) -> None:
+def _test_disk_space(folder: Path, size: int) -> None:
     """Test that `size` bytes can be written to `folder`. The test file is removed, and no folder is created.
 
     Raises OSError if they cannot.

@@ -94,7 +94,7 @@ class Checkpoint:
         journal = Journal.open(self._folder)
         if journal is not None:
             with journal:
-                self._same(journal.plan, plan, approved)
+                self._check_same(journal.plan, plan, approved)
 
     def journal(self, plan: Plan, sites: Sequence[Site], *, approved: bool = False) -> Journal:
         """Open the journal in this folder, or create one for `plan` with the identities of `sites`. See `check` for
@@ -103,7 +103,7 @@ class Checkpoint:
         if journal is None:
             return Journal.create(self._folder, pin(plan, sites))
         try:
-            self._same(journal.plan, plan, approved)
+            self._check_same(journal.plan, plan, approved)
             if not journal.finished:
                 pin(journal.plan, sites)  # raises if a site has another identity than the plan pins
         except BaseException:
@@ -111,10 +111,14 @@ class Checkpoint:
             raise
         return journal
 
-    def _same(self, kept: Plan, asked: Plan, approved: bool) -> None:
+    def _check_same(self, stored: Plan, requested: Plan, approved: bool) -> None:
         """Raise `Refused` unless both plans have the same digest: the proposal digest if approved, else the public
         digest."""
-        same = kept.proposal_digest == asked.proposal_digest if approved else kept.public_digest == asked.public_digest
+        same = (
+            stored.proposal_digest == requested.proposal_digest
+            if approved
+            else stored.public_digest == requested.public_digest
+        )
         if not same:
-            which = "another plan" if approved else "another study: what is asked, of whom or on what terms has changed"
+            which = "another plan" if approved else "another study: its question, sites or terms have changed"
             raise Refused(f"the checkpoint {self._folder} is of {which}; choose another folder")

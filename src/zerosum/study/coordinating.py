@@ -6,7 +6,7 @@ Files of the state folder:
     journal         the plan, the requests and the releases; see `zerosum.coordinator.journal`
     status.json     progress, for monitors; see `zerosum.study.status`
 
-Tested in tests/cli/test_coordinators.py.
+Tested in tests/cli/test_cli_coordinator.py.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Settings(BaseModel):
         try:
             return cls.model_validate_json(path.read_bytes())
         except OSError:
-            raise BadInput(f"{folder} is no coordinator's state folder: there is no {path}") from None
+            raise BadInput(f"{folder} is not a coordinator's state folder: there is no {path}") from None
         except ValidationError as error:
             raise BadInput(f"{path} is damaged: {first_fault(error)}") from None
 
@@ -105,20 +105,20 @@ def begin(settings: Settings, folder: Path, plan: Plan | None = None) -> Plan:
         If a site has no identity on the roster or no socket.
     """
     if (folder / JOURNAL).exists():
-        raise Refused(f"the folder {folder} holds a study already: resume it, or choose another folder")
+        raise Refused(f"the folder {folder} already contains a study: resume it, or choose another folder")
     check_target(settings.out)
     study = Study.load(settings.study)
-    fresh = study.plan()
-    if plan is not None and plan.public_digest != fresh.public_digest:
-        raise Refused("the plan is of another study: make it again, or bring back the study file it was made of")
+    new_plan = study.plan()
+    if plan is not None and plan.public_digest != new_plan.public_digest:
+        raise Refused("the plan is of another study: make it again, or restore the study file it was made from")
     # The key is fixed at the start, so that another user who resumes the study signs with the same key.
     settings = settings.model_copy(update={"key": settings.key or key_place().absolute()})
-    identity = coordinator_key(plan or fresh, settings.key)
-    chosen = plan or replace(fresh, coordinator=identity.public.hex())
+    identity = coordinator_key(plan or new_plan, settings.key)
+    chosen = plan or replace(new_plan, coordinator=identity.public.hex())
     if unknown := [site.name for site in chosen.sites if site.identity is None]:
         raise BadStudy(f"the roster has no identity for {', '.join(map(repr, unknown))}: zerosum site init prints it")
     if settings.sites and (missing := [site.name for site in chosen.sites if site.name not in settings.sites]):
-        raise BadStudy(f"nobody said where {', '.join(map(repr, missing))} can be reached")
+        raise BadStudy(f"there is no address for {', '.join(map(repr, missing))}: give --site NAME=SOCKET")
     # The settings are written first: a folder with a journal always has settings.
     settings.save(folder)
     Journal.create(folder, chosen).close()
@@ -137,10 +137,12 @@ def fewest(folder: Path) -> int:
     """Smallest number of sites with which the study in a state folder can be resumed."""
     journal = Journal.inspect(folder)
     if journal is None:
-        raise BadInput(f"there is nothing to resume in {folder}: the study did not begin")
+        raise BadInput(f"there is nothing to resume in {folder}: no study was begun there")
     with journal:
         if not journal.rounds:
-            raise Refused("nothing was asked yet: a study begins with everybody, or leaves sites out by its plan")
+            raise Refused(
+                "no round was begun yet: a study begins with all sites, or leaves sites out as its plan allows"
+            )
         return len(journal.plan.sites) - journal.spare
 
 
@@ -148,7 +150,7 @@ def _journal(folder: Path) -> Journal:
     """Open the journal of a state folder for writing. Raises `BadInput` if there is none."""
     journal = Journal.open(folder)
     if journal is None:
-        raise BadInput(f"there is nothing to resume in {folder}: the study did not begin")
+        raise BadInput(f"there is nothing to resume in {folder}: no study was begun there")
     return journal
 
 
@@ -181,16 +183,16 @@ def coordinate(
         # Raises if the key is not the one named in the plan, before the first request.
         identity = coordinator_key(plan, settings.key)
         if study.plan().public_digest != journal.original.public_digest:
-            raise Refused(f"the study file {settings.study} has changed since the plan was made of it")
+            raise Refused(f"the study file {settings.study} has changed since the plan was made")
         # Resolved with the original roster, so that parameters do not change when sites are left out.
         algorithm = resolve(study.build_algorithm(), journal.original)
         status = Status(folder, plan)
 
-        def attended(sites: Mapping[str, Attendance]) -> None:
+        def record_attendance(sites: Mapping[str, Attendance]) -> None:
             status.attended(sites)
             on_attendance(sites)
 
-        def progressed(seen: Progress) -> None:
+        def record_progress(seen: Progress) -> None:
             status.progressed(seen)
             observer(seen)
 
@@ -200,8 +202,8 @@ def coordinate(
                 try:
                     if not over:
                         times = {"seconds": settings.wait, "every": settings.every, "patience": settings.patience}
-                        gather(plan, counted, attended, spare=journal.spare, **times)
-                    result = execute(plan, algorithm, counted, progressed, journal)
+                        gather(plan, counted, record_attendance, spare=journal.spare, **times)
+                    result = execute(plan, algorithm, counted, record_progress, journal)
                 except ZerosumError:
                     # After the first round the sites keep their keys, because the study may be resumed with them.
                     if not journal.rounds:

@@ -30,8 +30,8 @@ class UnitTable(Table):
     """Table [unit]: the protected unit and the neighbouring relation."""
 
     kind: Literal["person", "record"]
-    """What is protected: `person`, whoever owns the rows of one label in the unit column (without one, of each
-    row), or `record`, each row. May be left out with `[imaging]`, where it is `person`."""
+    """What is protected: `person`, the owner of all rows with one label in the unit column (without that column, of
+    one row), or `record`, each row. May be left out with `[imaging]`, where it is `person`."""
     adjacency: Adjacency = Adjacency.REPLACE_ONE
     """Which data sets are neighbours: one unit replaced, or one added or removed. It must match every site's policy."""
 
@@ -40,16 +40,16 @@ class PrivacyTable(Table):
     """Table [privacy]: the budget of the whole study."""
 
     epsilon: float
-    """What the whole study may cost anybody, exactly."""
+    """Exact upper bound on the cost of the whole study for any unit."""
     delta: float
     """The delta at which epsilon holds, for the whole study."""
     calibration: Calibration = "exact"
     """`published`: noise by the papers' formulas, for `pooled`, `local` and the cape schemes, on public or
     synthetic data only."""
     random_state: int | None = None
-    """A seed for reproducible noise, which protects nobody; public or synthetic data only."""
+    """A seed for reproducible noise, which gives no protection; public or synthetic data only."""
     attempts: int = 0
-    """How many rounds, in all, may be tried once more after a loss or a kill; paid for in advance, with more noise,
+    """How many rounds, in all, may be repeated after a loss or a kill; paid for in advance with more noise, whether
     used or not."""
 
 
@@ -75,7 +75,7 @@ class SchemeTable(Table):
     ratio: float = 100.0
     """Noise that cancels over noise that stays, for `zero-sum` and `pairwise`; up to 1e10."""
     combine: Combine = Combine.SUMS
-    """How unequal sites are put together; `means` and `weighted` are the papers', for the cape schemes."""
+    """How unequal sites are combined; `means` and `weighted` are the papers' forms, for the cape schemes."""
 
 
 class RosterTable(Table):
@@ -87,7 +87,7 @@ class RosterTable(Table):
     """The number of units, checked by the site; `means` and `weighted` need it; refused under `add-remove`, where
     counts are data."""
     scale: float = Field(default=1.0, gt=0, le=1)
-    """Of a site that wants more privacy: its units enjoy `scale` times the mu of the others, and weigh as much less."""
+    """For a site that wants more privacy: its units have `scale` times the mu and the weight of the others."""
     weight: float | None = Field(default=None, gt=0, le=1)
     """The weight of the site's mean, for `weighted`, by default by units; all sites or none, adding up to 1."""
     identity: str | None = None
@@ -113,7 +113,7 @@ class ImagingTable(Table):
     smoothing_mm: float | None = None
     """A Gaussian over space, its full width at half maximum."""
     detrend: bool = False
-    """Takes a straight line out of every column of a run."""
+    """Removes the linear trend of every column of a run."""
     band: tuple[float, float] | None = None
     """The lowest and the highest frequency to keep, in Hz."""
     confounds: tuple[str, ...] = ()
@@ -123,16 +123,16 @@ class ImagingTable(Table):
     scrub_mm: float | None = None
     """Volumes whose framewise displacement is above this are left out."""
     resample: bool = False
-    """Brings runs that lie on another grid, in the same space, to the study's by linear interpolation."""
+    """Resamples runs on another grid of the same space to the study's grid, by linear interpolation."""
     standardise: bool = True
     """Mean 0 and variance 1 for every column within a run."""
     seconds: float | None = None
-    """Between volumes, in place of what the files say."""
+    """Seconds between volumes, in place of the files' values."""
     frequencies: int | None = Field(default=None, gt=0)
-    """A public basis: so many of the lowest cosines along each axis of the grid, and their products."""
+    """A public basis: number of lowest cosines along each axis of the grid; the basis has all their products."""
 
     @model_validator(mode="after")
-    def _sound(self) -> Self:
+    def _check_grid(self) -> Self:
         """Require exactly one of mask and atlas, and valid preprocessing."""
         if (self.mask is None) == (self.atlas is None):
             raise ValueError("give either a mask or an atlas")

@@ -22,7 +22,7 @@ from zerosum.report.warnings import result_warnings
 from zerosum.site.site import Site
 
 
-def make_plan(algorithm: Algorithm, terms: Terms, name: str, made_of: Provenance | None = None) -> Plan:
+def make_plan(algorithm: Algorithm, terms: Terms, name: str, provenance: Provenance | None = None) -> Plan:
     """Make a plan with a new study name. Each run of a plan is a separate study.
 
     Parameters
@@ -32,14 +32,14 @@ def make_plan(algorithm: Algorithm, terms: Terms, name: str, made_of: Provenance
     terms : Terms
         Sites, budget, scheme and coalition.
     name : str
-        Name of the study. Eight random bytes are appended, so that ledgers can tell repeated studies apart.
-    made_of : MadeOf, optional
+        Name of the study. Eight random bytes are appended, so that ledgers distinguish repeated studies.
+    provenance : Provenance, optional
         Public facts about the data.
     """
     resolved = resolve(algorithm, terms)
     parameters = {each: getattr(resolved, each) for each in type(resolved).model_fields if each != "columns"}
-    made_of = made_of or Provenance()
-    question = Question.of(resolved.columns, parameters, made_of.preprocessing, made_of.files)
+    provenance = provenance or Provenance()
+    question = Question.of(resolved.columns, parameters, provenance.preprocessing, provenance.files)
     # Ledgers identify a study by its name, so that a repeated run is charged again.
     study = f"{name} {secrets.token_hex(8)}"
     return Plan.of(terms, study, algorithm.name, resolved.releases(terms.adjacency), question)
@@ -55,31 +55,31 @@ class Provenance:
 
 def check_measures(measures: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
     """Validate units of measurement, by column name. Raises `BadParameter` for a name that is not in `columns`."""
-    if strangers := [name for name in measures if name not in columns]:
-        raise BadParameter(f"measured_in has {strangers[0]!r}, which is not one of the columns")
+    if unknown := [name for name in measures if name not in columns]:
+        raise BadParameter(f"measured_in has {unknown[0]!r}, which is not one of the columns")
     return {str(name): str(unit) for name, unit in measures.items()}
 
 
-def result_of(outcome: Outcome[Estimate], kept: str = "") -> Result:
+def result_of(outcome: Outcome[Estimate], archive_id: str = "") -> Result:
     """Make the `Result` of a finished study: estimate, plan, participants, library versions, warnings."""
     plan = outcome.plan
     warnings = result_warnings(outcome.result, plan) if plan.scheme.facts.noisy else ()
-    estimate = measured(outcome.result, plan)
-    return Result(estimate, plan, outcome.participants, versions(), kept, warnings)
+    estimate = with_measurement_units(outcome.result, plan)
+    return Result(estimate, plan, outcome.participants, versions(), archive_id, warnings)
 
 
-def measured(estimate: Estimate, plan: Plan) -> Estimate:
+def with_measurement_units(estimate: Estimate, plan: Plan) -> Estimate:
     """The estimate with units of measurement on its column axes, where the question has them."""
     known = plan.question.preprocessing.get("measured_in")
     if not isinstance(known, Mapping):
         return estimate
 
-    def labelled(axis: Axis) -> Axis:
+    def with_units(axis: Axis) -> Axis:
         if axis.name != "column" or axis.units:
             return axis
         return replace(axis, units=tuple(str(known.get(name, "")) for name in axis.labels))
 
-    return {name: replace(each, axes=tuple(map(labelled, each.axes))) for name, each in estimate.items()}
+    return {name: replace(each, axes=tuple(map(with_units, each.axes))) for name, each in estimate.items()}
 
 
 def resolve(algorithm: Algorithm, terms: Terms) -> Algorithm:
@@ -97,7 +97,7 @@ def resolve(algorithm: Algorithm, terms: Terms) -> Algorithm:
     return algorithm.resolve(PublicFacts(noise=noise, units=total, published=alone))
 
 
-def identified(sites: Sequence[Site], shapes: Sequence[PlannedSite]) -> tuple[PlannedSite, ...]:
+def roster_with_identities(sites: Sequence[Site], shapes: Sequence[PlannedSite]) -> tuple[PlannedSite, ...]:
     """Roster with the public identities of the sites that take part.
 
     Raises
@@ -117,7 +117,7 @@ def identified(sites: Sequence[Site], shapes: Sequence[PlannedSite]) -> tuple[Pl
 
 def pin(plan: Plan, sites: Sequence[Site]) -> Plan:
     """The plan with the identities of these sites in its roster."""
-    return plan.identified(identified(sites, plan.sites))
+    return plan.identified(roster_with_identities(sites, plan.sites))
 
 
 def coalition_of(colluders: int | None, dropouts: int, sites: int) -> Coalition:

@@ -26,10 +26,10 @@ from zerosum.study.planning import make_plan, resolve
 
 # Largest number of elements of a sum that is cached between runs on the same data. Chosen by hand; no benchmark
 # recorded.
-_REMEMBERED = 25_000
+_CACHED_SIZE = 25_000
 
 
-class Rehearsed:
+class PlanSimulation:
     """Simulation of an algorithm under a given plan.
 
     Parameters
@@ -62,30 +62,32 @@ class Rehearsed:
 
     def run(self, data: Units | Sequence[Units], seed: int) -> Estimate:
         """Estimate with seeded noise. `data` are the units of all sites together, or a list with one entry per site."""
-        return self.asked(data, seed)[0]
+        return self.run_with_requests(data, seed)[0]
 
     def runs(self, data: Units | Sequence[Units], seeds: Iterable[int]) -> list[Estimate]:
         """Estimates of several runs on the same data, one per seed. Sums that are equal in all runs are computed
         once."""
         known: dict[str, Floats] = {}
-        return [self._driven(data, rng, rng, known)[0] for rng in map(np.random.default_rng, seeds)]
+        return [self._drive(data, rng, rng, known)[0] for rng in map(np.random.default_rng, seeds)]
 
-    def asked(self, data: Units | Sequence[Units], seed: int) -> tuple[Estimate, list[Request]]:
+    def run_with_requests(self, data: Units | Sequence[Units], seed: int) -> tuple[Estimate, list[Request]]:
         """The estimate and the list of requests made."""
-        estimate, heard = self.heard(data, seed)
-        return estimate, [request for request, _release in heard]
+        estimate, exchanges = self.run_with_releases(data, seed)
+        return estimate, [request for request, _release in exchanges]
 
-    def heard(self, data: Units | Sequence[Units], seed: int) -> tuple[Estimate, list[tuple[Request, Release]]]:
+    def run_with_releases(
+        self, data: Units | Sequence[Units], seed: int
+    ) -> tuple[Estimate, list[tuple[Request, Release]]]:
         """The estimate and all pairs of request and release."""
         rng = np.random.default_rng(seed)
-        return self._driven(data, rng, rng)
+        return self._drive(data, rng, rng)
 
-    def quietly(self, data: Units | Sequence[Units]) -> Estimate:
+    def run_without_noise(self, data: Units | Sequence[Units]) -> Estimate:
         """Estimate with all noise set to 0. The program still assumes the planned noise, so its stated errors apply to
         these data."""
-        return self._driven(data, np.random.default_rng(0), None)[0]
+        return self._drive(data, np.random.default_rng(0), None)[0]
 
-    def _driven(
+    def _drive(
         self,
         data: Units | Sequence[Units],
         rng: np.random.Generator,
@@ -110,42 +112,42 @@ class Rehearsed:
         # Under replace-one the number of units is public and is part of a release. Under add-remove it is private.
         counted = self.plan.adjacency is Adjacency.REPLACE_ONE
         noise = iter(self.noise)
-        heard: list[tuple[Request, Release]] = []
+        exchanges: list[tuple[Request, Release]] = []
 
-        def listening(request: Request) -> Release:
-            heard.append((request, answer(request)))
-            return heard[-1][1]
+        def record_exchange(request: Request) -> Release:
+            exchanges.append((request, answer(request)))
+            return exchanges[-1][1]
 
-        def noisy(value: Floats, std: float) -> Floats:
+        def add_noise(value: Floats, std: float) -> Floats:
             return value if loud is None else np.asarray(value + std * loud.normal(size=value.shape))
 
         def answer(request: Request) -> Release:
             if isinstance(request, PrivatePublication):
                 rows, std = np.vstack([request.statistic.rows(part) for part in parts]), next(noise)
                 names = tuple(site.name for site in self.plan.sites) if len(parts) > 1 else ("a",)
-                return Release(noisy(rows, std), std, len(rows), names, tuple(map(len, parts)))
+                return Release(add_noise(rows, std), std, len(rows), names, tuple(map(len, parts)))
             sampling = request.sampling
             rate = 1.0 if sampling is None else sampling.rate
             # Poisson subsampling: each unit is included independently with probability `rate`.
             samples = parts if rate == 1 else [part.chosen(rng.random(len(part)) < rate) for part in parts]
-            total, std = summed(request, samples, remember=rate == 1), next(noise)
-            return Release(noisy(total, std), std, rate * units if counted else None, ("a", "b"))
+            total, std = exact_sum(request, samples, remember=rate == 1), next(noise)
+            return Release(add_noise(total, std), std, rate * units if counted else None, ("a", "b"))
 
-        def summed(request: PrivateSum, samples: Sequence[Units], *, remember: bool) -> Floats:
+        def exact_sum(request: PrivateSum, samples: Sequence[Units], *, remember: bool) -> Floats:
             # A subsampled sum differs between runs and must not be cached.
             asked = request.digest() if known is not None and remember else ""
             if known is not None and asked in known:
                 return known[asked]
             totals = [w * request.statistic.total(part) for w, part in zip(weights, samples, strict=True)]
             total = np.asarray(sum(totals[1:], totals[0]))
-            if known is not None and asked and total.size <= _REMEMBERED:
+            if known is not None and asked and total.size <= _CACHED_SIZE:
                 known[asked] = total
             return total
 
-        return drive(self.algorithm.program(self.plan.adjacency), listening)[0], heard
+        return drive(self.algorithm.program(self.plan.adjacency), record_exchange)[0], exchanges
 
 
-class Rehearsal(Rehearsed):
+class Rehearsal(PlanSimulation):
     """Simulation of an algorithm with a default plan for sites of equal size.
 
     Parameters

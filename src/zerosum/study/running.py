@@ -27,10 +27,18 @@ from zerosum.protocol.progress import Observer, nobody
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
-from zerosum.study.archive import ArchiveWriter, is_kept
+from zerosum.study.archive import ArchiveWriter, is_archived
 from zerosum.study.budget import Budget
 from zerosum.study.checkpoint import Checkpoint
-from zerosum.study.planning import Provenance, check_measures, coalition_of, identified, make_plan, resolve, result_of
+from zerosum.study.planning import (
+    Provenance,
+    check_measures,
+    coalition_of,
+    make_plan,
+    resolve,
+    result_of,
+    roster_with_identities,
+)
 
 Unit = Literal["person", "record"]
 
@@ -58,7 +66,7 @@ def execute(
     return result_of(outcome)
 
 
-def execute_here(
+def execute_in_process(
     plan: Plan, algorithm: Algorithm, sites: Sequence[Site], observer: Observer = nobody, journal: Journal | None = None
 ) -> Result:
     """Run a plan with all its sites in this process.
@@ -71,11 +79,13 @@ def execute_here(
         except ZerosumError as error:
             raise error.about(f"site {site.name!r}") from None
     with closing(InProcess(sites)) as engine, ExitStack() as stack:
-        keeping = stack.enter_context(ArchiveWriter(plan, algorithm, sites, journal)) if is_kept(plan, sites) else None
+        writer = (
+            stack.enter_context(ArchiveWriter(plan, algorithm, sites, journal)) if is_archived(plan, sites) else None
+        )
         program = resolve(algorithm, plan).program(plan.adjacency)
-        recorded = journal if keeping is None else keeping.journal
+        recorded = journal if writer is None else writer.journal
         result = result_of(conduct(plan, program, engine, observer, recorded))
-        return result if keeping is None else keeping.conclude(result)
+        return result if writer is None else writer.conclude(result)
 
 
 def run(
@@ -163,27 +173,32 @@ def run(
         raise BadParameter("sites must be a dict with the data of each site by its name")
     coalition = coalition_of(colluders, dropouts, len(sites))
     chosen = scheme if isinstance(scheme, Scheme) else Scheme(scheme)
-    if strangers := set(policies or {}) - set(sites):
-        raise BadParameter(f"there is no site named {', '.join(map(repr, sorted(strangers)))} for the policy given")
+    if unknown := set(policies or {}) - set(sites):
+        raise BadParameter(f"there is no site named {', '.join(map(repr, sorted(unknown)))} for the policy given")
     try:
         adjacency = Adjacency(adjacency)
     except ValueError:
         raise BadParameter(f"adjacency must be 'replace-one' or 'add-remove', got {adjacency!r}") from None
     tables = {site: _units(data, algorithm, site) for site, data in sites.items()}
     unit = declared_unit(unit, tables.values(), seeded=random_state is not None)
-    kept = None if checkpoint is None else Checkpoint(checkpoint)
+    stored = None if checkpoint is None else Checkpoint(checkpoint)
     members = []
-    for called, data in sites.items():
-        check_name("a site", called.strip() if isinstance(called, str) else "")
+    for site_name, data in sites.items():
+        check_name("a site", site_name.strip() if isinstance(site_name, str) else "")
         # A `Site` has its own policy and identity, so `policies` and `checkpoint` do not apply to it.
         if isinstance(data, Site):
-            if data.name != called:
-                raise BadParameter(f"the site {data.name!r} was given under the name {called!r}")
+            if data.name != site_name:
+                raise BadParameter(f"the site {data.name!r} was given under the name {site_name!r}")
             members.append(data)
             continue
-        policy = (policies or {}).get(called) or Policy(population=called, unit=unit, adjacency=adjacency)
+        policy = (policies or {}).get(site_name) or Policy(population=site_name, unit=unit, adjacency=adjacency)
         members.append(
-            Site(called, tables[called], policy, None if kept is None else kept.identity(called, tables[called]))
+            Site(
+                site_name,
+                tables[site_name],
+                policy,
+                None if stored is None else stored.identity(site_name, tables[site_name]),
+            )
         )
     # Under replace-one counts are public. Under add-remove they are private and not part of the plan.
     counted = adjacency is Adjacency.REPLACE_ONE
@@ -195,14 +210,14 @@ def run(
         delta=delta,
         scheme=chosen,
         coalition=coalition,
-        sites=identified(members, shapes),
+        sites=roster_with_identities(members, shapes),
         results_to_sites=results_to_sites,
         calibration=calibration,
         seed=random_state,
         attempts=attempts,
     )
-    made_of = Provenance({"measured_in": check_measures(measured_in, algorithm.columns)} if measured_in else {})
-    plan = make_plan(algorithm, terms, algorithm.name if name is None else name, made_of)
+    provenance = Provenance({"measured_in": check_measures(measured_in, algorithm.columns)} if measured_in else {})
+    plan = make_plan(algorithm, terms, algorithm.name if name is None else name, provenance)
     # Sites consent independent of the values of their rows, since a refusal would reveal data. The caller of this
     # function holds the data, so an error here may name a column.
     _name_missing(algorithm, members)
@@ -211,11 +226,11 @@ def run(
             request.statistic.check(site.units)
             request.statistic.check_values(site.units)
     with ExitStack() as stack:
-        journal = None if kept is None else stack.enter_context(kept.journal(plan, members))
+        journal = None if stored is None else stack.enter_context(stored.journal(plan, members))
         # A resumed study was charged to the budget when it began.
         if budget is not None and not (journal is not None and journal.rounds):
             observer = stack.enter_context(budget.paying(plan, observer))
-        return execute_here(plan if journal is None else journal.plan, algorithm, members, observer, journal)
+        return execute_in_process(plan if journal is None else journal.plan, algorithm, members, observer, journal)
 
 
 def _name_missing(algorithm: Algorithm, members: Iterable[Site]) -> None:
@@ -251,7 +266,7 @@ def declared_unit(unit: Unit | None, tables: Iterable[Units], *, seeded: bool) -
         return "person"
     if not seeded:
         raise BadParameter(
-            "say what is protected: unit='person' where every row is one person's, unit='record' where rows are "
+            "declare the protected unit: unit='person' if every row is a different person, unit='record' if rows are "
             "protected one by one"
         )
     return "record" if all(plain) else "person"
@@ -264,14 +279,14 @@ def _units(data: ArrayLike | Units | Site, algorithm: Algorithm, name: str) -> U
     if isinstance(data, Units):
         return data
     if is_frame(data) or is_text(data):
-        columns, called = algorithm.columns, f"the data of site {name!r}"
-        return units_of(data, called, columns=columns, categories=algorithm.categories, missing=algorithm.rules)
+        columns, label = algorithm.columns, f"the data of site {name!r}"
+        return units_of(data, label, columns=columns, categories=algorithm.categories, missing=algorithm.rules)
     try:
         return Units.from_rows(data)
     except (TypeError, ValueError) as error:
         if isinstance(error, ZerosumError):
             raise
-        raise BadData(f"the data of site {name!r} are no table of numbers") from None
+        raise BadData(f"the data of site {name!r} are not a table of numbers") from None
 
 
 def _check_program(algorithm: object) -> None:

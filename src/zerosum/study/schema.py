@@ -42,14 +42,14 @@ from zerosum.site.budget import check_budget, refusals
 from zerosum.site.site import Site
 from zerosum.study.checkpoint import Checkpoint
 from zerosum.study.entries import CoalitionTable, ImagingTable, PrivacyTable, RosterTable, SchemeTable, Table, UnitTable
-from zerosum.study.planning import Provenance, check_measures, coalition_of, identified, make_plan, pin
-from zerosum.study.running import execute_here
-from zerosum.study.site_file import SiteFile, digest, parted
+from zerosum.study.planning import Provenance, check_measures, coalition_of, make_plan, pin, roster_with_identities
+from zerosum.study.running import execute_in_process
+from zerosum.study.site_file import SiteFile, digest, split_private_entries
 
 RENAMED = {"privacy.seed": "privacy.random_state"}  # names of entries in version 0.1, to the present names
 
 
-_DESIGNED = {
+_DESIGN_PARAMETERS = {
     *("columns", "lower", "upper", "center", "scale", "missing"),
     *("offset", "weight", "draw", "hold_out", "measured_in"),
 }  # Parameters of a regression that follow from [design] and must not be given beside it.
@@ -79,15 +79,14 @@ class Study(Table):
     results_to_sites: bool = True
     """Whether sites learn results; if so, `colluders` must be at least 1."""
     coordinator: str | None = None
-    """The public half of the coordinator's key, which `zerosum coordinator init` prints: who signs reports."""
+    """The public half of the coordinator's key, which `zerosum coordinator init` prints: the key that signs reports."""
     basis: Path | None = None
     """A public basis, for algorithms with such a parameter: an `.npy` array with a row for each column, or with
     `[imaging]` a 4D NIfTI file of maps on the study's grid."""
     vocabulary: Path | None = None
-    """The public words that documents are counted by, one a line: then sites hold documents, and columns are the
-    words."""
+    """A file of public words, one per line: then sites hold documents, and columns are counts of these words."""
     missing_tokens: dict[str, tuple[str | float, ...]] | tuple[str | float, ...] = ()
-    """What missing values are written as in files, beside empty cells and NaN, for all columns or by column:
+    """Tokens of missing values in files, beside empty cells and NaN, for all columns or by column:
     `["NA", "?"]`, `{ chol = [0] }`."""
     measured_in: dict[str, str] = Field(default_factory=dict)
     """The unit of measurement of columns: `{ age = "years" }`; it goes with results, reports and ledgers."""
@@ -102,16 +101,16 @@ class Study(Table):
 
     @model_validator(mode="before")
     @classmethod
-    def _parted(cls, record: Any) -> Any:
+    def _split_private(cls, record: Any) -> Any:
         """Split the record into the public part and the private site entries. Complete [unit]."""
         if not isinstance(record, dict) or record.get("site_files"):
             return record
-        record = parted(record)
+        record = split_private_entries(record)
         unit = record.get("unit", {})
         if isinstance(unit, dict) and "kind" not in unit:
             if record.get("imaging") is None:
                 raise ValueError(
-                    'say what is protected: kind = "person" or kind = "record" in [unit]; a row may be either'
+                    'declare the protected unit: kind = "person" or kind = "record" in [unit]; a row may be either'
                 )
             record["unit"] = {"kind": "person", **unit}
         return record
@@ -146,11 +145,11 @@ class Study(Table):
         named = {file.name for file in files}
         if len(named) < len(files):
             raise BadStudy("two site files have the same name")
-        kept = [file for file in self.site_files if file.name not in named]
-        return self.model_copy(update={"site_files": (*kept, *files)})
+        stored = [file for file in self.site_files if file.name not in named]
+        return self.model_copy(update={"site_files": (*stored, *files)})
 
     @model_validator(mode="after")
-    def _images_say_who_and_what(self) -> Self:
+    def _check_imaging(self) -> Self:
         """With [imaging], columns come from the grid and units from the BIDS folders. Refuse other declarations."""
         if self.imaging is None:
             return self
@@ -161,14 +160,16 @@ class Study(Table):
         return self
 
     @model_validator(mode="after")
-    def _documents_have_words(self) -> Self:
+    def _check_vocabulary(self) -> Self:
         """With a vocabulary, columns are words and units come from folders. Refuse other declarations."""
         if self.vocabulary is None:
             return self
         if "columns" in self.parameters or self.imaging is not None or self.design is not None:
             raise ValueError("with a vocabulary, columns are its words: no parameter, [imaging] or [design] names any")
         if any(site.unit_column is not None for site in self.site_files):
-            raise ValueError("with a vocabulary, folders say whose a document is, and there is no column of units")
+            raise ValueError(
+                "with a vocabulary, folders determine the owner of a document, and there is no column of units"
+            )
         return self
 
     @model_validator(mode="after")
@@ -213,12 +214,12 @@ class Study(Table):
 
     @cached_property
     def _program(self) -> Algorithm:
-        algorithm = algorithms.build(self.algorithm, self.parameters | self._from_elsewhere())
+        algorithm = algorithms.build(self.algorithm, self.parameters | self._derived_parameters())
         if self.imaging is not None and algorithm.categories:
             raise BadStudy(f"the algorithm {self.algorithm!r} counts categories, and brain images have none")
         return algorithm
 
-    def _from_elsewhere(self) -> dict[str, Any]:
+    def _derived_parameters(self) -> dict[str, Any]:
         """Parameters that other tables of the file determine: columns, basis, frequency band and sampling interval.
 
         The sampling interval (`seconds`) is passed only if it overrides the image files. Otherwise each run has its
@@ -230,8 +231,8 @@ class Study(Table):
             found["columns"] = self.words
         if (design := self.full_design) is not None:
             if "standardise" not in fields:
-                raise BadStudy(f"the algorithm {self.algorithm!r} is no regression, and takes no [design]")
-            if given := sorted(_DESIGNED & self.parameters.keys()):
+                raise BadStudy(f"the algorithm {self.algorithm!r} is not a regression, and takes no [design]")
+            if given := sorted(_DESIGN_PARAMETERS & self.parameters.keys()):
                 raise BadStudy(
                     f"with [design], {given[0]} follows from it, so parameters must not give it: [design] has ranges, "
                     "ordinary values and rules for missing ones"
@@ -267,7 +268,7 @@ class Study(Table):
             delta=self.privacy.delta,
             scheme=Scheme(self.scheme.name, self.scheme.ratio, self.scheme.combine),
             coalition=coalition_of(self.coalition.colluders, self.coalition.dropouts, len(self.sites)),
-            sites=identified(sites, shapes),
+            sites=roster_with_identities(sites, shapes),
             results_to_sites=self.results_to_sites,
             calibration=self.privacy.calibration,
             seed=self.privacy.random_state,
@@ -275,9 +276,9 @@ class Study(Table):
             absences=self.coalition.absences,
             coordinator=self.coordinator,
         )
-        return make_plan(self.build_algorithm(), terms, self.name, self._made_of())
+        return make_plan(self.build_algorithm(), terms, self.name, self._provenance())
 
-    def _made_of(self) -> Provenance:
+    def _provenance(self) -> Provenance:
         """Preprocessing of the data, and SHA-256 digests of the public files, for the plan."""
         paths = {"basis": self.basis, "vocabulary": self.vocabulary}
         preprocessing: dict[str, Any] = {"missing_tokens": self.missing_tokens} if self.missing_tokens else {}
@@ -290,19 +291,17 @@ class Study(Table):
             preprocessing |= {"design": self.full_design.model_dump(mode="json")}
         return Provenance(preprocessing, {use: digest(self.folder / path) for use, path in paths.items() if path})
 
-    def load_sites(self, observer: Observer = nobody, kept: Checkpoint | None = None) -> list[Site]:
-        """Read and validate data and policies of all sites. Identities are new, or those of the checkpoint `kept`."""
+    def load_sites(self, observer: Observer = nobody, stored: Checkpoint | None = None) -> list[Site]:
+        """Read and validate data and policies of all sites. Identities are new, or those of the checkpoint `stored`."""
         files = {file.name: file for file in self.site_files}
         if missing := [site.name for site in self.sites if site.name not in files]:
-            raise BadStudy(
-                f"the study says nothing of the data of {', '.join(map(repr, missing))}: give their site files"
-            )
-        if strangers := sorted(set(files) - {site.name for site in self.sites}):
-            raise BadStudy(f"there is no site named {', '.join(map(repr, strangers))} on the study's roster")
+            raise BadStudy(f"the study names no data for {', '.join(map(repr, missing))}: give their site files")
+        if unknown := sorted(set(files) - {site.name for site in self.sites}):
+            raise BadStudy(f"there is no site named {', '.join(map(repr, unknown))} on the study's roster")
         algorithm = self.build_algorithm()
-        return [self._load(files[site.name], algorithm, observer, kept) for site in self.sites]
+        return [self._load(files[site.name], algorithm, observer, stored) for site in self.sites]
 
-    def _load(self, site: SiteFile, algorithm: Algorithm, observer: Observer, kept: Checkpoint | None) -> Site:
+    def _load(self, site: SiteFile, algorithm: Algorithm, observer: Observer, stored: Checkpoint | None) -> Site:
         """Load one site. Errors are prefixed with its name."""
 
         def on_scan(done: int, planned: int) -> None:
@@ -314,7 +313,7 @@ class Study(Table):
             units = self._units(site, algorithm, on_scan)
         except ZerosumError as error:
             raise error.about(f"site {site.name!r}") from error
-        return Site(site.name, units.on(site.device), policy, self._identity(site, units, kept))
+        return Site(site.name, units.on(site.device), policy, self._identity(site, units, stored))
 
     def check_policies(self, plan: Plan) -> None:
         """Raise the first refusal of a policy or budget. Reads no data."""
@@ -357,12 +356,12 @@ class Study(Table):
             site, algorithm, lambda done, planned: observer(Progress("loading", done, planned, site.name)), notes
         )
 
-    def _identity(self, site: SiteFile, units: Units, kept: Checkpoint | None) -> Identity | None:
+    def _identity(self, site: SiteFile, units: Units, stored: Checkpoint | None) -> Identity | None:
         """Identity of a site: its own key if the roster names an identity, else that of the checkpoint, else None (a
         new one)."""
         if any(each.identity is not None for each in self.sites if each.name == site.name):
             return site.keep_identity()
-        return None if kept is None else kept.identity(site.name, units)
+        return None if stored is None else stored.identity(site.name, units)
 
     def _units(self, site: SiteFile, algorithm: Algorithm, on_scan: OnScan, notes: list[str] | None = None) -> Units:
         """Units of one site from images, documents or a table."""
@@ -445,12 +444,12 @@ class Study(Table):
         if checkpoint is None:
             self.check_policies(chosen)
             sites = self.load_sites(observer)
-            return execute_here(pin(chosen, sites), self.build_algorithm(), sites, observer)
-        kept = Checkpoint(checkpoint)
-        kept.check(chosen, approved=approved)
-        sites = self.load_sites(observer, kept)
-        with kept.journal(chosen, sites, approved=approved) as journal:
-            return execute_here(journal.plan, self.build_algorithm(), sites, observer, journal)
+            return execute_in_process(pin(chosen, sites), self.build_algorithm(), sites, observer)
+        stored = Checkpoint(checkpoint)
+        stored.check(chosen, approved=approved)
+        sites = self.load_sites(observer, stored)
+        with stored.journal(chosen, sites, approved=approved) as journal:
+            return execute_in_process(journal.plan, self.build_algorithm(), sites, observer, journal)
 
     def write(self, result: Result, folder: Path) -> list[Path]:
         """Write a result to a new folder, with maps and report. Returns the paths of the maps."""
@@ -490,12 +489,12 @@ class Study(Table):
                 written += [folder / f"{name}.nii.gz", folder / f"{name}.png"]
                 write_maps(maps, self.space, written[-2])
                 draw_maps(maps, self.space, written[-1], labels=_labels(estimate) if quantity.kind == "map" else None)
-        return written + (write_sidecars(written[::2], self._told_of_maps()) if written else [])
+        return written + (write_sidecars(written[::2], self._sidecar_content()) if written else [])
 
-    def _told_of_maps(self) -> dict[str, Any]:
+    def _sidecar_content(self) -> dict[str, Any]:
         """Content of the JSON sidecars of maps, with BIDS keys where BIDS defines them."""
         prepared = {} if self.imaging is None else self.imaging.model_dump(exclude={"mask", "atlas"}, exclude_none=True)
-        files = self._made_of().files  # digests as in plans and ledgers
+        files = self._provenance().files  # digests as in plans and ledgers
         return {
             "Study": self.name,
             "Algorithm": self.algorithm,

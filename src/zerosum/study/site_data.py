@@ -59,21 +59,21 @@ def question_refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterato
     if kind != schema.kind:
         yield PolicyRefused(f"the plan asks about {_KINDS[kind]}, this site holds {_KINDS[schema.kind]}")
         return
-    with _sound_question():
+    with _as_bad_parameter():
         for release in plan.releases:
             if question.n_columns and release.columns not in (None, question.n_columns):
                 raise BadParameter(f"a release is of {release.columns} columns, the plan of {question.n_columns}")
         if kind == "images":
             imaging, space = _imaging(question, site)
-            _same_columns(question, space.columns)
+            _check_columns(question, space.columns)
             yield from _image_refusals(imaging, space, schema.images)
         elif kind == "documents":
             words = load_vocabulary(_own_file(question, site, "vocabulary"))
-            _same_columns(question, words)
+            _check_columns(question, words)
             if schema.words not in (None, len(words)):
                 yield PolicyRefused(f"this site's documents are counts of {schema.words} words, not of {len(words)}")
         elif (design := _design(question)) is not None:
-            _same_columns(question, design.columns)
+            _check_columns(question, design.columns)
             check_reading(design.read, site.unit_column, design.levels)
             _tokens(question, design.read, schema)
             yield from column_refusals(schema, design.read, design.levels, design.missing)
@@ -104,8 +104,8 @@ def _check_names(columns: Sequence[str], site: SiteFile, schema: DataSchema) -> 
     """
     if schema.n_columns is None or len(columns) == schema.n_columns:
         return
-    if strangers := set(columns) - set(table_names(site.path, site.unit_column, site.delimiter, site.encoding)):
-        raise BadParameter(f"the data of this site have no column {min(strangers)!r}")
+    if unknown := set(columns) - set(table_names(site.path, site.unit_column, site.delimiter, site.encoding)):
+        raise BadParameter(f"the data of this site have no column {min(unknown)!r}")
 
 
 def _image_refusals(imaging: ImagingTable, space: Masker, schema: ImagesSchema | None) -> Iterator[ZerosumError]:
@@ -115,15 +115,15 @@ def _image_refusals(imaging: ImagingTable, space: Masker, schema: ImagesSchema |
     imaging.preprocessing.check_libraries()
     seconds = imaging.seconds or schema.seconds
     if seconds is None:
-        yield PolicyRefused("some runs of this site do not say how many seconds lie between volumes: give `seconds`")
+        yield PolicyRefused("some runs of this site do not state the seconds between volumes: give `seconds`")
     # 0.5 / seconds is the Nyquist frequency.
     elif imaging.band is not None and imaging.band[1] >= 0.5 / seconds:
         yield PolicyRefused(
             f"the band ends at {imaging.band[1]:g} Hz, beyond what {seconds:g} s between volumes of this site resolve"
         )
     asked = (*imaging.confounds, *((MOVED,) if imaging.scrub_mm is not None and imaging.strategy is None else ()))
-    if strangers := [name for name in asked if name not in schema.confounds]:
-        yield PolicyRefused(f"the tables of confounds of this site have no column {strangers[0]!r}")
+    if unknown := [name for name in asked if name not in schema.confounds]:
+        yield PolicyRefused(f"the tables of confounds of this site have no column {unknown[0]!r}")
     if imaging.strategy is not None and imaging.strategy not in schema.strategies:
         yield PolicyRefused(f"this site declares no confounds for the strategy {imaging.strategy!r}")
     # A run must have more volumes than regressors: the confounds, a constant and a trend.
@@ -154,7 +154,7 @@ def load_for(plan: Plan, site: SiteFile, schema: DataSchema | None = None, fault
     faults : list, optional
         Receives unfit cells and runs. None of them raises an error then.
     """
-    with _sound_question():
+    with _as_bad_parameter():
         return _load(plan, site, schema, faults).on(site.device)
 
 
@@ -171,7 +171,7 @@ def _load(plan: Plan, site: SiteFile, schema: DataSchema | None, faults: Faults 
     rules: Mapping[str, Any]
     design = _design(question)
     if design is not None:
-        _same_columns(question, design.columns)
+        _check_columns(question, design.columns)
         columns, categories, rules = design.read, design.levels, design.missing
     else:
         columns = _columns(question, site)
@@ -190,7 +190,7 @@ def _load(plan: Plan, site: SiteFile, schema: DataSchema | None, faults: Faults 
         faults += cells or []
     if design is not None:
         return design.expand(table.units, site.name, strict=faults is None)
-    _same_columns(question, table.columns)
+    _check_columns(question, table.columns)
     return table.units
 
 
@@ -200,7 +200,7 @@ def fault_lines(faults: Faults) -> list[str]:
 
 
 @contextmanager
-def _sound_question() -> Iterator[None]:
+def _as_bad_parameter() -> Iterator[None]:
     """Convert validation errors of pydantic to `BadParameter`."""
     try:
         yield
@@ -247,22 +247,22 @@ def _roles(plan: Plan, columns: tuple[str, ...]) -> tuple[Mapping[str, Any], Map
     """
     kind = algorithms.ALGORITHMS.get(plan.algorithm)
     if kind is None:
-        raise BadParameter("the plan is of an algorithm that is not known here")
+        raise BadParameter("the algorithm of the plan is not known here")
     given = plan.question.parameters
-    said: dict[str, Any] = {name: value for name, value in given.items() if name in kind.model_fields}
+    known: dict[str, Any] = {name: value for name, value in given.items() if name in kind.model_fields}
     try:
-        algorithm = kind.model_construct(**{**said, "columns": columns})
+        algorithm = kind.model_construct(**{**known, "columns": columns})
         return _CATEGORIES.validate_python(algorithm.categories), _RULES.validate_python(algorithm.rules)
     except ZerosumError:
         raise
     except (ValidationError, TypeError, ValueError, AttributeError, LookupError):
-        raise BadParameter("the plan's question does not say what its algorithm needs") from None
+        raise BadParameter("the plan's question lacks parameters of its algorithm") from None
 
 
 def _documents(question: Question, site: SiteFile) -> Units:
     """Documents as word counts, with the site's own copy of the vocabulary."""
     words = load_vocabulary(_own_file(question, site, "vocabulary"))
-    _same_columns(question, words)
+    _check_columns(question, words)
     return load_documents(site.path, words)
 
 
@@ -275,7 +275,7 @@ def _own_file(question: Question, site: SiteFile, use: str) -> Path:
     return found
 
 
-def _same_columns(question: Question, columns: Sequence[str]) -> None:
+def _check_columns(question: Question, columns: Sequence[str]) -> None:
     """Check that the columns to be read are those named in the plan, since policies decide by the names in the plan."""
     if columns_digest(columns) != question.columns_digest:
         raise BadParameter("the columns are not those that the plan's digest names")
@@ -295,7 +295,7 @@ def _imaging(question: Question, site: SiteFile) -> tuple[ImagingTable, Masker]:
 def _images(question: Question, site: SiteFile, faults: Faults | None) -> Units:
     """Images as units. See `load_for` for `faults`."""
     imaging, space = _imaging(question, site)
-    _same_columns(question, space.columns)
+    _check_columns(question, space.columns)
     runs: list[str] | None = None if faults is None else []
     units = load_images(site.path, space, imaging.preprocessing, imaging.selection, faults=runs).units
     if faults is not None:
@@ -310,7 +310,7 @@ def _tokens(question: Question, columns: Sequence[str], schema: DataSchema | Non
     except ValidationError:
         raise BadParameter("missing_tokens must be a list of words and numbers, or such lists by column") from None
     by_plan = asked if isinstance(asked, dict) else dict.fromkeys(columns, asked)
-    if strangers := sorted(by_plan.keys() - set(columns)):
-        raise BadParameter(f"tokens for missing values are given for {strangers[0]!r}, which is not a column to read")
+    if unknown := sorted(by_plan.keys() - set(columns)):
+        raise BadParameter(f"tokens for missing values are given for {unknown[0]!r}, which is not a column to read")
     declared = {} if schema is None else {name: schema.columns[name].tokens for name in schema.columns}
     return {name: [*by_plan.get(name, ()), *declared.get(name, ())] for name in columns}

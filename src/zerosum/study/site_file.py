@@ -1,6 +1,6 @@
 """Site file model: private settings of a site (data path, unit column, policy, identity, state, limits).
 
-Tested in tests/cli/test_studies.py.
+Tested in tests/cli/test_cli_study.py.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class LimitsTable(_Table):
     recorded."""
 
     frame_bytes: int = Field(1 << 28, gt=0, strict=True)
-    """The longest message that is read."""
+    """Largest message in bytes."""
     seconds: float = Field(600.0, gt=0, allow_inf_nan=False, strict=True)
-    """Until a silent connection is closed."""
+    """Seconds until a silent connection is closed."""
     connections: int = Field(64, gt=0, strict=True)
-    """At once."""
+    """Largest number of simultaneous connections."""
     studies: int = Field(8, gt=0, strict=True)
-    """At once."""
+    """Largest number of simultaneous studies."""
     hold_seconds: float = Field(172800.0, gt=0, allow_inf_nan=False, strict=True)
-    """For how long budget is held for a study that says nothing."""
+    """Seconds that budget stays reserved for a silent study."""
     settle_seconds: float = Field(600.0, ge=0, allow_inf_nan=False, strict=True)
-    """The same after its last round."""
+    """Seconds that budget stays reserved after the last round of a study."""
     metrics_seconds: float = Field(10.0, gt=0, allow_inf_nan=False, strict=True)
-    """Between two writes of the metrics."""
+    """Seconds between two writes of the metrics."""
 
 
 class SiteFile(_Table):
@@ -64,19 +64,19 @@ class SiteFile(_Table):
     data: Path
     """Its table, or its folder of images or documents."""
     unit_column: str | None = None
-    """Rows with the same label here belong to one unit; without it every row is one. It goes before `column` in the
-    study's `[unit]`."""
+    """Column of unit labels: rows with equal labels belong to one unit; without it every row is a unit. It overrides
+    `column` in the study's `[unit]`."""
     delimiter: str | None = Field(default=None, min_length=1, max_length=1)
-    """What separates the cells of its text files, one character; by default commas, in `.tsv` tabs."""
+    """Separator of cells in its text files, one character; by default a comma, in `.tsv` files a tab."""
     encoding: str | None = None
-    """Of its text files, by default UTF-8: `"latin-1"`."""
+    """Encoding of its text files, by default UTF-8: `"latin-1"`."""
     labels: dict[str, dict[str, str | float | bool]] = Field(default_factory=dict)
-    """What its own labels of categories mean, by column: `{ sex = { w = "f" } }`."""
+    """Meaning of its own labels of categories, by column: `{ sex = { w = "f" } }`."""
     policy: Path | dict[str, Any] | None = None
     """Its policy, a file or a table; without one, all defaults, with the site's name as population and the study's
     unit and adjacency."""
     identity: Path = Path("identity.key")
-    """The file with its signing key, where it is a process of its own."""
+    """The file with its signing key, for a site that runs as a separate process."""
     schema_file: Path = Field(default=Path("schema.toml"), alias="schema")
     """The public description of its data, which `zerosum site schema` drafts and the steward confirms. Plans are
     refused by it, and never by rows."""
@@ -161,7 +161,7 @@ class SiteFile(_Table):
         return Policy.parse(self.policy, self.folder, "its policy")
 
 
-def parted(record: dict[str, Any]) -> dict[str, Any]:
+def split_private_entries(record: dict[str, Any]) -> dict[str, Any]:
     """Move private entries of [[sites]], and the unit column of [unit], to the key `site_files`."""
     record, folder = dict(record), record.get("folder", Path())
     unit = record.get("unit")

@@ -44,8 +44,8 @@ from zerosum.study.site_file import SiteFile
 # Chosen by hand; no benchmark recorded.
 MOST_LISTED = 1000
 # Common tokens for a missing value among numbers. A draft declares those that it finds.
-_WRITTEN = ("NA", "N/A", "n/a", "NULL", "null", "?", ".")
-_LOGGED = 10  # Most unfit cells or runs logged per plan. A coordinator must not be able to fill the log of a site.
+_COMMON_TOKENS = ("NA", "N/A", "n/a", "NULL", "null", "?", ".")
+_MAX_LOGGED = 10  # Most unfit cells or runs logged per plan. A coordinator must not be able to fill the log of a site.
 DataVersion = tuple[tuple[str, int, int, int, int], ...]  # path, bytes, mtime (ns), ctime (ns) and inode of each file
 _log = logging.getLogger(__name__)  # The log stays at the site.
 
@@ -73,7 +73,7 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
         return _images_draft(site, policy)
     if site.path.is_dir() or _holds_documents(site.path):
         units, words = document_facts(site.path)
-        counted = _counted(len(units), policy)
+        counted = _public_count(len(units), policy)
         return DataSchema(kind="documents", units=counted, rows_per_unit=units.largest, words=words)
     found = _scan(site, on_scan)
     columns = {
@@ -88,7 +88,7 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
     # In a wide table only columns with text or with tokens for missing values are listed.
     listed = {name: each for name, each in columns.items() if not wide or each.type == "category" or each.tokens}
     return DataSchema(
-        units=_counted(found.units, policy),
+        units=_public_count(found.units, policy),
         rows_per_unit=found.rows_per_unit,
         n_columns=len(columns) if wide else None,
         columns_digest=columns_digest(list(columns)) if wide else "",
@@ -97,13 +97,13 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
     )
 
 
-def _counted(units: int, policy: Policy) -> int | None:
+def _public_count(units: int, policy: Policy) -> int | None:
     """The number of units under replace-one, where it is public; else None."""
     return units if policy.adjacency is Adjacency.REPLACE_ONE else None
 
 
 @dataclass
-class _Seen:
+class _ColumnCounts:
     """Counts over the cells of one column."""
 
     numbers: int = 0
@@ -118,7 +118,7 @@ class _Seen:
 class _Scan:
     """Result of one pass over a table."""
 
-    columns: dict[str, _Seen]
+    columns: dict[str, _ColumnCounts]
     units: int
     rows_per_unit: int
     unnamed: bool  # an array file without column names
@@ -133,17 +133,17 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
     if len(set(table.names)) < len(table.names):
         raise BadData(f"two columns of {site.path} have the same name")
     if owner is not None and owner not in table.names:
-        raise BadData(f"{site.path} has no column {owner!r}, which is to say whose a row is")
+        raise BadData(f"{site.path} has no column {owner!r}, the column of unit labels")
     # A plan cannot ask about a column without a name.
-    names = [name for name in table.names if name not in (owner, "") and _legible(site.path, table, name)]
+    names = [name for name in table.names if name not in (owner, "") and _is_supported(site.path, table, name)]
     places = {name: at for at, name in enumerate(table.names)}
     positions = [places[name] for name in names]
-    seen = {name: _Seen() for name in names}
+    seen = {name: _ColumnCounts() for name in names}
     people: Counter[Any] = Counter()
     rows = 0
     for batch in table.batches(positions if owner is None else [*positions, places[owner]]):
         for name, cells in zip(names, batch, strict=False):
-            _look(seen[name], cells, rows, None if schema is None else schema.column(name))
+            _count_cells(seen[name], cells, rows, None if schema is None else schema.column(name))
         if owner is not None:
             people.update(_labels(batch[-1], rows, owner))
         rows += len(batch[0])
@@ -156,7 +156,7 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
     return _Scan(seen, units, most, unnamed)
 
 
-def _legible(path: Path, table: Table, name: str) -> bool:
+def _is_supported(path: Path, table: Table, name: str) -> bool:
     """Whether a column holds numbers or text. Other types, such as dates in a Parquet file, are left out of a schema,
     so that no plan can ask about them."""
     if path.suffix.lower() != ".parquet":
@@ -178,7 +178,7 @@ def _sizes(table: Table, rows: int, people: Counter[Any]) -> tuple[int, int]:
     return rows, 1
 
 
-def _look(seen: _Seen, cells: Cells, before: int, declared: ColumnSchema | None) -> None:
+def _count_cells(seen: _ColumnCounts, cells: Cells, before: int, declared: ColumnSchema | None) -> None:
     """Update the counts of a column with a batch of cells. `before` is the number of earlier rows."""
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
         values = cells.astype(np.float64)
@@ -191,7 +191,7 @@ def _look(seen: _Seen, cells: Cells, before: int, declared: ColumnSchema | None)
             text = texts[at]
             if text == "" or text.lower() == "nan":
                 seen.missing += 1
-            elif text in own or (declared is None and text in _WRITTEN):
+            elif text in own or (declared is None and text in _COMMON_TOKENS):
                 seen.tokens.add(text)
             else:
                 seen.first_text = seen.first_text or before + at + 1
@@ -217,7 +217,7 @@ def _labels(cells: Cells, before: int, owner: str) -> Iterator[Any]:
         label = cell.strip() if isinstance(cell, str) else cell
         # NaN is the only value that is not equal to itself.
         if label == "" or label != label:
-            raise BadData(f"column {owner!r} says whose a row is, but is empty in some row", detail=f"data row {row}")
+            raise BadData(f"column {owner!r} has the unit labels, but is empty in some row", detail=f"data row {row}")
         yield label
 
 
@@ -246,7 +246,7 @@ def _images_draft(site: SiteFile, policy: Policy) -> DataSchema:
     grid = _common_grid(images)
     return DataSchema(
         kind="images",
-        units=_counted(len(people), policy),
+        units=_public_count(len(people), policy),
         rows_per_unit=max(sum(_volumes(run) for run in own) for own in people.values()),
         images=ImagesSchema(
             volumes=min(_volumes(run) for run in runs),
@@ -378,13 +378,13 @@ def _check_draft(schema: DataSchema, drafted: DataSchema, policy: Policy, found:
         found.faults.append(f"the schema declares at least {declared.volumes} volumes of a run, one has {own.volumes}")
     if declared.seconds is not None and (own.seconds is None or own.seconds > declared.seconds):
         found.faults.append("some run has a longer time between volumes than the schema declares, or none")
-    if strangers := set(declared.confounds) - set(own.confounds):
-        found.faults.append(f"some table of confounds has no column {min(strangers)!r}, which the schema declares")
+    if unknown := set(declared.confounds) - set(own.confounds):
+        found.faults.append(f"some table of confounds has no column {min(unknown)!r}, which the schema declares")
     if declared.shape is not None and (own.shape != declared.shape or own.affine is None):
         found.faults.append("some run lies on another grid than the schema declares")
     for name, values in declared.selectable.items():
-        if strangers := set(values) - set(own.selectable.get(name, ())):
-            found.faults.append(f"no image has {name} {min(strangers)!r}, which the schema declares")
+        if unknown := set(values) - set(own.selectable.get(name, ())):
+            found.faults.append(f"no image has {name} {min(unknown)!r}, which the schema declares")
 
 
 # ---- confirmation ----------------------------------------------------------------------------------------------------
@@ -393,7 +393,7 @@ def _check_draft(schema: DataSchema, drafted: DataSchema, policy: Policy, found:
 def confirm_schema(site: SiteFile, schema: DataSchema) -> None:
     """Store, durably, that the steward confirmed this schema."""
     record = {"digest": schema.digest(), "confirmed": datetime.now(UTC).isoformat(timespec="seconds")}
-    write_file(_confirmed(site), (json.dumps(record) + "\n").encode())
+    write_file(_confirmation_path(site), (json.dumps(record) + "\n").encode())
 
 
 def confirmed_schema(site: SiteFile) -> DataSchema:
@@ -405,7 +405,7 @@ def confirmed_schema(site: SiteFile) -> DataSchema:
         )
     schema = DataSchema.load(site.schema_path)
     try:
-        known = json.loads(_confirmed(site).read_text(encoding="utf-8"))["digest"]
+        known = json.loads(_confirmation_path(site).read_text(encoding="utf-8"))["digest"]
     except (OSError, ValueError, LookupError, TypeError):
         known = None
     if known != schema.digest():
@@ -416,7 +416,7 @@ def confirmed_schema(site: SiteFile) -> DataSchema:
     return schema
 
 
-def _confirmed(site: SiteFile) -> Path:
+def _confirmation_path(site: SiteFile) -> Path:
     """Path of the confirmation."""
     return site.state_folder / "schema.confirmed"
 
@@ -439,8 +439,8 @@ def schema_text(schema: DataSchema) -> str:
     record = {"kind": schema.kind, "rows_per_unit": schema.rows_per_unit} | record
     lines = [
         "# The public description of this site's data. Plans are refused by this file and never by rows, so everything",
-        "# here may be known to coordinators. Lines were drafted from the data: change what says too much about one",
-        "# person, round `rows_per_unit` up, and take `levels` and `range` of columns from the code book.",
+        "# here may be known to coordinators. Lines were drafted from the data: change lines that reveal too much of",
+        "# one person, round `rows_per_unit` up, and take `levels` and `range` of columns from the code book.",
         "# Then: zerosum site schema --confirm",
         "",
         *(f"{name} = {_toml(value)}" for name, value in record.items()),
@@ -489,14 +489,16 @@ def served_units(plan: Plan, site: SiteFile, schema: DataSchema, version: DataVe
     except OSError as error:
         raise BadData(f"the data cannot be read: {error.strerror or error}") from None
     if current != version:
-        raise BadData("the data were changed since the site was started: start it again")
+        raise BadData("the data were changed since the site was started: restart the site")
     faults: Faults = []
     units = load_for(plan, site, schema, faults)
     lines = fault_lines(faults)
-    for line in lines[:_LOGGED]:
+    for line in lines[:_MAX_LOGGED]:
         _log.warning("%s: %s", plan.study, line)
-    if len(lines) > _LOGGED:
+    if len(lines) > _MAX_LOGGED:
         _log.warning(
-            "%s: %d more cells or runs of this kind; zerosum site dry-run lists all", plan.study, len(lines) - _LOGGED
+            "%s: %d more cells or runs of this kind; zerosum site dry-run lists all",
+            plan.study,
+            len(lines) - _MAX_LOGGED,
         )
     return units

@@ -75,19 +75,19 @@ class Status:
     def _write(self, **changed: Any) -> None:
         """Merge changes into the record and replace the file atomically."""
         self._record |= changed | {"updated": time.time(), "traffic": asdict(self.traffic)}
-        fresh = self._path.with_name(f".{NAME}")
+        replacement = self._path.with_name(f".{NAME}")
         with suppress(OSError):  # A full disk stops the study at the journal, which reports it.
-            fresh.unlink(missing_ok=True)
-            with open_new(fresh, private=True) as file:
+            replacement.unlink(missing_ok=True)
+            with open_new(replacement, private=True) as file:
                 file.write((json.dumps(self._record, indent=2) + "\n").encode())
-            fresh.replace(self._path)
+            replacement.replace(self._path)
 
 
 def read_status(folder: Path) -> dict[str, Any]:
     """Latest status with `running` (whether a process holds the journal) and `quiet_seconds` (seconds since the last
     write)."""
     if not (folder / JOURNAL).exists():
-        raise BadInput(f"{folder} is no coordinator's state folder: there is no {folder / JOURNAL}")
+        raise BadInput(f"{folder} is not a coordinator's state folder: there is no {folder / JOURNAL}")
     # The lock is tested before the record is read. A process writes its end first and releases the lock afterwards.
     running = _locked(folder / JOURNAL)
     try:
@@ -110,9 +110,9 @@ def check_status(folder: Path, most_quiet: float) -> dict[str, Any]:
         return record
     if not record["running"] and (record["stage"] != BEGUN or record["quiet_seconds"] > most_quiet):
         why = f" ({record['ended']})" if record["ended"] else ""
-        raise CheckFailed(f"no process carries out the study in {folder}{why}: zerosum coordinator resume")
+        raise CheckFailed(f"no process runs the study in {folder}{why}: zerosum coordinator resume")
     if record["quiet_seconds"] > most_quiet:
-        raise CheckFailed(f"nothing has moved in the study in {folder} for {record['quiet_seconds']:.0f} seconds")
+        raise CheckFailed(f"the study in {folder} has made no progress for {record['quiet_seconds']:.0f} seconds")
     return record
 
 

@@ -54,8 +54,8 @@ def test_held_out_units_are_not_trained_on() -> None:
     out = held_out(units, 0.2)
     program = FeatureClassifierProgram(**PROGRAM, evaluate_share=0.1, hold_out=0.2, rounds=4)
     asked = Rehearsal(program, 500, 3, 4.0, 1e-5)
-    fitted = {request.statistic.part for request in asked.asked(units, 0)[1][:-1]}  # type: ignore[attr-defined]
-    judged = asked.asked(units, 0)[1][-1].statistic
+    fitted = {request.statistic.part for request in asked.run_with_requests(units, 0)[1][:-1]}  # type: ignore[attr-defined]
+    judged = asked.run_with_requests(units, 0)[1][-1].statistic
     assert fitted == {"fitted"}
     assert judged.part == "held-out"  # type: ignore[attr-defined]
     assert isinstance(judged, BoundedStatistic)

@@ -59,7 +59,7 @@ def test_several_classes_and_sampling() -> None:
     rows = np.column_stack([rng.normal(size=(3000, 4)) + 2 * np.eye(3, 4)[label], label])
     algorithm = made(classes=("a", "b", "c"), rate=0.5, steps=15)
     rehearsal = Rehearsal(algorithm, 3000, 4, 1.0, 1e-5)
-    found, asked = rehearsal.asked(Units.from_rows(rows), 0)
+    found, asked = rehearsal.run_with_requests(Units.from_rows(rows), 0)
     assert isinstance(rehearsal.algorithm, NeuralClassifierProgram)
     assert accuracy(rehearsal.algorithm, found["weights"], rows) > 0.7
     assert len(asked) == 15 == rehearsal.plan.rounds
@@ -70,7 +70,7 @@ def test_accuracy_is_bought_on_held_out_units() -> None:
     rows = rings(4000)
     algorithm = made(steps=60, scale=np.ones(4), evaluate_share=0.2, hold_out=0.2)
     rehearsal = Rehearsal(algorithm, len(rows), 4, 5.0, 1e-5)
-    found, asked = rehearsal.asked(Units.from_rows(rows), 0)
+    found, asked = rehearsal.run_with_requests(Units.from_rows(rows), 0)
     assert isinstance(rehearsal.algorithm, NeuralClassifierProgram)
     out = held_out(Units.from_rows(rows), 0.2)
     true = accuracy(rehearsal.algorithm, found["weights"], rows[out])

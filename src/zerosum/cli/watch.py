@@ -1,6 +1,6 @@
-"""A local page of running and past studies.
+"""`zerosum watch`: local web page of running and past studies.
 
-Tested in tests/cli/test_watching.py.
+Tested in tests/cli/test_cli_watch.py.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ if TYPE_CHECKING:
 def watch(
     state: Annotated[
         list[Path] | None,
-        typer.Option(help="A coordinator's: the folder of a study, or one that holds such folders. Several are taken."),
+        typer.Option(help="For a coordinator: the folder of a study, or a folder of such folders. May be repeated."),
     ] = None,
     site: Annotated[
-        Path | None, typer.Option(help="A site's: its file or its folder; site.toml, where that is here.")
+        Path | None,
+        typer.Option(help="For a site: its file or its folder; by default site.toml in the current folder."),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; a free one, if none is given.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; by default a free one.")] = 0,
     host: Annotated[
-        str | None, typer.Option(help="Another address than loopback: others on the network can connect then.")
+        str | None, typer.Option(help="An address other than loopback, which lets others on the network connect.")
     ] = None,
 ) -> None:
-    """Show running and past studies on a local page, as they go on; a site's steward approves or refuses there.
+    """Show running and past studies on a local page; a site's steward approves or refuses plans there.
 
-    Open the address that is printed: it has a token in it, and whoever has it can read the page and decide. It serves
-    until Ctrl-C or SIGTERM.
+    Open the address that is printed. It contains a token: every holder of the token can read the page and decide. The
+    server runs until Ctrl-C or SIGTERM.
     """
     try:
         from zerosum.watch.access import LOOPBACK, AccessControl, is_loopback
@@ -50,25 +51,25 @@ def watch(
     listening = bind(access.host, port)
     if not is_loopback(access.host):
         terminal.err.print(
-            f"warning: {access.host} is not loopback. Whoever can reach this machine can try to connect, and what is "
-            "shown and decided travels unencrypted: a tunnel (ssh -L) to loopback is safer.",
+            f"warning: {access.host} is not loopback. Every machine that can reach this one can try to connect, and "
+            "pages and decisions travel unencrypted: a tunnel (ssh -L) to loopback is safer.",
             soft_wrap=True,
         )
     if access.everywhere:
         terminal.err.print(
-            "the address that follows is for a browser on this machine; from another one, put this machine's own into "
-            "its place",
+            "the following address is for a browser on this machine; on another one, replace the host by this "
+            "machine's address",
             soft_wrap=True,
         )
     address = access.address(listening.getsockname()[1])
-    # print, not a console: nothing may be wrapped or coloured in an address
+    # print instead of a console: an address must not be wrapped or coloured
     serve(Watch(pages, access), listening, started=lambda: print(f"open {address}", flush=True))
     terminal.err.print("stopped")
 
 
 def _pages(state: list[Path], site: Path | None) -> Pages:
     if site is not None and state:
-        raise BadParameter("--state is a coordinator's and --site a site's: one page shows one of them")
+        raise BadParameter("--state is for a coordinator and --site for a site: give one of them")
     if site is None and not state and Path("site.toml").is_file():
         site = Path("site.toml")
     if site is not None:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from helpers.process_kills import in_a_child
-from zerosum.cli import _run, sites
+from zerosum.cli import _run
+from zerosum.cli.site import site_init
 from zerosum.errors import BadInput
 from zerosum.site import identity
 from zerosum.site.identity import Rotation, rotate_identity
@@ -128,7 +129,7 @@ def test_a_rotation_that_is_killed_anywhere_is_done_or_goes_on_with_the_same_key
     ends = {"before": 0, "after": 0}
     for n in count():
         site = tmp_path / f"{n}" / "site.toml"
-        sites.site_init(site.parent, json_=True)
+        site_init(site.parent, json_=True)
         old = SiteFile.load(site).keep_identity().public.hex()
         done = in_a_child(lambda: rotate_and_die(site, lost, n))  # noqa: B023
         new = SiteFile.load(site).keep_identity().public.hex()

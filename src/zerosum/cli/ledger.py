@@ -1,6 +1,6 @@
-"""What was spent, and whether the record is sound.
+"""`zerosum ledger`: entries and costs of a site's ledger, and its integrity.
 
-Tested in tests/cli/test_ledgers.py.
+Tested in tests/cli/test_cli_ledger.py.
 """
 
 from __future__ import annotations
@@ -23,20 +23,18 @@ from zerosum.kernel.names import counted
 if TYPE_CHECKING:
     from zerosum.site.ledger_records import Cap
 
-_DOUBTED = (
+_DOUBT_WARNING = (
     "Some entries were charged by Zerosum 0.1 under a guarantee that did not hold, or may not have held: they count as "
     "they were charged, and may have cost more. Functions of a site's own, clips below 1e-15 and the scheme "
-    "cape-helper may have cost more too, which a ledger cannot tell; the changelog says why, under 'Privacy'."
+    "cape-helper may have cost more too, which a ledger cannot show; the changelog explains this under 'Privacy'."
 )
-_EXPOSED = (
+_EXPOSURE_WARNING = (
     "Some studies were agreed to automatically under Zerosum 0.2, when a coordinator could learn exact facts from a "
     "site with automatic consent: they count as they were charged, and may have cost more. No approval of a steward is "
-    "on record for them; the changelog says why, under 'Privacy'."
+    "on record for them; the changelog explains this under 'Privacy'."
 )
-_UNWITNESSED = "its counter is not here, so nobody can tell whether this is the newest copy"
-_GONE = (
-    "kept results were charged to it, and it is gone: bring back its newest copy, unless it was made to be thrown away"
-)
+_NO_COUNTER = "its counter is absent, so it is unknown whether this is the newest copy"
+_ABSENT = "archived results were charged to it, and it is missing: restore its newest copy, unless it was temporary"
 _FIELDS = (
     *("ledger", "population", "number", "recorded", "study", "user", "algorithm", "columns", "statistic", "round"),
     *("attempt", "steps", "drawn", "charged_mu", "public_digest", "plan", "version", "consent", "exposed"),
@@ -51,21 +49,23 @@ class _Place:
     path: Path
     counter: Path | None = None
     cap: Cap | None = None
-    copy: bool = False  # its counter need not be with it
+    copy: bool = False  # a copy may lie without its counter
 
 
 @ledger_app.command("show")
 def ledger_show(
     path: Annotated[
-        Path | None, typer.Argument(help="A ledger file; without one, those this user has spent on.")
+        Path | None, typer.Argument(help="A ledger file; by default all that this user's studies have charged.")
     ] = None,
     policy: Policy = None,
     counter: CounterOption = None,
-    delta: Annotated[float | None, typer.Option(help="Where epsilon is stated; by default at the cap's delta.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Delta at which epsilon is stated; by default that of the cap.")
+    ] = None,
     csv_: Annotated[bool, typer.Option("--csv", help="Print the entries as CSV.")] = False,
     json_: Json = False,
 ) -> None:
-    """Who asked what, when, of which columns, what it cost, and what is left under the cap."""
+    """Print studies with user, date, columns and cost, and what remains under the cap."""
     from zerosum.kernel.amounts import check_delta
     from zerosum.site.ledger import Ledger
     from zerosum.site.ledger_summary import statement
@@ -79,28 +79,28 @@ def ledger_show(
         with Ledger.inspect(place.path, counter=place.counter, copy=place.copy) as ledger:
             record = statement(ledger, place.cap, delta)
         exposed = any(line["exposed"] for line in record["studies"])
-        warnings = [*([_DOUBTED] if record.pop("doubted") else []), *([_EXPOSED] if exposed else [])]
+        warnings = [*([_DOUBT_WARNING] if record.pop("doubted") else []), *([_EXPOSURE_WARNING] if exposed else [])]
         records.append(record | {"warning": " ".join(warnings) or None})
     if csv_:
         _write_csv(records)
     elif json_:
         terminal.print_json(records if path is None and policy is None else records[0])
     else:
-        gone = _gone() if path is None and policy is None else []
+        gone = _absent_ledgers() if path is None and policy is None else []
         if not records and not gone:
             terminal.out.print("no ledgers yet")
         for record in records:
             terminal.show_ledger(record)
             if record["newest"] is None:
-                terminal.out.print(f"{record['ledger']}: {_UNWITNESSED}.", soft_wrap=True)
+                terminal.out.print(f"{record['ledger']}: {_NO_COUNTER}.", soft_wrap=True)
         for lost in gone:
-            terminal.out.print(f"{lost}: {_GONE}.", soft_wrap=True)
+            terminal.out.print(f"{lost}: {_ABSENT}.", soft_wrap=True)
 
 
 @ledger_app.command("verify")
 def ledger_verify(
     path: Annotated[
-        Path | None, typer.Argument(help="A ledger file; without one, those this user has spent on.")
+        Path | None, typer.Argument(help="A ledger file; by default all that this user's studies have charged.")
     ] = None,
     policy: Policy = None,
     counter: CounterOption = None,
@@ -113,11 +113,13 @@ def ledger_verify(
     for place in _places(path, policy, counter):
         if not place.path.exists():
             raise BadInput(f"there is no ledger {place.path}")
-        with _checking(), Ledger.inspect(place.path, counter=place.counter, copy=place.copy) as ledger:
-            note = _UNWITNESSED if ledger.unwitnessed else None
+        with _fault_as_failed_check(), Ledger.inspect(place.path, counter=place.counter, copy=place.copy) as ledger:
+            note = _NO_COUNTER if ledger.unwitnessed else None
             checked.append({"ledger": str(place.path), "entries": ledger.verify(), "sound": True, "note": note})
     if path is None and policy is None:
-        checked += [{"ledger": str(lost), "entries": None, "sound": False, "note": _GONE} for lost in _gone()]
+        checked += [
+            {"ledger": str(lost), "entries": None, "sound": False, "note": _ABSENT} for lost in _absent_ledgers()
+        ]
     if json_:
         terminal.print_json(checked if path is None and policy is None else checked[0])
         return
@@ -131,8 +133,8 @@ def ledger_verify(
 
 
 @contextmanager
-def _checking() -> Iterator[None]:
-    """Here a fault is what was looked for, not what was run into."""
+def _fault_as_failed_check() -> Iterator[None]:
+    """Raise a fault of a ledger as a failed check (exit code 4)."""
     try:
         yield
     except LedgerRefused as error:
@@ -140,14 +142,14 @@ def _checking() -> Iterator[None]:
 
 
 def _places(path: Path | None, policy: Path | None, counter: Path | None) -> list[_Place]:
-    """The ledgers that are meant: a file, a policy's, or all that this user has spent on, wherever they lie."""
+    """Ledgers to read: the given file, that of a policy, or all ledgers that this user's studies have charged."""
     from zerosum.site.policy import Policy, ledger_folder
 
     if policy is not None:
         said = Policy.load(policy)
         return [_Place(path or said.ledger_path, counter or said.counter_path, said.cap)]
     if path is None and counter is not None:
-        raise BadParameter("--counter is of one ledger: name that too")
+        raise BadParameter("--counter belongs to one ledger: name the ledger too")
     if counter is not None and not counter.is_file():
         raise BadInput(f"there is no counter {counter}")
     from zerosum.study.archive import charged_ledgers
@@ -157,19 +159,19 @@ def _places(path: Path | None, policy: Path | None, counter: Path | None) -> lis
         known.setdefault(place.resolve(), _Place(place, its_counter))
     if path is None:
         return list(known.values())
-    if counter is None and path.resolve() in known:  # one that is spent on must have its counter, wherever that lies
+    if counter is None and path.resolve() in known:  # a ledger in use must have its counter
         return [_Place(path, known[path.resolve()].counter)]
     return [_Place(path, counter, copy=True)]
 
 
-def _gone() -> list[Path]:
+def _absent_ledgers() -> list[Path]:
     from zerosum.study.archive import missing_ledgers
 
     return missing_ledgers()
 
 
 def _write_csv(records: list[dict[str, Any]]) -> None:
-    """One line an entry."""
+    """One line per entry."""
     writer = csv.DictWriter(sys.stdout, _FIELDS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for record in records:
@@ -181,9 +183,11 @@ def _write_csv(records: list[dict[str, Any]]) -> None:
             cells |= {"consent": line["consent"] or "", "exposed": "yes" if line["exposed"] else ""}
             columns = ";".join(words.get("columns", []))
             account = {"ledger": record["ledger"], "population": record["account"]["population"]}
-            writer.writerow({key: _safe(value) for key, value in (cells | account | {"columns": columns}).items()})
+            writer.writerow(
+                {key: _without_formula(value) for key, value in (cells | account | {"columns": columns}).items()}
+            )
 
 
-def _safe(value: Any) -> Any:
-    """Text that a spreadsheet does not take for a formula."""
+def _without_formula(value: Any) -> Any:
+    """Text that a spreadsheet does not evaluate as a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value

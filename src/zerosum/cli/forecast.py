@@ -1,6 +1,6 @@
-"""What a study would be worth: forecasts for `zerosum plan --what-if`, and `zerosum compare`.
+"""Accuracy forecasts: `zerosum plan --what-if`, and `zerosum compare`.
 
-Tested in tests/cli/test_advising.py.
+Tested in tests/cli/test_cli_forecast.py.
 """
 
 from __future__ import annotations
@@ -24,56 +24,58 @@ if TYPE_CHECKING:
     from zerosum.report.document import Picture
     from zerosum.study import Study
 
-_LINES = 24  # of the table of a result's numbers
+_LINES = 24  # largest number of lines in tables of a result's numbers
 
-People = Annotated[int | None, typer.Option(help="How many people there are in all, where sites do not declare it.")]
+People = Annotated[int | None, typer.Option(help="Number of people at all sites, if the sites do not declare it.")]
 Guess = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN=SHAPE",
-        help="How a column may lie: uniform (the default), normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:SHARE:SHARE.",
+        help="Distribution of a column: uniform (default), normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:SHARE:SHARE.",
     ),
 ]
-Like = Annotated[Path | None, typer.Option(help="A public or made-up file with the study's columns, to draw from.")]
+Like = Annotated[
+    Path | None, typer.Option(help="A public or synthetic file with the study's columns, from which people are drawn.")
+]
 SpectrumOption = Annotated[
     str | None,
     typer.Option(
-        "--spectrum", help="Of a PCA: power:EXPONENT (power:1 by default), exponential:RATIO, flat, or a file."
+        "--spectrum", help="Spectrum for PCA: power:EXPONENT (default power:1), exponential:RATIO, flat, or a file."
     ),
 ]
 RSquared = Annotated[
-    float | None, typer.Option(help="How much of a regression's response its features explain; 0.3 by default.")
+    float | None, typer.Option(help="Share of a regression's response that its features explain; default 0.3.")
 ]
 Separation = Annotated[
     float | None,
-    typer.Option(help="Of neighbouring clusters (6 by default) or classes (4), in standard deviations within one."),
+    typer.Option(
+        help="Distance of neighbouring clusters (default 6) or classes (default 4), in standard deviations within one."
+    ),
 ]
-Rows = Annotated[
-    int | None, typer.Option(help="Of people with many rows in order of time (ICA): how many; 100 by default.")
-]
+Rows = Annotated[int | None, typer.Option(help="Rows per person in time order (ICA); default 100.")]
 
 
 # ---- what if -------------------------------------------------------------------------------------------------------
 
 
-def advise(
+def print_forecasts(
     study: Study,
     out: Path | None,
     json_: bool,
     *,
     people: int | None,
-    guesses: Assumptions,
+    assumptions: Assumptions,
     targets: Sequence[str],
     runs: int | None,
 ) -> None:
-    """Print forecasts around a study's own setting, and draw them if a place is given."""
+    """Print forecasts around a study's own setting, and draw them if `out` is given."""
     from zerosum.forecast import what_if
     from zerosum.report.record import write_whole
 
     _check_picture(out, "with --what-if, --out names the picture: a file that ends in .svg")
     with terminal.progress("rehearsing") as on_step:
         target = _targets(targets)
-        found = what_if(study, guesses, people=people, runs=runs, target=target, on_step=on_step)
+        found = what_if(study, assumptions, people=people, runs=runs, target=target, on_step=on_step)
     if out is not None:
         from zerosum.report.svg_file import svg_file
 
@@ -91,7 +93,7 @@ def advise(
 
 
 def _check_picture(out: Path | None, named: str) -> None:
-    """What is wrong with the place of a picture is said before anybody waits for it."""
+    """Raise an error if the picture cannot be written, before the forecast is computed."""
     if out is None:
         return
     if out.suffix != ".svg":
@@ -100,10 +102,10 @@ def _check_picture(out: Path | None, named: str) -> None:
         raise BadInput(f"{out} exists already; choose another place")
     nearest = next(parent for parent in out.absolute().parents if parent.exists())
     if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
-        raise BadInput(f"{out} could not be written: {nearest} is no folder that files may be added to")
+        raise BadInput(f"{out} could not be written: {nearest} is not a writable folder")
 
 
-def guesses_of(
+def assumptions_of(
     study: Study,
     guess: Sequence[str] | None,
     like: Path | None,
@@ -122,7 +124,7 @@ def guesses_of(
             raise BadParameter(f"a guess must be COLUMN=SHAPE, got {said!r}")
         columns[name.strip()] = ColumnShape.parse(shape)
     if like is not None and columns:
-        raise BadParameter("people are drawn from a public file, or made up from guesses: not both")
+        raise BadParameter("people are drawn from a public file (--like) or from guesses (--guess): not both")
     drawn = None if like is None else read_like(study, like)
     kind = None if spectrum is None else read_spectrum(study, spectrum)
     return Assumptions(columns, drawn, kind, r_squared, separation, rows)
@@ -144,8 +146,8 @@ def _targets(said: Sequence[str]) -> dict[str, float] | None:
 def _show(found: WhatIf) -> None:
     from zerosum.forecast import LARGEST
 
-    terminal.titled(visible(found.study), f" ({found.algorithm}): what to expect, {found.unit}")
-    terminal.out.print(f"Taken for granted: {visible(found.says)}.")
+    terminal.print_titled(visible(found.study), f" ({found.algorithm}): what to expect, {found.unit}")
+    terminal.out.print(f"Assumptions: {visible(found.description)}.")
     sampled = any(line.sampling > 0 for line in found.own.lines)
     more = ("sampling adds", "together") if sampled else (found.level, "without privacy") if found.level else ()
     table = Table("", Column("setting", justify="right"), Column("privacy adds", no_wrap=True), *more, "")
@@ -175,9 +177,9 @@ def _show(found: WhatIf) -> None:
             f"A single run of this study differs from what is expected by {found.own.spread or 0.0:.2g} (one standard "
             "deviation)."
         )
-    how = "by formula" if found.own.runs == 0 else f"from {found.own.runs} rehearsals on {found.drawn}"
+    how = "by formula" if found.own.runs == 0 else f"from {found.own.runs} rehearsals on {found.source}"
     if found.own.runs and not found.level:
-        how += f", and off by about {100 * found.own.doubt:.2g} % by chance"
+        how += f", and off by about {100 * found.own.relative_error:.2g} % by chance"
     if found.level:
         others = [each.runs for row in found.around.values() for each in row if each.setting != found.own.setting]
         how += f", of other settings from {min(others, default=0)}; ± is one standard error of their mean"
@@ -185,13 +187,13 @@ def _show(found: WhatIf) -> None:
 
 
 def _levels(each: Forecast) -> list[str]:
-    """Where the figure is a loss: what privacy adds to it, then what is good, expected and without privacy."""
+    """Cells for a loss: the increase due to privacy, then 1 - loss, expected and without privacy."""
     added = f"{each.privacy:.4f} ± {each.standard_error or 0.0:.4f}"
     return [added, f"{1 - (each.expected or 0.0):.4f}", f"{1 - (each.without or 0.0):.4f}"]
 
 
 def _show_lines(found: WhatIf, sampled: bool) -> None:
-    """Every number of the result in its own unit."""
+    """Print the forecast of every number in its own unit."""
     own = found.own
     more = ("sampling adds", "together") if sampled else ("expected", "without privacy") if found.level else ()
     table = Table("this study, what is lost" if found.level else "this study", "privacy adds", *more)
@@ -205,14 +207,16 @@ def _show_lines(found: WhatIf, sampled: bool) -> None:
 
 
 def _show_hidden(found: WhatIf) -> None:
-    """What would not be in the result at all: errors are of the numbers that are."""
+    """Print the numbers that noise is likely to suppress; errors refer to the others."""
     if not any(each.hidden for row in found.around.values() for each in row):
         return
-    terminal.out.print("Hidden numbers are not in the result: noise is larger than they are. Errors are of the others.")
+    terminal.out.print(
+        "Hidden numbers are not in the result, because noise is larger than they are. Errors refer to the others."
+    )
     if hidden := found.own.hidden:
         said = ", ".join(f"{visible(line.label)} ({100 * line.missing:.0f} %)" for line in hidden[:_LINES])
         more = f" and {len(hidden) - _LINES} more" if len(hidden) > _LINES else ""
-        terminal.out.print(f"In this study, and in so many of the rehearsals: {said}{more}.")
+        terminal.out.print(f"Hidden in this study, with their share of the rehearsals: {said}{more}.")
 
 
 def _figure(value: float) -> str:
@@ -220,7 +224,7 @@ def _figure(value: float) -> str:
 
 
 def pictures_of(found: WhatIf) -> list[Picture]:
-    """What each setting makes of the error."""
+    """One curve of the error for each kind of setting."""
     from zerosum.report.document import Curves, Series, all_known
 
     drawn: list[Picture] = []
@@ -251,11 +255,11 @@ def compare(
             help="A scheme, or several with commas between; all of them by default.", autocompletion=complete.schemes
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=2, help="How often each scheme is run.")] = 5,
+    seeds: Annotated[int, typer.Option(min=2, help="Number of runs of each scheme.")] = 5,
     site: Annotated[
         list[Path] | None, typer.Option(help="A site's own file, where the study file holds the public part only.")
     ] = None,
-    made_up: Annotated[bool, typer.Option("--made-up", help="On people made up from public guesses.")] = False,
+    made_up: Annotated[bool, typer.Option("--made-up", help="Use synthetic people, from public guesses.")] = False,
     people: People = None,
     guess: Guess = None,
     like: Like = None,
@@ -263,10 +267,10 @@ def compare(
     r_squared: RSquared = None,
     separation: Separation = None,
     rows: Rows = None,
-    out: Annotated[Path | None, typer.Option(help="Where the picture goes: FILE.svg.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the picture: FILE.svg.")] = None,
     json_: Json = False,
 ) -> None:
-    """One study under every scheme, on data that are public, synthetic or made up. Spends nothing."""
+    """Run one study under every scheme on public or synthetic data. Spends nothing."""
     from zerosum import forecast as module
     from zerosum.report.record import write_whole
     from zerosum.study import SiteFile, Study
@@ -275,17 +279,19 @@ def compare(
     loaded = Study.load(study)
     if site:
         loaded = loaded.with_sites([SiteFile.load(path) for path in site])
-    told = {"spectrum": spectrum, "r_squared": r_squared, "separation": separation, "rows": rows}
-    if not made_up and (guess or any(each is not None for each in (people, like, *told.values()))):
-        raise BadParameter("guesses are about people who are made up: say --made-up")
-    guesses = guesses_of(loaded, guess, like, spectrum=spectrum, r_squared=r_squared, separation=separation, rows=rows)
+    options = {"spectrum": spectrum, "r_squared": r_squared, "separation": separation, "rows": rows}
+    if not made_up and (guess or any(each is not None for each in (people, like, *options.values()))):
+        raise BadParameter("guesses apply to synthetic people: give --made-up")
+    assumptions = assumptions_of(
+        loaded, guess, like, spectrum=spectrum, r_squared=r_squared, separation=separation, rows=rows
+    )
     with terminal.progress("running every scheme") as on_step:
         found = module.compare(
             loaded,
             schemes or (module.ALL,),
             seeds=seeds,
             made_up=made_up,
-            guesses=guesses,
+            assumptions=assumptions,
             people=people,
             on_step=on_step,
         )
@@ -320,7 +326,7 @@ def _bars(found: Comparison) -> Picture:
 
 
 def _show_comparison(found: Comparison) -> None:
-    terminal.titled(visible(found.study), f" ({found.algorithm}): the error, {found.unit}")
+    terminal.print_titled(visible(found.study), f" ({found.algorithm}): the error, {found.unit}")
     terminal.out.print(f"Data: {visible(found.data)}. {found.seeds} seeds.")
     hides = any(line.hidden for line in found.lines)
     table = Table("scheme", "trusted", "error", "least", "largest", *(["hidden"] if hides else []), "epsilon")
@@ -332,9 +338,7 @@ def _show_comparison(found: Comparison) -> None:
         table.add_row(line.heading, line.trusted, *cells, "infinite" if line.epsilon is None else f"{line.epsilon:.4f}")
     terminal.show_table(table)
     if hides:
-        terminal.out.print(
-            "Hidden: so many of the result's numbers are lost in the noise of a run; errors are of the others."
-        )
+        terminal.out.print("Hidden: mean number of values per run that noise suppresses; errors refer to the others.")
     for line in found.lines:
         if line.refused:
             terminal.out.print(f"{line.heading} does not run this study: {visible(line.refused)}.")

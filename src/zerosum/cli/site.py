@@ -1,6 +1,6 @@
-"""A site as a process of its own: set up, served, consulted.
+"""`zerosum site`: set up, run and query a site.
 
-Tested in tests/cli/test_sites.py.
+Tested in tests/cli/test_cli_site.py.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zerosum.cli import logs, terminal
+from zerosum.cli import terminal
 from zerosum.cli.app import Json, SiteOption, site_app
-from zerosum.cli.logs import LogJson
+from zerosum.cli.log import LogJson, log_event, start_logging
 from zerosum.errors import BadStudy, CheckFailed, ZerosumError
 from zerosum.kernel.names import check_name, counted, visible
 from zerosum.protocol.progress import Progress
@@ -30,41 +30,41 @@ _TEMPLATE = """\
 
 name = {name}              # on every roster
 data = "data.csv"           # .csv, .tsv (or .gz of these), .parquet, .npy, .npz, documents, or a folder of brain images
-# unit_column = "patient"   # rows with the same label here are one person's
-identity = "identity.key"   # the private key that this site signs with: it never leaves
+# unit_column = "patient"   # rows with the same label belong to one person
+identity = "identity.key"   # the private key that this site signs with: never send it
 state = "state"             # the socket, consents and the audit log; its owner's alone
 schema = "schema.toml"      # the public description of the data: zerosum site schema
-# files = ["mask.nii.gz"]   # public files that studies stand on: masks, atlases, vocabularies
-# kit = "kit"               # of NVIDIA FLARE, whose certificate `zerosum site health` looks after
+# files = ["mask.nii.gz"]   # public files that studies use: masks, atlases, vocabularies
+# kit = "kit"               # NVIDIA FLARE kit, whose certificate `zerosum site health` checks
 
 [consent]
 automatic = false           # true: plans that fit the policy need no steward
 
 [policy]
-population = {name}        # whose data these are: the same people in two studies share one ledger
+population = {name}        # name of the people in the data: studies of the same people share one ledger
 unit = "person"             # or "record"
 adjacency = "replace-one"   # or "add-remove"
-epsilon = 10.0              # what a person may spend in a lifetime
+epsilon = 10.0              # lifetime budget of a person
 delta = 1e-5
 # study_epsilon = 2.0       # the most that one study may cost
-# columns = ["age", "bmi"]  # the only columns that may be asked about
+# columns = ["age", "bmi"]  # the only columns that studies may use
 # statistics = ["vector_sum"]
-minimum_units = 10          # fewer people than this take part in nothing
-minimum_colluders = 1       # sites that may work with the coordinator, at least
+minimum_units = 10          # with fewer people every study is refused
+minimum_colluders = 1       # at least this many sites may collude with the coordinator
 minimum_honest = 2          # sites that neither collude nor are lost, this one included
 data = "private"            # or "public", "synthetic"
 ledger = "state/ledger.sqlite"
 # counter = "/another/disk/ledger.counter"
-# coordinator = "64 digits" # whose key plans must pin and reports are signed with
+# coordinator = "64 digits" # coordinator's key, which plans must pin and reports are signed with
 # [policy.roster]           # the only sites to join with, and their identities
 # east = "64 digits in hex" # or several, while a key is being replaced
 
 [limits]
 frame_bytes = 268435456     # a larger frame is refused
-seconds = 600.0             # until a connection that says nothing is closed
+seconds = 600.0             # until a silent connection is closed
 connections = 64            # at once
 studies = 8                 # at once; one more waits
-hold_seconds = 172800.0     # how long budget is held back for a study that says nothing
+hold_seconds = 172800.0     # how long budget stays reserved for a silent study
 settle_seconds = 600.0      # and after its last round, for attempts that are left
 metrics_seconds = 10.0      # between two writes of state/metrics.json
 """
@@ -76,32 +76,32 @@ def site_init(
     name: Annotated[str | None, typer.Option(help="The site's name; the folder's, if none is given.")] = None,
     json_: Json = False,
 ) -> None:
-    """Make a site: its identity, and a file to fill in."""
+    """Create a site: its identity, and a file to fill in."""
     from zerosum.report.record import write_whole
     from zerosum.study import SiteFile
 
-    called = folder.absolute().name if name is None else name
-    check_name("a site", called)
+    site_name = folder.absolute().name if name is None else name
+    check_name("a site", site_name)
     path = folder / "site.toml"
-    write_whole(path, _TEMPLATE.format(name=json.dumps(called)).encode())
+    write_whole(path, _TEMPLATE.format(name=json.dumps(site_name)).encode())
     public = SiteFile.load(path).keep_identity().public.hex()
     if json_:
-        terminal.print_json({"file": str(path), "name": called, "identity": public})
+        terminal.print_json({"file": str(path), "name": site_name, "identity": public})
         return
-    terminal.out.print(f"written: {path}; fill in where the data lie, and the policy; then: zerosum site schema")
-    terminal.out.print(f"identity, for everybody's rosters: {public}", soft_wrap=True)
+    terminal.out.print(f"written: {path}; fill in the path of the data and the policy; then: zerosum site schema")
+    terminal.out.print(f"identity, for the rosters of all sites: {public}", soft_wrap=True)
 
 
 @site_app.command("schema")
 def site_schema(
     site: SiteOption = Path("site.toml"),
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Confirm the schema as it stands in its file: it may be known to others.")
+        bool, typer.Option("--confirm", help="Confirm the schema in its file, which other parties may learn.")
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Declare the data: draft the schema if there is none, compare the data with it, and with --confirm let the site
-    serve by it. Plans are refused by the schema and never by rows. What is said here is for the steward."""
+    """Draft the schema of the data if there is none, compare the data with it, and with --confirm let the site serve
+    studies with it. Plans are refused by the schema, never by the rows. The output is for the steward only."""
     from zerosum.report.record import write_whole
     from zerosum.site.schema import DataSchema
     from zerosum.study import SiteFile
@@ -110,7 +110,7 @@ def site_schema(
     loaded = SiteFile.load(site)
     policy, path = loaded.own_policy(), loaded.schema_path
     drafted = not path.exists()
-    with terminal.observed() as observer:
+    with terminal.study_progress() as observer:
 
         def on_scan(done: int, planned: int) -> None:
             observer(Progress("loading", done, planned, loaded.name))
@@ -135,12 +135,12 @@ def site_schema(
         if drafted:
             terminal.out.print(f"drafted from the data: {path}; read it, change it, then confirm it", soft_wrap=True)
             if schema.kind == "table" and loaded.unit_column is None:
-                terminal.out.print("every row counts as one unit: set unit_column if several rows are one person's")
+                terminal.out.print("every row counts as one unit: set unit_column if several rows belong to one person")
         terminal.show_warnings([*(f"fault: {each}" for each in found.faults), *found.warnings])
         state = "confirmed" if confirmed else "not confirmed: zerosum site schema --confirm"
         if found.faults:
             state = (
-                f"{'confirmed' if confirmed else 'not confirmed'}, and the data do not fit it: mend the faults first"
+                f"{'confirmed' if confirmed else 'not confirmed'}, and the data do not fit it: correct the faults first"
             )
         terminal.out.print(f"the schema {path} is {state}; digest {schema.digest()}", soft_wrap=True)
     if found.faults:
@@ -151,11 +151,11 @@ def site_schema(
 def site_run(
     file: Annotated[Path, typer.Argument(help="The site's file.")] = Path("site.toml"), log_json: LogJson = False
 ) -> None:
-    """Serve studies until SIGTERM. Nothing leaves that the policy, the steward and the ledger do not allow.
+    """Serve studies until SIGTERM. Every release needs the consent of the policy, the steward and the ledger.
 
-    On a terminal, plans that wait for the steward are asked about there.
+    On a terminal, the steward is asked there about pending plans.
     """
-    from zerosum.cli.asking import Asking
+    from zerosum.cli.consent_prompt import ConsentPrompt
     from zerosum.compute.devices import check_device
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.decisions import Consents
@@ -172,8 +172,8 @@ def site_run(
     policy, identity, limits = site.own_policy(), site.keep_identity(), site.limits
     version = data_version(site)
     schema = ready_schema(site, policy)
-    logs.start(log_json)
-    log = AuditLog(site.audit_log, lambda line: logs.say(**line))
+    start_logging(log_json)
+    log = AuditLog(site.audit_log, lambda line: log_event(**line))
     consents = Consents(site.state_folder, automatic=site.consent.automatic)
 
     def decide_here(digest: str, decision: Decision) -> None:
@@ -205,30 +205,36 @@ def site_run(
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, lambda *_: server.stop())
         log.write("started", f"site {site.name!r} serves, with identity {identity.public.hex()}")
-        logs.say("serving", f"site {site.name!r} serves at {site.socket}")
+        log_event("serving", f"site {site.name!r} serves at {site.socket}")
         stack.enter_context(Metrics(site.state_folder, service, consents, every=limits.metrics_seconds))
         if sys.stdin is not None and sys.stdin.isatty() and not consents.automatic:
-            stack.enter_context(Asking(consents, decide_here))
+            stack.enter_context(ConsentPrompt(consents, decide_here))
         server.serve()
         log.write("stopped", f"site {site.name!r} was asked to stop, and did")
 
 
 @site_app.command("approve")
 def site_approve(
-    plan: Annotated[str, typer.Argument(help="A plan's file, or its digest, or of one that waits the first digits.")],
+    plan: Annotated[
+        str, typer.Argument(help="A plan's file, its digest, or for a pending plan the first digits of the digest.")
+    ],
     site: SiteOption = Path("site.toml"),
 ) -> None:
-    """Let this site take part in the study of one plan."""
+    """Approve a plan: this site takes part in its study."""
     _decide(site, plan, "approved")
 
 
 @site_app.command("refuse")
 def site_refuse(
-    plan: Annotated[str, typer.Argument(help="A plan's file, or its digest, or of one that waits the first digits.")],
+    plan: Annotated[
+        str, typer.Argument(help="A plan's file, its digest, or for a pending plan the first digits of the digest.")
+    ],
     site: SiteOption = Path("site.toml"),
-    reason: Annotated[str, typer.Option(help="Why, in a line. The coordinator reads it: nothing about data.")] = "",
+    reason: Annotated[
+        str, typer.Option(help="Reason in one line. The coordinator reads it: no facts about the data.")
+    ] = "",
 ) -> None:
-    """Refuse the study of one plan, at once, even in its middle; what was spent stays spent."""
+    """Refuse a plan, immediately, also during its study; what was spent stays spent."""
     _decide(site, plan, "refused", reason)
 
 
@@ -249,7 +255,7 @@ def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None
 
 @site_app.command("status")
 def site_status(site: SiteOption = Path("site.toml"), json_: Json = False) -> None:
-    """Whether the site serves, what waits for the steward, and what was spent."""
+    """Show whether the site is running, the plans that wait for the steward, and what was spent."""
     from zerosum.protocol.stream import alive
     from zerosum.site.decisions import Consents
     from zerosum.site.ledger import Ledger
@@ -272,7 +278,7 @@ def site_status(site: SiteOption = Path("site.toml"), json_: Json = False) -> No
     if json_:
         terminal.print_json(record)
         return
-    terminal.titled(visible(loaded.name), ": serves" if record["serves"] else ": does not serve")
+    terminal.print_titled(visible(loaded.name), ": serves" if record["serves"] else ": does not serve")
     spent = f"{record['spent']:.4f} of {policy.epsilon:g} at delta {policy.delta:g}"
     terminal.out.print(f"epsilon spent: {spent}, in {counted(record['releases'], 'release')}")
     for digest, plan in waiting:
@@ -281,11 +287,11 @@ def site_status(site: SiteOption = Path("site.toml"), json_: Json = False) -> No
 
 @site_app.command("dry-run")
 def site_dry_run(
-    plan: Annotated[str, typer.Argument(help="A plan's file, or the digest of one that waits.")],
+    plan: Annotated[str, typer.Argument(help="A plan's file, or the digest of a pending plan.")],
     site: SiteOption = Path("site.toml"),
     json_: Json = False,
 ) -> None:
-    """What a plan would ask and cost here, and whether this site would agree. Reads the data; spends nothing."""
+    """Show what a plan would release and cost here, and whether this site would agree. Reads data; spends nothing."""
     from zerosum.report.record import privacy_report, read_plan
     from zerosum.site.decisions import Consents
     from zerosum.site.site import Site, own_position
@@ -327,7 +333,7 @@ def site_dry_run(
     if json_:
         terminal.print_json(record)
         return
-    terminal.titled(visible(asked.study), f": {asked.algorithm}")
+    terminal.print_titled(visible(asked.study), f": {asked.algorithm}")
     terminal.out.print(f"columns: {', '.join(visible(name) for name in asked.question.columns)}", soft_wrap=True)
     terminal.show_report(report)
     terminal.out.print(f"here: epsilon {record['epsilon']:.4f} at delta {asked.delta:g}; nothing was spent")
@@ -343,10 +349,10 @@ def site_dry_run(
 @site_app.command("health")
 def site_health(
     site: SiteOption = Path("site.toml"),
-    seconds: Annotated[float, typer.Option(help="How long the site may take for an answer.")] = 5.0,
+    seconds: Annotated[float, typer.Option(help="Seconds the site may take for an answer.")] = 5.0,
     json_: Json = False,
 ) -> None:
-    """For monitors: exit code 0 if the site answers, its ledger is sound and its certificate is good, 4 if not."""
+    """For monitors: exit code 0 if the site answers, its ledger is sound and its certificate is valid, 4 if not."""
     from zerosum.protocol.stream import alive
     from zerosum.site import metrics
     from zerosum.site.ledger import Ledger
@@ -360,11 +366,11 @@ def site_health(
         with Ledger.inspect(policy.ledger_path, counter=policy.counter) as ledger:
             entries, spent = len(ledger.entries()), ledger.epsilon(policy.delta)
         record = metrics.read(loaded.state_folder)
-        days = _certified_days(loaded.folder / loaded.kit) if loaded.kit is not None else None
+        days = _certificate_days(loaded.folder / loaded.kit) if loaded.kit is not None else None
     except ZerosumError as error:
         raise CheckFailed(str(error)) from error
     if days is not None and days < 0:
-        raise CheckFailed(f"the certificate of the site {loaded.name!r} has run out: zerosum site request")
+        raise CheckFailed(f"the certificate of the site {loaded.name!r} has expired: zerosum site request")
     if json_:
         terminal.print_json(
             {
@@ -381,10 +387,10 @@ def site_health(
         return
     terminal.out.print(f"{visible(loaded.name)} answers; its ledger is sound, with {counted(entries, 'release')}")
     if days is not None:
-        terminal.out.print(f"its certificate is good for {counted(days, 'day')}")
+        terminal.out.print(f"its certificate is valid for {counted(days, 'day')}")
 
 
-def _certified_days(kit: Path) -> int:
+def _certificate_days(kit: Path) -> int:
     from zerosum.flare.certificates import expires
 
     return (expires(kit) - datetime.now(UTC)).days

@@ -1,6 +1,6 @@
-"""The coordinator as a process of its own.
+"""`zerosum coordinator`: run, resume and check a study as its coordinator.
 
-Tested in tests/cli/test_coordinators.py.
+Tested in tests/cli/test_cli_coordinator.py.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerosum.cli import complete, logs, terminal
+from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, Patience, StateOption, coordinator_app
-from zerosum.cli.logs import LogJson
+from zerosum.cli.log import LogJson, log_event, start_logging
 from zerosum.errors import BadParameter
 from zerosum.kernel.names import counted, visible
 from zerosum.protocol.progress import Progress
@@ -29,13 +29,13 @@ def coordinator_run(
     study: Annotated[
         Path, typer.Argument(help="The study file (TOML), its public part.", autocompletion=complete.studies)
     ],
-    state: Annotated[Path, typer.Option(help="A new folder in which the study survives this process.")],
+    state: Annotated[Path, typer.Option(help="A new folder for the study's state, from which it can be resumed.")],
     out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
     site: Annotated[list[str], typer.Option(help="NAME=SOCKET: where a site listens.")],
     plan: Annotated[Path | None, typer.Option(help="Run this plan, as it was approved.")] = None,
-    seconds: Annotated[float, typer.Option(help="How long a site may take for a reply.")] = 600.0,
-    wait: Annotated[float, typer.Option(help="How long to wait, in seconds, until every site has agreed.")] = 86400.0,
-    every: Annotated[float, typer.Option(help="How long until a site that has not agreed is asked again.")] = 2.0,
+    seconds: Annotated[float, typer.Option(help="Seconds a site may take for a reply.")] = 600.0,
+    wait: Annotated[float, typer.Option(help="Seconds to wait until every site has agreed.")] = 86400.0,
+    every: Annotated[float, typer.Option(help="Seconds until a site that has not agreed is asked again.")] = 2.0,
     patience: Patience = 60.0,
     log_json: LogJson = False,
     json_: Json = False,
@@ -47,29 +47,29 @@ def coordinator_run(
     times = {"seconds": seconds, "wait": wait, "every": every, "patience": patience}
     if not all(0 < each < float("inf") for each in times.values()):
         raise BadParameter("--seconds, --wait, --every and --patience must be positive")
-    sites = dict(_parted(each) for each in site)
+    sites = dict(_site_address(each) for each in site)
     settings = Settings.model_validate({"study": study.absolute(), "out": out.absolute(), "sites": sites, **times})
     chosen = begin(settings, state, None if plan is None else read_plan(plan))
-    logs.start(log_json)
-    logs.say("begun", f"plan {chosen.digest()}", plan=chosen.digest())
-    _carry_on(state, json_, log_json)
+    start_logging(log_json)
+    log_event("begun", f"plan {chosen.digest()}", plan=chosen.digest())
+    _coordinate(state, json_, log_json)
 
 
 @coordinator_app.command("resume")
 def coordinator_resume(state: StateOption, log_json: LogJson = False, json_: Json = False) -> None:
-    """Go on with a study that was stopped. What was released is not asked again, and nothing is spent twice. Sites that
-    stay away are lost to it, as far as its plan tolerates losses."""
-    logs.start(log_json)
-    _carry_on(state, json_, log_json)
+    """Resume a study that was stopped. Released rounds are not repeated, and nothing is spent twice. Sites that stay
+    away count as lost, as far as the plan tolerates losses."""
+    start_logging(log_json)
+    _coordinate(state, json_, log_json)
 
 
 @coordinator_app.command("leave-out")
 def coordinator_leave_out(
-    names: Annotated[list[str], typer.Argument(help="Sites that were lost before anything was asked.")],
+    names: Annotated[list[str], typer.Argument(help="Sites that were lost before the first round.")],
     state: StateOption,
     job: Annotated[Path | None, typer.Option(help="A new folder for the job, where FLARE carries the study.")] = None,
 ) -> None:
-    """Let a study go on without sites, as far as its plan allows (`absences`). Resume it afterwards."""
+    """Continue a study without some sites, as far as its plan allows (`absences`). Resume it afterwards."""
     from zerosum.flare.jobs import write_job
     from zerosum.study.coordinating import leave_out
 
@@ -80,16 +80,16 @@ def coordinator_leave_out(
         write_job(job, state.absolute().name, len(plan.sites))
     terminal.out.print(f"plan {plan.digest()}", soft_wrap=True)
     left = ", ".join(visible(site.name) for site in plan.sites)
-    terminal.out.print(f"goes on with {left}: zerosum coordinator resume, or submit the new job", soft_wrap=True)
+    terminal.out.print(f"continues with {left}: zerosum coordinator resume, or submit the new job", soft_wrap=True)
 
 
 @coordinator_app.command("health")
 def coordinator_health(
     state: StateOption,
-    quiet: Annotated[float, typer.Option(help="For how many seconds nothing may move.")] = 3600.0,
+    quiet: Annotated[float, typer.Option(help="Largest number of seconds without progress.")] = 3600.0,
     json_: Json = False,
 ) -> None:
-    """For monitors: exit code 0 if the study is over, just began, or is carried out and moves; 4 if not."""
+    """For monitors: exit code 0 if the study is complete, has just begun or makes progress; 4 if not."""
     from zerosum.study.status import check_status
 
     record = check_status(state, quiet)
@@ -97,65 +97,68 @@ def coordinator_health(
         terminal.print_json(record)
         return
     if "planned" not in record:
-        terminal.out.print("begun: no process has taken it up yet")
+        terminal.out.print("begun: no process runs it yet")
         return
     sites = ", ".join(f"{visible(name)}: {how}" for name, how in record["sites"].items())
     how = record["ended"] or record["stage"]
     terminal.out.print(f"{how}, {record['rounds']} of {counted(record['planned'], 'round')}; {sites}", soft_wrap=True)
 
 
-def _parted(said: str) -> tuple[str, Path]:
+def _site_address(said: str) -> tuple[str, Path]:
     name, equals, path = said.partition("=")
     if not (name and equals and path):
         raise BadParameter("--site is NAME=SOCKET")
     return name, Path(path).absolute()
 
 
-class _Stopping:
-    """SIGTERM, or Ctrl-C, ends the process where the study can go on: at once while it waits for sites, after the round
-    that is under way once there are rounds. A second one ends it there and then."""
+class _StopHandler:
+    """Handler of SIGTERM and Ctrl-C that ends the process where the study can be resumed.
+
+    While the coordinator waits for sites it ends at once, otherwise after the current round. A second signal ends it at
+    once.
+    """
 
     def __init__(self) -> None:
         self._asked = self._busy = False
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
-        before = {each: signal.signal(each, self._signalled) for each in (signal.SIGTERM, signal.SIGINT)}
+    def installed(self) -> Iterator[None]:
+        before = {each: signal.signal(each, self._on_signal) for each in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
 
-    def _signalled(self, *_: object) -> None:
+    def _on_signal(self, *_: object) -> None:
         if self._asked or not self._busy:
             raise KeyboardInterrupt
         self._asked = True
-        logs.say("stopping", "asked to stop: the round that is under way is finished first")
+        log_event("stopping", "asked to stop: the current round is finished first")
 
-    def attended(self, sites: Mapping[str, str]) -> None:
-        logs.say("attendance", ", ".join(f"{visible(name)}: {how}" for name, how in sites.items()), sites=dict(sites))
+    def log_attendance(self, sites: Mapping[str, str]) -> None:
+        log_event("attendance", ", ".join(f"{visible(name)}: {how}" for name, how in sites.items()), sites=dict(sites))
 
-    def progressed(self, seen: Progress) -> None:
+    def on_progress(self, seen: Progress) -> None:
         self._busy = True
         if seen.stage == "round" and self._asked and seen.done < seen.planned:
             raise KeyboardInterrupt
 
 
-def _carry_on(state: Path, as_json: bool, log_json: bool) -> None:
+def _coordinate(state: Path, as_json: bool, log_json: bool) -> None:
     from zerosum.study.coordinating import Settings, coordinate
 
-    stopping = _Stopping()
-    with stopping.heard(), terminal.observed() as shown:
+    stopping = _StopHandler()
+    with stopping.installed(), terminal.study_progress() as shown:
 
         def observe(seen: Progress) -> None:
             if log_json:
-                logs.say("progress", f"{seen.stage}: {seen.done} of {seen.planned}", stage=seen.stage, site=seen.site)
+                log_event("progress", f"{seen.stage}: {seen.done} of {seen.planned}", stage=seen.stage, site=seen.site)
             else:
                 shown(seen)
-            stopping.progressed(seen)
+            stopping.on_progress(seen)
 
-        result: Result = coordinate(state, stopping.attended, observe)
+        result: Result = coordinate(state, stopping.log_attendance, observe)
     out = Settings.load(state).out
     if as_json:
         terminal.print_json(result.as_record() | {"folder": str(out)})

@@ -1,6 +1,6 @@
-"""The adversary on transcripts.
+"""`zerosum audit`: attacks on recorded transcripts.
 
-Tested in tests/cli/test_audit_cli.py.
+Tested in tests/cli/test_cli_audit.py.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def audit(
     dropouts: Annotated[
         int, typer.Option(help="Sites that are lost in every round, under schemes that can lose one.")
     ] = 0,
-    mu: Annotated[float, typer.Option(min=1.0, help="What the study is planned to cost; at least 1.")] = 1.5,
+    mu: Annotated[float, typer.Option(min=1.0, help="Planned cost of the study; at least 1.")] = 1.5,
     samples: Annotated[
-        int, typer.Option(min=1000, help="How many numbers of noise to look at; half are measured.")
+        int, typer.Option(min=1000, help="Number of noise values to examine; half are measured.")
     ] = 100_000,
     mistake: Annotated[
         str | None,
@@ -49,7 +49,7 @@ def audit(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Play the adversary on real transcripts: does anyone reach more than is claimed? Exit code 4 if so."""
+    """Attack real transcripts and compare the mu reached with the mu claimed. Exit code 4 if it is larger."""
     from zerosum import audit as module
     from zerosum.audit.demonstrations import demonstration
     from zerosum.kernel.schemes import SCHEMES, Scheme
@@ -59,7 +59,7 @@ def audit(
     if mistake is not None:
         program = demonstration(mistake)
     names = [name for name, facts in SCHEMES.items() if facts.noisy] if scheme == "all" else [scheme]
-    # the coordinator is the helper of cape-helper; what is planned holds if somebody else were
+    # Under cape-helper the coordinator deals the noise, and the planned mu holds for a separate dealer only: test both.
     attacks = [
         (name, apart) for name in names for apart in ((False, True) if Scheme(name).facts.deals_noise else (False,))
     ]
@@ -97,8 +97,8 @@ def audit(
                 terminal.out.print(f"{finding.name}: {fault}")
             if finding.claimed > finding.planned:
                 terminal.out.print(
-                    f"Under {finding.scheme} the coordinator deals the noise that cancels and knows it: against it"
-                    f" mu {finding.claimed:.4f} is left where {finding.planned:.4f} was planned."
+                    f"Under {finding.scheme} the coordinator deals the noise that cancels and knows it: against the"
+                    f" coordinator, mu is {finding.claimed:.4f} instead of the planned {finding.planned:.4f}."
                 )
     if failed:
         worst = max(failed, key=lambda finding: finding.reached / finding.claimed)

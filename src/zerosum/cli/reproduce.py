@@ -1,4 +1,4 @@
-"""The papers' figures.
+"""`zerosum reproduce`: figures of the papers.
 
 Tested in tests/cli/test_cli.py.
 """
@@ -28,18 +28,17 @@ def reproduce(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Where there is a choice: synthetic (if not given); mnist or covertype for pca-*; synthetic-50, crime "
-            "or kegg for fm-*."
+            help="Data set: synthetic (default); mnist or covertype for pca-*; synthetic-50, crime or kegg for fm-*."
         ),
     ] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where the files of real data sets lie.")] = None,
-    out: Annotated[Path, typer.Option(help="Where the numbers (CSV) and the picture (PNG) go.")] = Path("reproduced"),
+    folder: Annotated[Path | None, typer.Option(help="Folder with the files of real data sets.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the numbers (CSV) and the picture (PNG).")] = Path("reproduced"),
     full: Annotated[
-        bool, typer.Option("--full", help="The papers' sizes and ten runs, instead of a quick look.")
+        bool, typer.Option("--full", help="The papers' sizes and ten runs, instead of a quick run.")
     ] = False,
     json_: Json = False,
 ) -> None:
-    """One of the papers' figures: their methods and ours, what they claim to cost and what they cost."""
+    """Reproduce a figure of the papers: their methods and ours, with published and exact privacy costs."""
     from zerosum.papers.figures import find
 
     experiment = find(name)

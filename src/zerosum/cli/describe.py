@@ -1,6 +1,6 @@
-"""A table that describes columns, from a study file or from data files with ranges said on the command line.
+"""`zerosum describe`: descriptive table of columns, from a study file, or from data files and options.
 
-Tested in tests/cli/test_describing.py.
+Tested in tests/cli/test_cli_describe.py.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ def describe(
     by: Annotated[str | None, typer.Option(help="The column of the groups; its levels must be given.")] = None,
     missing: Annotated[
         list[str] | None,
-        typer.Option(help="COLUMN=observed or COLUMN=VALUE, what is done where it is missing; observed: all columns."),
+        typer.Option(help="COLUMN=observed or COLUMN=VALUE, rule for missing values; observed: all columns."),
     ] = None,
     missing_token: Annotated[
-        list[str] | None, typer.Option(help="What a missing value is written as: NA, or COLUMN=0 in one column.")
+        list[str] | None, typer.Option(help="Token of a missing value: NA, or COLUMN=0 for one column.")
     ] = None,
     quantile: Annotated[list[float] | None, typer.Option(help="Which quantiles; by default the quartiles.")] = None,
     whole: Annotated[list[str] | None, typer.Option(help="A column that holds whole numbers.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="What the whole table may cost anybody.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget of the whole table.")] = None,
     delta: Annotated[float, typer.Option(help="The delta of (epsilon, delta).")] = 1e-5,
-    unit: Annotated[str | None, typer.Option(help="What is protected: person or record.")] = None,
-    unit_column: Annotated[str | None, typer.Option(help="Rows with the same label here are one person's.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Unit that is protected: person or record.")] = None,
+    unit_column: Annotated[
+        str | None, typer.Option(help="Column with a label of the person; rows with equal labels belong to one person.")
+    ] = None,
     adjacency: Annotated[str, typer.Option(help="replace-one or add-remove.")] = "replace-one",
     delimiter: Annotated[
         list[str] | None, typer.Option(help="Between the cells of text files: ';' or tab, or NAME=';' at one site.")
@@ -56,25 +58,25 @@ def describe(
         list[str] | None, typer.Option(help="Of text files: latin-1, or NAME=latin-1 at one site; else UTF-8.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="A new folder for the result and the privacy report.")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Only say what would be released; spends nothing.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Only show what would be released; spends nothing.")] = False,
     json_: Json = False,
 ) -> None:
-    """Count, mean, spread, quartiles and proportions, by group, with intervals. It spends, unless --plan is given."""
+    """Count, mean, spread, quartiles and proportions, by group, with intervals. Spends budget unless --plan."""
     from zerosum.report.record import privacy_report, try_target
     from zerosum.report.tables import records_of, tables_of
-    from zerosum.study import Study, resolve, room_of
+    from zerosum.study import Study, resolve, result_bytes
 
     if len(files) == 1 and files[0].endswith(".toml"):
         given = (range_, levels, by, missing, missing_token, quantile, whole, epsilon, unit, unit_column)
         given_of_files = (delimiter, encoding)
         if any(each is not None for each in (*given, *given_of_files)):
-            raise BadParameter("a study file says all about the question: give its entries there")
+            raise BadParameter("options of the question belong into the study file, if there is one")
         study = Study.load(Path(files[0]))
         if study.algorithm not in _TABLES:
             raise BadParameter(f"the study's algorithm is none of {', '.join(_TABLES)}: use `zerosum run`")
     else:
         if epsilon is None:
-            raise BadParameter("say what the table may cost: --epsilon")
+            raise BadParameter("give the privacy budget of the table: --epsilon")
         parameters = _parameters(range_ or (), levels or (), by, missing or (), quantile, whole)
         protected = {"unit": unit, "unit_column": unit_column, "adjacency": adjacency}
         sites = _sites(files, delimiter or (), encoding or ())
@@ -85,18 +87,18 @@ def describe(
         if json_:
             terminal.print_json(report.as_record() | {"describe": said})
             return
-        terminal.titled(report.algorithm, f": {said}")
+        terminal.print_titled(report.algorithm, f": {said}")
         terminal.show_report(report)
         return
     if out is not None:
-        try_target(out, room_of(planned))
-    with terminal.interruptible() as over:
-        with terminal.observed() as observer:
+        try_target(out, result_bytes(planned))
+    with terminal.report_interrupt() as over:
+        with terminal.study_progress() as observer:
             result = study.run(observer, planned, approved=False)
             over.append(result.kept)
             if out is not None:
                 observer(Progress("writing", 0, 1))
-                with terminal.kept_anyway(result.kept):
+                with terminal.name_archive_on_failure(result.kept):
                     study.write(result, out)
                 observer(Progress("writing", 1, 1))
         if json_:
@@ -122,18 +124,18 @@ def _parameters(
     quantile: Sequence[float] | None,
     whole: Sequence[str] | None,
 ) -> dict[str, Any]:
-    """The question in the words of a study file."""
+    """Parameters of the algorithm, as in a study file."""
     found: dict[str, Any] = {
-        "ranges": {name: _range(name, said) for name, said in map(_named, ranges)},
-        "levels": {name: [_value(each) for each in said.split(",")] for name, said in map(_named, levels)},
+        "ranges": {name: _range(name, said) for name, said in map(_split_option, ranges)},
+        "levels": {name: [_value(each) for each in said.split(",")] for name, said in map(_split_option, levels)},
     }
-    columns = [name for name, _ in map(_named, (*ranges, *levels))]
+    columns = [name for name, _ in map(_split_option, (*ranges, *levels))]
     if len(set(columns)) < len(columns):
         raise BadParameter("a column is declared twice")
     if not columns:
-        raise BadParameter("say what the columns may hold: --range COLUMN=LOW:HIGH, --levels COLUMN=A,B")
+        raise BadParameter("declare the columns: --range COLUMN=LOW:HIGH, --levels COLUMN=A,B")
     rules: dict[str, Any] = dict.fromkeys(columns, "observed") if "observed" in missing else {}
-    rules |= {name: _value(said) for name, said in map(_named, (each for each in missing if each != "observed"))}
+    rules |= {name: _value(said) for name, said in map(_split_option, (each for each in missing if each != "observed"))}
     named = {"by": by, "missing": rules or None, "probabilities": quantile, "whole": whole}
     return found | {"columns": columns} | {name: value for name, value in named.items() if value is not None}
 
@@ -146,12 +148,12 @@ def _study(
     delta: float,
     protected: dict[str, str | None],
 ) -> Study:
-    """A study of these files in this process, each a site under the name of its file."""
+    """Study with one site per data file, run in this process."""
     from zerosum.study import Study
 
     kind: str | None = protected["unit"] or (None if protected["unit_column"] is None else "person")
     if kind not in ("person", "record"):
-        raise BadParameter("say what is protected: --unit person, --unit record, or --unit-column COLUMN")
+        raise BadParameter("give the unit that is protected: --unit person, --unit record, or --unit-column COLUMN")
     if protected["adjacency"] not in ("replace-one", "add-remove"):
         raise BadParameter("--adjacency must be replace-one or add-remove")
     column = {} if protected["unit_column"] is None else {"column": protected["unit_column"]}
@@ -168,13 +170,13 @@ def _study(
 
 
 def _sites(files: Sequence[str], delimiters: Sequence[str], encodings: Sequence[str]) -> list[dict[str, str]]:
-    """Each site under the name of its file, and how its text is written."""
+    """Entries of the sites: name (by default of the file), data, delimiter and encoding."""
     if len(files) < 2:
         raise BadParameter("give the data of at least two sites, or one study file")
     sites = [_site(each) for each in files]
     names = [site["name"] for site in sites]
     if len(set(names)) < len(names):
-        raise BadParameter("two sites have the same name: say NAME=FILE")
+        raise BadParameter("two sites have the same name: give NAME=FILE")
     between, written = _by_site("--delimiter", delimiters, names), _by_site("--encoding", encodings, names)
     for site in sites:
         if (mark := between.get(site["name"])) is not None:
@@ -185,9 +187,11 @@ def _sites(files: Sequence[str], delimiters: Sequence[str], encodings: Sequence[
 
 
 def _by_site(option: str, said: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """What is said of all sites, and of each by its name."""
+    """Value of an option for each site: VALUE for all sites, NAME=VALUE for one."""
     found: dict[str, str] = {}
-    for each in sorted(said, key=lambda each: each.partition("=")[0] in names):  # of one site after that of all
+    for each in sorted(
+        said, key=lambda each: each.partition("=")[0] in names
+    ):  # values for one site override the value for all
         name, separator, value = each.partition("=")
         if separator and name in names:
             found[name] = value
@@ -204,18 +208,18 @@ def _site(said: str) -> dict[str, str]:
 
 
 def _tokens(said: Sequence[str]) -> Any:
-    """Of all columns, or by column; not both."""
+    """Missing-value tokens: a list for all columns, or a table by column."""
     by_column: dict[str, list[str]] = {}
     for each in said:
         if "=" in each:
-            name, token = _named(each)
+            name, token = _split_option(each)
             by_column.setdefault(name, []).append(token)
     if by_column and len(by_column) < len(said) and any("=" not in each for each in said):
         raise BadParameter("--missing-token is for all columns, or always COLUMN=TOKEN")
     return by_column or list(said)
 
 
-def _named(said: str) -> tuple[str, str]:
+def _split_option(said: str) -> tuple[str, str]:
     name, separator, value = said.partition("=")
     if not separator:
         raise BadParameter(f"{said!r} must be COLUMN=...")
@@ -231,7 +235,7 @@ def _range(name: str, said: str) -> tuple[float, float]:
 
 
 def _value(said: str) -> str | float:
-    """A number where it is one, else a word."""
+    """A finite number if it is one, otherwise the text."""
     try:
         number = float(said)
     except ValueError:

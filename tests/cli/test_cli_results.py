@@ -104,10 +104,10 @@ def interrupted(folder: Path, at: int, *options: str, stage: str = "round") -> s
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job ignores it
         "from contextlib import contextmanager\n"
         "@contextmanager\n"
-        "def observed():\n"
+        "def study_progress():\n"
         f"    yield lambda seen: os.kill(os.getpid(), signal.SIGINT) if (seen.stage, seen.done) == {(stage, at)}"
         " else None\n"
-        "t.observed = observed\n"
+        "t.study_progress = study_progress\n"
         "from zerosum.cli import main; main()"
     )
     command = [sys.executable, "-c", code, "run", "study.toml", "--out", "result", *options]
@@ -151,13 +151,13 @@ def test_a_result_that_cannot_be_written_is_kept(tmp_path: Path) -> None:
         "import zerosum.cli.terminal as t\n"
         "from contextlib import contextmanager\n"
         "@contextmanager\n"
-        "def observed():\n"
+        "def study_progress():\n"
         "    from pathlib import Path\n"
         "    def look(seen):\n"
         "        if seen.stage == 'writing' and seen.done == 0:\n"
         "            Path('result').mkdir(), Path('result/x').write_text('')\n"
         "    yield look\n"
-        "t.observed = observed\n"
+        "t.study_progress = study_progress\n"
         "from zerosum.cli import main; main()"
     )
     command = [sys.executable, "-c", code, "run", "study.toml", "--out", "result", "--json"]

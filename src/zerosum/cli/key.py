@@ -1,6 +1,6 @@
-"""A site's keys: replaced, withdrawn, and certified for NVIDIA FLARE.
+"""`zerosum site` commands about keys: rotation, withdrawal, and certificates for NVIDIA FLARE.
 
-Tested in tests/cli/test_keys.py.
+Tested in tests/cli/test_cli_key.py.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from zerosum.cli.app import Json, SiteOption, site_app
 from zerosum.errors import BadInput, Refused
 from zerosum.kernel.names import visible
 
-Identified = Annotated[str, typer.Argument(help="A site's identity: 64 digits in hex.")]
+IdentityArgument = Annotated[str, typer.Argument(help="A site's identity: 64 digits in hex.")]
 
 
 @site_app.command("rotate-key")
 def site_rotate_key(
     site: SiteOption = Path("site.toml"),
-    lost: Annotated[bool, typer.Option("--lost", help="The old key is gone, or others may know it.")] = False,
+    lost: Annotated[bool, typer.Option("--lost", help="The old key is lost or compromised.")] = False,
     json_: Json = False,
 ) -> None:
-    """Replace the key this site signs with. The process that serves takes it up when it is started again."""
+    """Replace this site's signing key. A running `zerosum site run` uses the new key after a restart."""
     from zerosum.report.record import write_whole
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.decisions import Consents
@@ -34,40 +34,41 @@ def site_rotate_key(
     loaded, statements = SiteFile.load(site), list[Path]()
     path, consents = loaded.folder / loaded.identity, Consents(loaded.state_folder)
     if not lost and path.exists() and loaded.keep_identity().public.hex() in consents.withdrawn():
-        raise Refused("this site's key is withdrawn and can vouch for no other: zerosum site rotate-key --lost")
+        raise Refused("this site's key is withdrawn and cannot certify a new one: zerosum site rotate-key --lost")
 
     def before(old: str | None, new: str, statement: bytes) -> None:
-        """What others are told, and what is withdrawn, before the new key is in place: killed in between, the same
-        command goes on with the same key."""
+        """Write the rotation statement and withdraw a lost key before the new key is stored. A command killed in
+        between can be repeated and continues with the same key."""
         if old is not None and lost:
             consents.withdraw(old)
         elif old is not None:
             statements.append(loaded.folder / f"rotation-{new[:8]}.json")
-            statements[0].unlink(missing_ok=True)  # of a call that was killed
+            statements[0].unlink(missing_ok=True)  # left by a call that was killed
             write_whole(statements[0], statement)
         how = "is withdrawn here" if lost else "stays for studies that pin it"
         log = AuditLog(loaded.audit_log)
         log.write("decided", f"a new key {new} takes the place of {old or 'the one before'}, which {how}")
 
     old, new = rotate_identity(path, lost=lost, name=loaded.name, before=before)
-    fresh, statement = new.public.hex(), next(iter(statements), None)
+    new_identity, statement = new.public.hex(), next(iter(statements), None)
     if json_:
-        record = {"identity": fresh, "former": None if old is None else old.public.hex()}
+        record = {"identity": new_identity, "former": None if old is None else old.public.hex()}
         terminal.print_json(record | {"statement": None if statement is None else str(statement)})
         return
-    terminal.out.print(f"identity, for everybody's rosters: {fresh}", soft_wrap=True)
+    terminal.out.print(f"identity, for the rosters of all sites: {new_identity}", soft_wrap=True)
     if statement is not None:
-        terminal.out.print(f"send {statement} to everybody: both keys signed it", soft_wrap=True)
+        terminal.out.print(f"send {statement} to all sites: both keys signed it", soft_wrap=True)
     else:
-        terminal.out.print("tell everybody by telephone, and that the old one is withdrawn", soft_wrap=True)
-    terminal.out.print("start the site again: until then it serves with the old key")
+        terminal.out.print("inform all sites by telephone, also that the old key is withdrawn", soft_wrap=True)
+    terminal.out.print("restart the site: until then it uses the old key")
 
 
 @site_app.command("check-rotation")
 def site_check_rotation(
-    statement: Annotated[Path, typer.Argument(help="What another site's rotate-key wrote.")], json_: Json = False
+    statement: Annotated[Path, typer.Argument(help="The statement that another site's rotate-key wrote.")],
+    json_: Json = False,
 ) -> None:
-    """Whether a site's old key vouches for its new one, and the roster's line for both."""
+    """Check that a site's old key signed its new one, and print the roster's line for both."""
     from zerosum.site.identity import Rotation
 
     try:
@@ -82,8 +83,8 @@ def site_check_rotation(
 
 
 @site_app.command("withdraw")
-def site_withdraw(identity: Identified, site: SiteOption = Path("site.toml")) -> None:
-    """Take part in nothing with the holder of this key, at once, even in the middle of a study."""
+def site_withdraw(identity: IdentityArgument, site: SiteOption = Path("site.toml")) -> None:
+    """Refuse all studies with the holder of this key, immediately, also running ones."""
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.decisions import Consents
     from zerosum.study import SiteFile
@@ -97,7 +98,7 @@ def site_withdraw(identity: Identified, site: SiteOption = Path("site.toml")) ->
 @site_app.command("request")
 def site_request(
     site: SiteOption = Path("site.toml"),
-    project: Annotated[str, typer.Option(help="The FLARE project's name, as its coordinator told.")] = "zerosum",
+    project: Annotated[str, typer.Option(help="Name of the FLARE project, from its coordinator.")] = "zerosum",
 ) -> None:
     """Make a TLS key, which stays here, and a request for its certificate, to send to the coordinator."""
     from zerosum.flare import certificates
@@ -111,14 +112,16 @@ def site_request(
 @site_app.command("kit")
 def site_kit(
     signed: Annotated[Path, typer.Argument(help="The signed package that the coordinator sent back.")],
-    fingerprint: Annotated[str, typer.Option(help="Of the project's authority, as told by another way.")],
+    fingerprint: Annotated[
+        str, typer.Option(help="Fingerprint of the project's authority, received over another channel.")
+    ],
     site: SiteOption = Path("site.toml"),
 ) -> None:
-    """Make this site's FLARE kit of its own key and the certificate that came; it runs Zerosum's classes only."""
+    """Make this site's FLARE kit from its own key and its certificate; the kit runs only Zerosum's classes."""
     from zerosum.flare import certificates
     from zerosum.study import SiteFile
 
     loaded = SiteFile.load(site)
     kit = certificates.install(loaded.folder, signed, fingerprint)
     until = certificates.expires(kit).date()
-    terminal.out.print(f"written to {kit}; its certificate is good until {until}", soft_wrap=True)
+    terminal.out.print(f"written to {kit}; its certificate is valid until {until}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The calculator: noise to epsilon and back.
+"""`zerosum account`: privacy cost of a noise level, and the noise for a privacy cost.
 
 Tested in tests/cli/test_cli.py.
 """
@@ -26,7 +26,7 @@ def account(
         ),
     ],
     sites: Annotated[int, typer.Option(help="Number of sites S.")],
-    colluders: Annotated[int, typer.Option(help="Sites that may collude with the coordinator; 0 may be asked about.")],
+    colluders: Annotated[int, typer.Option(help="Sites that may collude with the coordinator; 0 is allowed.")],
     sensitivity: Annotated[float, typer.Option(help="L2 sensitivity D of a site's sum.")],
     delta: Annotated[float, typer.Option(help="The delta of (epsilon, delta).")],
     dropouts: Annotated[int, typer.Option(help="Sites that may be lost in a round.")] = 0,
@@ -36,7 +36,9 @@ def account(
             help="The papers' tau (cape forms), a site's own noise (local, secure-sum), or the sum's (pooled)."
         ),
     ] = None,
-    sigma_g: Annotated[float | None, typer.Option(help="zero-sum, pairwise: noise a site keeps to itself.")] = None,
+    sigma_g: Annotated[
+        float | None, typer.Option(help="zero-sum, pairwise: noise that only the site itself knows.")
+    ] = None,
     sigma_e: Annotated[
         float | None,
         typer.Option(
@@ -46,13 +48,13 @@ def account(
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Find the noise at which the exact epsilon is this; --sigma-g and --sigma-e keep their ratio, 100 "
-            "without them."
+            help="Find the noise with this exact epsilon; --sigma-g and --sigma-e keep their ratio, 100 if they "
+            "are not given."
         ),
     ] = None,
     json_: Json = False,
 ) -> None:
-    """What a scheme costs, exactly and as published: mu, epsilon, noise, variance against the pooled sum's."""
+    """Cost of a scheme, exact and as published: mu, epsilon, noise, variance relative to the pooled sum."""
     from zerosum.kernel.calculator import account as calculate
     from zerosum.kernel.schemes import Scheme
     from zerosum.kernel.view import Coalition
@@ -62,7 +64,7 @@ def account(
         if tau is not None:
             raise BadParameter(f"{scheme} takes --sigma-g and --sigma-e, not --tau")
         if (sigma_g is None) != (sigma_e is None):
-            raise BadParameter("--sigma-g and --sigma-e belong together")
+            raise BadParameter("give both of --sigma-g and --sigma-e, or neither")
         if sigma_g is not None and sigma_e is not None:
             if not sigma_g > 0:
                 raise BadParameter(f"sigma_g must be positive, got {sigma_g:g}")

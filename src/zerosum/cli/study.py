@@ -1,4 +1,4 @@
-"""Plan and run studies; the demonstration.
+"""`zerosum plan`, `check`, `run`, `demo` and `version`.
 
 Tested in tests/cli/test_cli.py.
 """
@@ -13,20 +13,31 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from zerosum.cli import advising, complete, terminal
+from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
+from zerosum.cli.forecast import (
+    Guess,
+    Like,
+    People,
+    Rows,
+    RSquared,
+    Separation,
+    SpectrumOption,
+    assumptions_of,
+    print_forecasts,
+)
 from zerosum.errors import BadParameter, BudgetExceeded, CheckFailed, DataWarning
 from zerosum.protocol.progress import Progress
 
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the pictures and the figures go.")] = Path("zerosum-demo"),
-    repeats: Annotated[int, typer.Option(min=2, help="How often each scheme is asked.")] = 80,
-    people: Annotated[int, typer.Option(min=20, help="How many people have their brain scanned at each site.")] = 256,
+    out: Annotated[Path, typer.Option(help="Folder for the pictures and the figures.")] = Path("zerosum-demo"),
+    repeats: Annotated[int, typer.Option(min=2, help="Number of runs of each scheme.")] = 80,
+    people: Annotated[int, typer.Option(min=20, help="Number of people with brain scans at each site.")] = 256,
     json_: Json = False,
 ) -> None:
-    """Four made-up hospitals: one question under every scheme at the same epsilon, then maps of made-up brains."""
+    """Demonstration with four synthetic hospitals: one question under every scheme at equal epsilon, and brain maps."""
     from zerosum import demo as module
     from zerosum import demo_maps
     from zerosum.report.json_text import finite
@@ -47,7 +58,7 @@ def demo(
         )
         return
     hospitals = ", ".join(f"{name} ({size})" for name, size in found.sizes.items())
-    terminal.titled("Four hospitals", f": {hospitals}. The question: the mean of five clinical measurements.\n")
+    terminal.print_titled("Four hospitals", f": {hospitals}. The question: the mean of five clinical measurements.\n")
     pooled = next(line.predicted for line in found.lines if line.scheme == "pooled")
     table = Table("scheme", "trusted", "error %", "predicted", "var/pooled", "epsilon")
     for line in found.lines:
@@ -63,7 +74,7 @@ def demo(
         )
     terminal.show_table(table)
     terminal.show_report(found.report)
-    terminal.titled("\nBrain maps", f" ({maps.says}).\n")
+    terminal.print_titled("\nBrain maps", f" ({maps.description}).\n")
     table = Table("maps", "epsilon", "with reduction", "correlation", "Amari index")
     for each in maps.lines:
         costs = ["none" if value is None else f"{value:.4g}" for value in (each.epsilon, each.with_reduction)]
@@ -71,7 +82,7 @@ def demo(
     terminal.show_table(table)
     terminal.out.print(f"\npictures: {picture}, {maps_picture}", soft_wrap=True)
     terminal.out.print("\nThe study of the four hospitals as a report, to open in a browser and show to a colleague:")
-    terminal.titled(f"{report}", "")
+    terminal.print_titled(f"{report}", "")
 
 
 @app.command()
@@ -82,44 +93,42 @@ def plan(
         typer.Option(help="Write the plan to this file, to be approved and run; with --what-if, the picture (.svg)."),
     ] = None,
     what_if: Annotated[
-        bool, typer.Option("--what-if", help="The accuracy to expect, against epsilon, people, sites and colluders.")
+        bool, typer.Option("--what-if", help="Forecast of the accuracy against epsilon, people, sites and colluders.")
     ] = False,
     target_error: Annotated[
         list[str] | None,
-        typer.Option(
-            help="With --what-if: the smallest epsilon with which privacy adds no more; NUMBER or NAME=NUMBER."
-        ),
+        typer.Option(help="With --what-if: find the smallest epsilon with this privacy error; NUMBER or NAME=NUMBER."),
     ] = None,
-    people: advising.People = None,
-    guess: advising.Guess = None,
-    like: advising.Like = None,
-    spectrum: advising.SpectrumOption = None,
-    r_squared: advising.RSquared = None,
-    separation: advising.Separation = None,
-    rows: advising.Rows = None,
+    people: People = None,
+    guess: Guess = None,
+    like: Like = None,
+    spectrum: SpectrumOption = None,
+    r_squared: RSquared = None,
+    separation: Separation = None,
+    rows: Rows = None,
     runs: Annotated[
         int | None, typer.Option(min=8, help="Rehearsals for the study's own figures; by default 400, of losses 24.")
     ] = None,
     json_: Json = False,
 ) -> None:
-    """What a study will release and what that costs each site, before any data is read; with --what-if, how accurate
-    it would be."""
+    """Show what a study will release and its cost at each site, before any data are read; with --what-if, a forecast of
+    its accuracy."""
     from zerosum.report.record import privacy_report, write_whole
     from zerosum.study import Study, resolve
 
     if what_if:
         asked = Study.load(study)
-        guesses = advising.guesses_of(
+        assumptions = assumptions_of(
             asked, guess, like, spectrum=spectrum, r_squared=r_squared, separation=separation, rows=rows
         )
         given = target_error or ()
-        advising.advise(asked, out, json_, people=people, guesses=guesses, targets=given, runs=runs)
+        print_forecasts(asked, out, json_, people=people, assumptions=assumptions, targets=given, runs=runs)
         return
     forecasting = (target_error, guess, people, like, spectrum, r_squared, separation, rows, runs)
     if any(each is not None and each != [] for each in forecasting):
         raise BadParameter(
             "--target-error, --people, --guess, --like, --spectrum, --r-squared, --separation, --rows and --runs are "
-            "about a forecast: say --what-if"
+            "options of a forecast: give --what-if"
         )
     loaded = Study.load(study)
     planned = loaded.plan()
@@ -134,7 +143,7 @@ def plan(
         terminal.print_json(report.as_record() | {"describe": describe, "refusals": [str(each) for each in refusals]})
         return
     if describe:
-        terminal.titled(report.algorithm, f": {describe}")
+        terminal.print_titled(report.algorithm, f": {describe}")
     terminal.show_report(report)
     terminal.show_warnings([f"it would be refused: {each}" for each in refusals])
     if out is not None:
@@ -149,14 +158,14 @@ def check(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Look for everything that would stop a study at a site or spoil it. Spends nothing; for the site's own steward."""
+    """Check data, policy and budget for all faults that would stop a study at a site. Spends nothing; for stewards."""
     from zerosum.study import SiteFile, Study
     from zerosum.study.checking import check_study
 
     loaded = Study.load(study)
     if site:
         loaded = loaded.with_sites([SiteFile.load(path) for path in site])
-    with terminal.observed() as observer:
+    with terminal.study_progress() as observer:
         found = check_study(loaded, observer)
     rehearsal = len(found) > 1
     if json_:
@@ -164,8 +173,8 @@ def check(
     else:
         if rehearsal:
             terminal.out.print(
-                "A rehearsal: the private parts of several sites are here. In earnest each site checks its own, with "
-                "'zerosum check STUDY --site FILE', and tells nobody.",
+                "A rehearsal: the private parts of several sites are here. In a real study each site checks its own "
+                "part with 'zerosum check STUDY --site FILE' and does not share the output.",
                 soft_wrap=True,
             )
         for each in found:
@@ -179,25 +188,25 @@ def run(
     study: Annotated[Path, typer.Argument(help="The study file (TOML).", autocompletion=complete.studies)],
     out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
     plan: Annotated[
-        Path | None, typer.Option(help="Run this approved plan; refused if the study is no longer what it was made of.")
+        Path | None, typer.Option(help="Run this approved plan; refused if the study has changed since.")
     ] = None,
-    digest: Annotated[str | None, typer.Option(help="Of the plan as it was approved; another one is refused.")] = None,
+    digest: Annotated[str | None, typer.Option(help="Digest of the approved plan; any other plan is refused.")] = None,
     site: Annotated[
         list[Path] | None, typer.Option(help="A site's own file, where the study file holds the public part only.")
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A folder to keep the study in: killed and run again, it goes on where it was.")
+        Path | None, typer.Option(help="A folder for checkpoints: a killed study resumes there when it is run again.")
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(help="Where sums are computed: cpu, cuda, cuda:1. By default as each site's file says."),
+        typer.Option(help="Device for sums: cpu, cuda, cuda:1. By default that of each site's file."),
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Run a study with all its sites in this process. It spends budget: each site's ledger records it first."""
+    """Run a study with all its sites in this process. Spends budget, which each site's ledger records first."""
     from zerosum.report.build import PAGE
     from zerosum.report.record import read_plan, try_target
-    from zerosum.study import SiteFile, Study, resolve, room_of
+    from zerosum.study import SiteFile, Study, resolve, result_bytes
 
     loaded = Study.load(study)
     if site:
@@ -206,16 +215,16 @@ def run(
         loaded = loaded.on(device)
     approved = None if plan is None else read_plan(plan)
     if digest is not None and (approved is None or approved.proposal_digest != digest):
-        raise BadParameter("the plan is not the one of that digest" if approved else "--digest is of a --plan")
+        raise BadParameter("the plan has another digest" if approved else "--digest belongs to a --plan")
     planned = approved or loaded.plan()
-    try_target(out, room_of(planned))
-    with terminal.interruptible() as over:
-        with terminal.observed() as observer, warnings.catch_warnings(record=True) as unexpected:
+    try_target(out, result_bytes(planned))
+    with terminal.report_interrupt() as over:
+        with terminal.study_progress() as observer, warnings.catch_warnings(record=True) as unexpected:
             warnings.simplefilter("always", DataWarning)
             result = loaded.run(observer, planned, checkpoint, approved=approved is not None)
             over.append(result.kept)
             observer(Progress("writing", 0, 1))
-            with terminal.kept_anyway(result.kept):
+            with terminal.name_archive_on_failure(result.kept):
                 maps = loaded.write(result, out)
             observer(Progress("writing", 1, 1))
         notes = [str(each.message) for each in unexpected if issubclass(each.category, DataWarning)]
@@ -224,7 +233,7 @@ def run(
             terminal.print_json(result.as_record() | places)
             return
         if describe := resolve(loaded.build_algorithm(), planned).describe:
-            terminal.titled(result.report.algorithm, f": {describe}")
+            terminal.print_titled(result.report.algorithm, f": {describe}")
         terminal.show_result(result.estimate, result.as_record())
         terminal.show_warnings([*notes, *result.warnings])
         terminal.show_report(result.report)
@@ -234,7 +243,7 @@ def run(
 
 @app.command()
 def version(json_: Json = False) -> None:
-    """Versions of Zerosum and of what it stands on."""
+    """Print the versions of Zerosum and of the libraries it uses."""
     from zerosum.report.record import versions
 
     if json_:

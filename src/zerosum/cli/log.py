@@ -1,7 +1,7 @@
-"""What processes that serve say while they do: lines for people, or JSON lines for whoever collects logs.
+"""Logs of long-running processes: text lines for people, or JSON lines for log collectors.
 
-Every JSON line has `time`, `level`, `event` and `words`, and what else is known: `study`, `plan`, `site`. Nothing
-in them is a value, a row or a count of anybody's data.
+Every JSON line has `time`, `level`, `event` and `words`, and if known `study`, `plan` and `site`. No line contains a
+value, a row or a count of the data.
 
 Tested in tests/cli/test_operations.py.
 """
@@ -21,7 +21,7 @@ LogJson = Annotated[bool, typer.Option("--log-json", help="Log to stderr as JSON
 _log = logging.getLogger("zerosum")
 
 
-class _Lines(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         more: dict[str, Any] = getattr(record, "fields", {})
@@ -32,22 +32,23 @@ class _Lines(logging.Formatter):
         return json.dumps(line)
 
 
-class _Words(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         more: dict[str, Any] = getattr(record, "fields", {})
         study = f"{more['study']}: " if "study" in more else ""
-        said = "".join(each if each.isprintable() else "?" for each in f"{study}{record.getMessage()}")
-        return f"{said}\n{self.formatException(record.exc_info)}" if record.exc_info else said
+        text = "".join(each if each.isprintable() else "?" for each in f"{study}{record.getMessage()}")
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
-def start(as_json: bool) -> None:
-    """Log to stderr, from now on and in this process only."""
+def start_logging(as_json: bool) -> None:
+    """Start to log to stderr in this process."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines() if as_json else _Words())
+    handler.setFormatter(_JsonFormatter() if as_json else _TextFormatter())
     _log.handlers = [handler]
     _log.propagate = False
     _log.setLevel(logging.INFO)
 
 
-def say(event: str, words: str, **fields: Any) -> None:
+def log_event(event: str, words: str, **fields: Any) -> None:
+    """Log one event with its text and further fields."""
     _log.info("%s", words, extra={"event": event, "fields": fields})

@@ -1,4 +1,4 @@
-"""Consent on the terminal of a site that serves: plans that wait are shown to whoever sits there, one by one.
+"""Consent prompt on the terminal of `zerosum site run`: pending plans are shown to the steward one by one.
 
 Tested in tests/cli/test_operations.py.
 """
@@ -21,16 +21,19 @@ from zerosum.site.decisions import Consents, Decision
 Decide = Callable[[str, Decision], None]
 
 
-class Asking:
-    """Asks while a `with` block lasts. A plan that nobody answers, or answers with neither yes nor no, goes on waiting:
-    `zerosum site approve` decides about it from elsewhere at any time. In the background nobody is asked."""
+class ConsentPrompt:
+    """Background thread that prompts for each pending plan while a `with` block lasts.
+
+    A plan without an answer, or with an answer other than yes and no, stays pending: `zerosum site approve` can decide
+    about it from another terminal at any time. A process in the background does not prompt.
+    """
 
     def __init__(self, consents: Consents, decide: Decide) -> None:
         self._consents, self._decide = consents, decide
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="zerosum-steward", daemon=True)
 
-    def __enter__(self) -> Asking:
+    def __enter__(self) -> ConsentPrompt:
         self._thread.start()
         return self
 
@@ -46,7 +49,7 @@ class Asking:
                     asked.add(digest)
                     try:
                         self._ask(digest)
-                    except ZerosumError as error:  # decided about from elsewhere meanwhile, for instance
+                    except ZerosumError as error:  # for instance if another process has decided meanwhile
                         terminal.err.print(visible(str(error)))
 
     def _ask(self, digest: str) -> None:
@@ -57,7 +60,7 @@ class Asking:
         for each in privacy_report(plan).per_site:
             terminal.err.print(f"  {visible(each.site)}: epsilon {each.epsilon:.4f} at delta {plan.delta:g}")
         keyboard = sys.stdin.fileno()
-        termios.tcflush(keyboard, termios.TCIFLUSH)  # what was typed before was no answer to this; what comes after is
+        termios.tcflush(keyboard, termios.TCIFLUSH)  # discards input typed before the prompt
         terminal.err.print("take part? yes, no, or anything else to leave it waiting: ", end="")
         while not self._over.is_set() and self._consents.decision(digest) is None:
             if select.select([keyboard], [], [], 0.2)[0] and _in_front():
@@ -68,7 +71,8 @@ class Asking:
 
 
 def _in_front() -> bool:
-    """Whether this process has the terminal: one in the background that reads from it is stopped by the system."""
+    """Whether this process is in the foreground of the terminal. The system stops a background process that reads from
+    it."""
     try:
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except OSError:  # the terminal is gone

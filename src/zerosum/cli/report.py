@@ -1,6 +1,6 @@
-"""Reports: verified, and a site's own copy with what only its steward may read.
+"""`zerosum verify`, `zerosum site report` and `zerosum coordinator init`: signatures of reports.
 
-Tested in tests/cli/test_reports.py.
+Tested in tests/cli/test_cli_report.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def verify(
     policy: Annotated[Path | None, typer.Option(help="A policy, or a site's file, that pins the key.")] = None,
     json_: Json = False,
 ) -> None:
-    """Whether a byte of a report was changed since it was signed, and whether the key is the one you know."""
+    """Check that a report is unchanged since it was signed, and that its key is the expected one."""
     from zerosum.report import verify as module
     from zerosum.report.record import read_plan
 
@@ -38,35 +38,35 @@ def verify(
         check_identity("--key", key)
     found = module.verify(report)
     pinned: list[str] = []
-    silent: list[str] = []
+    unpinned: list[str] = []
     if key is not None:
         module.check_key(found, key)
         pinned.append("--key")
     if plan is not None:
         if not module.check_plan(found, read_plan(plan)):
-            silent.append("the plan pins no key")
+            unpinned.append("the plan pins no key")
         elif plan.resolve().parent == (report if report.is_dir() else report.parent).resolve():
-            silent.append("the plan beside a report comes from whoever wrote the report")
+            unpinned.append("the plan beside a report comes from the author of the report")
         else:
             pinned.append("the plan")
     if policy is not None:
         if module.check_policy(found, _policy(policy)):
             pinned.append("the policy")
         else:
-            silent.append("the policy pins no key")
+            unpinned.append("the policy pins no key")
     own = found.key == _own_key()
     if json_:
         written = {} if found.document is None else {"study": found.document.study, "written": found.document.written}
         record = {"unchanged": True, "key": found.key, "pinned_by": pinned, "own_key": own, "plan": plan is not None}
-        told = {"site": found.site or None, "redrawn": found.redrawn}
-        terminal.print_json(record | written | told | {"files": list(found.files), "absent": list(found.absent)})
+        site_fields = {"site": found.site or None, "redrawn": found.redrawn}
+        terminal.print_json(record | written | site_fields | {"files": list(found.files), "absent": list(found.absent)})
         return
     terminal.out.print(f"unchanged since it was signed: {', '.join(map(visible, found.files))}", soft_wrap=True)
     if found.document is None:
-        gone = f"not here, so not looked at: {visible(found.absent[0])}, and the files of the result, which it names"
+        gone = f"absent, so not checked: {visible(found.absent[0])}, and the files of the result, which it names"
         terminal.out.print(gone, soft_wrap=True)
     elif found.absent:
-        terminal.out.print(f"not here, so not looked at: {', '.join(map(visible, found.absent))}", soft_wrap=True)
+        terminal.out.print(f"absent, so not checked: {', '.join(map(visible, found.absent))}", soft_wrap=True)
     if found.redrawn is False:
         terminal.err.print(
             "the page differs from the one that is rendered here from the JSON beside it: another version of Zerosum "
@@ -74,15 +74,15 @@ def verify(
             soft_wrap=True,
         )
     if plan is not None:
-        terminal.out.print("it is of this plan, and promises what the plan does")
+        terminal.out.print("it belongs to this plan, and states the plan's guarantee")
     terminal.out.print(f"signed with the key {found.key}", soft_wrap=True)
     if pinned:
         whose = f" for the site {visible(found.site)!r}" if found.site and pinned != ["--key"] else ""
         terminal.out.print(f"which is the one that {' and '.join(pinned)} names{whose}", soft_wrap=True)
     if found.site:
         terminal.err.print(
-            f"this is the copy of the site {visible(found.site)!r}, which that site signed: whether the coordinator "
-            "wrote what it says about the study, only the coordinator's own report shows",
+            f"this is the copy of the site {visible(found.site)!r}, which that site signed: only the coordinator's "
+            "own report proves what the coordinator wrote about the study",
             soft_wrap=True,
         )
     if pinned:
@@ -91,15 +91,15 @@ def verify(
         terminal.out.print("which is this user's own")
         return
     terminal.err.print(
-        f"{f'{silent[0]}, so ' if silent else ''}only integrity was checked: nobody here knows whose key "
-        "that is, and anybody could have signed with one of their own; ask the coordinator for theirs by another way "
+        f"{f'{unpinned[0]}, so ' if unpinned else ''}only integrity was checked: the owner of the key is unknown here, "
+        "and a forger could have signed with a key of their own; get the coordinator's key over another channel "
         "(zerosum coordinator init prints it) and give it with --key",
         soft_wrap=True,
     )
 
 
 def _own_key() -> str | None:
-    """The identity of this user as a coordinator, if there is one; none is made here."""
+    """Identity of this user as a coordinator, or None. No key is created."""
     from zerosum.report.signature import coordinator_key, key_place
 
     try:
@@ -109,7 +109,7 @@ def _own_key() -> str | None:
 
 
 def _policy(path: Path) -> Policy:
-    """From a policy's own file, or from a site's."""
+    """Policy from a policy file, or from a site's file."""
     from zerosum.site.policy import Policy
     from zerosum.study import SiteFile
 
@@ -129,7 +129,7 @@ def site_report(
     site: SiteOption = Path("site.toml"),
     json_: Json = False,
 ) -> None:
-    """A copy of a report for this site's steward: with what its ledger has spent and what its cap leaves."""
+    """Write a copy of a report for this site's steward, with what its ledger has spent and what its cap leaves."""
     from zerosum.report import verify as module
     from zerosum.report.build import PAGE, TEXT, signed_files, site_copy
     from zerosum.report.record import check_target, write_whole
@@ -141,18 +141,20 @@ def site_report(
     policy, identity = loaded.own_policy(), loaded.keep_identity()
     found = module.verify(report)
     if found.document is None:
-        raise BadInput("a copy is made of report.json: put it beside the page")
+        raise BadInput("report.json is needed to make a copy: put it beside the page")
     if found.document.site:
         raise BadInput("this is a site's copy already: give the coordinator's own report")
     pinned = module.check_policy(found, policy)
     check_target(out)
     with Ledger.inspect(policy.ledger_path, counter=policy.counter) as ledger:
-        told = statement(ledger, policy.cap)
-    plans = {line["plan"] for line in told["studies"] if line["study"] == found.document.study}
+        ledger_summary = statement(ledger, policy.cap)
+    plans = {line["plan"] for line in ledger_summary["studies"] if line["study"] == found.document.study}
     if plans - {found.document.plan_digest, None}:
-        raise CheckFailed("this site's ledger knows the study under another plan than the report does")
+        raise CheckFailed("this site's ledger has the study under another plan than the report")
     try:
-        page, text = signed_files(site_copy(found.document, loaded.name, identity.public.hex(), told), identity)
+        page, text = signed_files(
+            site_copy(found.document, loaded.name, identity.public.hex(), ledger_summary), identity
+        )
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise BadInput(
             f"the report cannot be drawn: its numbers do not fit together ({type(error).__name__})"
@@ -162,7 +164,9 @@ def site_report(
     if json_:
         terminal.print_json({"report": str(out / PAGE), "pinned": pinned, "taken_part": bool(plans)})
         return
-    terminal.out.print(f"written: {out / PAGE}; it is this site's own, and speaks of its other studies", soft_wrap=True)
+    terminal.out.print(
+        f"written: {out / PAGE}; it is for this site only: it mentions the site's other studies", soft_wrap=True
+    )
     if not plans:
         terminal.out.print("this site's ledger has no entry of that study")
     if not pinned:
@@ -171,7 +175,7 @@ def site_report(
 
 @coordinator_app.command("init")
 def coordinator_init(json_: Json = False) -> None:
-    """The identity that this user signs reports with, made if there is none: for study files and sites' policies."""
+    """Print the identity of this user's signing key, for study files and policies. Creates a key if there is none."""
     from zerosum.report.signature import coordinator_key
 
     public = coordinator_key().public.hex()

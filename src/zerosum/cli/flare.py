@@ -1,4 +1,4 @@
-"""What NVIDIA FLARE is given.
+"""`zerosum flare` and `zerosum provision`: jobs, kits and certificates for NVIDIA FLARE.
 
 Tested in tests/flare/test_jobs.py.
 """
@@ -24,13 +24,13 @@ def flare_job(
     out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
     job: Annotated[Path, typer.Option(help="A new folder for the job, which FLARE's administrator submits.")],
     plan: Annotated[Path | None, typer.Option(help="Run this plan, as it was approved.")] = None,
-    seconds: Annotated[float, typer.Option(help="How long a site may take for a reply.")] = 600.0,
-    wait: Annotated[float, typer.Option(help="How long to wait, in seconds, until every site has agreed.")] = 86400.0,
-    every: Annotated[float, typer.Option(help="How long until a site that has not agreed is asked again.")] = 2.0,
+    seconds: Annotated[float, typer.Option(help="Seconds a site may take for a reply.")] = 600.0,
+    wait: Annotated[float, typer.Option(help="Seconds to wait until every site has agreed.")] = 86400.0,
+    every: Annotated[float, typer.Option(help="Seconds until a site that has not agreed is asked again.")] = 2.0,
     patience: Patience = 60.0,
-    ping: Annotated[float, typer.Option(help="How long until a relay that says nothing is lost.")] = 2.0,
+    ping: Annotated[float, typer.Option(help="Seconds until a silent relay counts as lost.")] = 2.0,
 ) -> None:
-    """Begin a study on the FLARE server's machine, and write the job that carries it out, or goes on with it."""
+    """Begin a study on the FLARE server's machine, and write the job that runs or resumes it."""
     from zerosum.flare.jobs import write_job
     from zerosum.report.record import read_plan
     from zerosum.study.coordinating import Settings, begin
@@ -44,7 +44,7 @@ def flare_job(
     chosen = begin(settings, state, None if plan is None else read_plan(plan))
     write_job(job, state.absolute().name, len(chosen.sites))
     terminal.out.print(f"plan {chosen.digest()}", soft_wrap=True)
-    terminal.out.print(f"submit {job}; submitted again, it goes on where the study was", soft_wrap=True)
+    terminal.out.print(f"submit {job}; submitted again, it resumes the study", soft_wrap=True)
 
 
 @flare_app.command("resume")
@@ -52,18 +52,18 @@ def flare_resume(
     state: StateOption,
     job: Annotated[Path, typer.Option(help="A new folder for the job, which FLARE's administrator submits.")],
 ) -> None:
-    """Write a job that goes on with a study while sites stay away, as many as its plan tolerates. FLARE starts a
-    study's first job once every site is connected, and would wait with it until the last is back."""
+    """Write a job that resumes a study without absent sites, as many as its plan tolerates. FLARE starts the first job
+    of a study only when every site is connected, so that job would wait for the absent sites."""
     from zerosum.flare.jobs import write_job
     from zerosum.study.coordinating import fewest
 
     write_job(job, state.absolute().name, fewest(state))
-    terminal.out.print(f"submit {job}: the study goes on with whoever is connected then", soft_wrap=True)
+    terminal.out.print(f"submit {job}: the study resumes with the sites that are connected then", soft_wrap=True)
 
 
 @flare_app.command("harden")
 def flare_harden(kit: Annotated[Path, typer.Argument(help="A FLARE kit, of a site or of the server.")]) -> None:
-    """Let a kit run Zerosum's classes only: no code from jobs, no shell, no logs sent away."""
+    """Restrict a kit to Zerosum's classes: no code from jobs, no shell, no export of logs."""
     from zerosum.flare.jobs import harden
 
     changed = harden(kit)
@@ -78,37 +78,42 @@ def provision(
     out: Annotated[Path, typer.Option(help="A folder for the project: a new one, or to approve more requests.")],
     server: Annotated[str | None, typer.Option(help="The FLARE server's host name, as sites reach it.")] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="The one port that it listens on.")] = 443,
-    admin: Annotated[str, typer.Option(help="Who submits jobs, by e-mail address.")] = "lead@coordinator.org",
-    request: Annotated[list[Path] | None, typer.Option(help="What zerosum site request made at a site.")] = None,
+    admin: Annotated[str, typer.Option(help="E-mail address of the user who submits jobs.")] = "lead@coordinator.org",
+    request: Annotated[
+        list[Path] | None, typer.Option(help="A request that `zerosum site request` made at a site.")
+    ] = None,
     ca_certificate: Annotated[Path | None, typer.Option(help="An authority of your own (PEM).")] = None,
     ca_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
-    days: Annotated[int, typer.Option(min=1, max=3650, help="How long certificates are good.")] = 730,
+    days: Annotated[int, typer.Option(min=1, max=3650, help="Validity of certificates in days.")] = 730,
 ) -> None:
-    """A FLARE project of a study's roster: an authority, kits of the server and the administrator, and certificates for
-    the requests of sites, whose keys stay with them. Without requests every key is made here, for rehearsals."""
+    """Make a FLARE project for a study's roster: an authority, kits of the server and the administrator, and
+    certificates for the requests of sites, whose keys stay at the sites. Without requests all keys are made here, for
+    rehearsals."""
     from zerosum.flare import certificates
     from zerosum.flare import provision as flare
     from zerosum.study import Study
 
     roster = {site.name: site.identity for site in Study.load(study).sites}
     if not request:
-        kits = flare.provision(out, list(roster), _given(server), port, admin)
+        kits = flare.provision(out, list(roster), _required_server(server), port, admin)
         terminal.out.print(f"written to {kits}: give every site its own, and keep no copy", soft_wrap=True)
-        terminal.err.print("a rehearsal: the TLS keys of all sites were made here; in earnest, give their --request")
+        terminal.err.print("a rehearsal: the TLS keys of all sites were made here; in a real study give --request")
         return
     if (ca_certificate is None) != (ca_key is None):
         raise BadParameter("an authority of your own is a certificate and its key: --ca-certificate and --ca-key")
     asked = [certificates.Request.read(path) for path in request]
     own = None if ca_certificate is None or ca_key is None else (ca_certificate, ca_key)
     if not out.exists():
-        certificates.found(out, _given(server), port, admin, days=days, ca=own)
+        certificates.found(out, _required_server(server), port, admin, days=days, ca=own)
         terminal.out.print(f"kits of the server and of {admin}: {out / 'kits'}", soft_wrap=True)
     for each in asked:
         terminal.out.print(f"send back {certificates.approve(out, roster, each, days=days)}", soft_wrap=True)
-    terminal.out.print(f"tell every site by another way: --fingerprint {certificates.fingerprint(out)}", soft_wrap=True)
+    terminal.out.print(
+        f"send to every site over another channel: --fingerprint {certificates.fingerprint(out)}", soft_wrap=True
+    )
 
 
-def _given(server: str | None) -> str:
+def _required_server(server: str | None) -> str:
     if server is None:
         raise BadParameter("--server is the host name of the FLARE server, as sites reach it")
     return server

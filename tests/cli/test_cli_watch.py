@@ -19,7 +19,7 @@ import pytest
 from helpers.command_line import zerosum
 from helpers.deployment import COMMAND
 from helpers.watch_page import coordinated
-from zerosum.cli import sites
+from zerosum.cli.site import site_init
 from zerosum.errors import BadInput
 from zerosum.watch.server import bind
 
@@ -65,7 +65,7 @@ def test_a_page_from_start_to_sigterm(tmp_path: Path) -> None:
 
 
 def test_a_sites_page_from_its_folder_and_an_address_that_is_not_loopback(tmp_path: Path) -> None:
-    sites.site_init(tmp_path / "north", json_=True)
+    site_init(tmp_path / "north", json_=True)
     with watching("--host", "0.0.0.0", cwd=tmp_path / "north") as (process, address):
         with urllib.request.urlopen(address, timeout=20) as answer:  # as it is printed
             assert answer.status == 200
@@ -82,7 +82,7 @@ def test_a_sites_page_from_its_folder_and_an_address_that_is_not_loopback(tmp_pa
 
 
 def test_what_it_cannot_begin_with(tmp_path: Path) -> None:
-    sites.site_init(tmp_path / "north", json_=True)
+    site_init(tmp_path / "north", json_=True)
     for arguments, word in {
         ("--state", "nowhere"): "nowhere",
         ("--state", ".", "--site", "north"): "--state",
