@@ -28,7 +28,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms.pca.spectrum import ReplayedSpectra, refined
+from zerosum.algorithms.pca.spectrum import ReplayedSpectra, whiten_again
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
 
@@ -130,7 +130,7 @@ def separated(moments: Floats, noise: float, sweeps: int = 200) -> tuple[Floats,
         One source per row, in white coordinates.
     """
     # The sum over bands is the total second moment; noise of independent bands adds in squares.
-    white, back = refined(np.sum(moments, axis=0), noise * math.sqrt(len(moments)))
+    white, back = whiten_again(np.sum(moments, axis=0), noise * math.sqrt(len(moments)))
     return white, back, joint_rotation(white.T @ moments @ white, sweeps).T
 
 

@@ -19,14 +19,14 @@ from zerosum.algorithms.pca.spectrum import (
     NoisySpectrum,
     ReplayedSpectra,
     best_count,
+    combine_releases,
+    correlation_variance,
     first_basis,
-    left_over,
-    refined,
     signs,
     subspace_iteration,
-    together,
+    whiten_again,
 )
-from zerosum.algorithms.pca.subspace import GUESSED_UNITS, Schedule, best
+from zerosum.algorithms.pca.subspace import GUESSED_UNITS, Schedule, choose_schedule
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
@@ -214,7 +214,7 @@ class ICAProgram(Algorithm):
         if self._wide and shares:
             whole = facts.noise * math.sqrt(2 / shares[0])
             asked = self.subspace_rounds, self.subspace_growth, self._schedule.extra
-            found = best(self.width, self.n_components, facts.units, whole, *asked)
+            found = choose_schedule(self.width, self.n_components, facts.units, whole, *asked)
             return planned.model_copy(update={"subspace_rounds": found.rounds, "subspace_growth": found.growth})
         if len(shares) > 1 and self.left_dimensions is None:
             strength = _STRENGTH * (facts.units or GUESSED_UNITS) / math.sqrt(self.n_components)
@@ -323,20 +323,20 @@ class ICAProgram(Algorithm):
         damped, scale, looks = None, 1.0, list[NoisySpectrum]()
         for share in shares[1:] if self._wide else shares:
             if looks:
-                damped = looks[-1].damped(R, None if self._wide else self.left_dimensions)
+                damped = looks[-1].damp(R, None if self._wide else self.left_dimensions)
                 inside = inside.then(damped.projection, damped.reconstruction)
             release = yield self._moment(inside, share)
             look, noise = coordinates.unpack(release.value, inside.projection.shape[1]), release.noise_std
             if damped is not None:
                 scale *= damped.scale(look)
-                look, noise = together(look, noise, damped)
-            looks.append(NoisySpectrum.at(look, noise))
-        last, above = looks[-1], int(np.sum(looks[-1].released[:R] > looks[-1].edge))
+                look, noise = combine_releases(look, noise, damped)
+            looks.append(NoisySpectrum.from_release(look, noise))
+        last, above = looks[-1], int(np.sum(looks[-1].noisy_values[:R] > looks[-1].edge))
         columns = inside.reconstruction @ last.vectors
         lengths = np.sum(columns[:, :R] ** 2, axis=0)  # what damping has made shorter
-        again = last.again(R, np.random.default_rng(self.start))
-        again = replace(again, inside=looks[0].within(len(last.vectors), again.values[:R] * lengths / scale))
-        return inside.then(*last.leading(R)), last.values[:R] / (release.units or 1.0), above, again, columns
+        again = last.replay(R, np.random.default_rng(self.start))
+        again = replace(again, inside=looks[0].span_share(len(last.vectors), again.values[:R] * lengths / scale))
+        return inside.then(*last.white_coordinates(R)), last.values[:R] / (release.units or 1.0), above, again, columns
 
     def _subspace(self, share: float) -> Generator[Request, Release, Coordinates]:
         parts = [share * part for part in self._schedule.shares]
@@ -347,7 +347,7 @@ class ICAProgram(Algorithm):
         """White coordinates and back, and the variance of the correlations that noise leaves in them."""
         release = yield self._moment(inside, self._whitening)
         matrix, noise = coordinates.unpack(release.value, self.n_components), release.noise_std
-        return *refined(matrix, noise), left_over(matrix, noise)
+        return *whiten_again(matrix, noise), correlation_variance(matrix, noise)
 
     def _unmixed(self, white: Coordinates, left: float) -> Generator[Request, Release, tuple[Floats, Floats, int]]:
         """The unmixing matrix of white coordinates, rows of norm 1, the stability of each source, and how many are more
@@ -395,7 +395,7 @@ class ICAProgram(Algorithm):
         stability = replayed(moments, noise, again, rotation, back, columns, self.start)
         if self._pass_shares:
             return white, back, rotation, stability, R
-        look = NoisySpectrum.at(np.sum(moments, axis=0), noise * math.sqrt(len(moments)))
+        look = NoisySpectrum.from_release(np.sum(moments, axis=0), noise * math.sqrt(len(moments)))
         made_of, real = (look.vectors.T @ back @ rotation.T) ** 2, look.values > 0
         return white, back, rotation, stability * np.sqrt(real @ made_of / np.sum(made_of, axis=0)), int(np.sum(real))
 
