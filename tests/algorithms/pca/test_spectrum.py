@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from zerosum.algorithms.ica.joint_diagonalization import joint_rotation, replayed, separated
+from zerosum.algorithms.ica.joint_diagonalization import bootstrap_stability, joint_rotation, separate
 from zerosum.algorithms.pca.spectrum import (
     Coordinates,
     DampedCoordinates,
@@ -186,9 +186,9 @@ def test_more_real_directions_than_are_kept_leave_no_less_than_chance() -> None:
     assert np.all(inside >= 1 / 3)
     assert inside[-1] > 0.5
     moments = np.stack([noisy(np.eye(3), 1.0, np.random.default_rng(seed)) for seed in range(3)])
-    _white, back, rotation = separated(moments, 1.0)
+    _white, back, rotation = separate(moments, 1.0)
     looks = replace(ReplayedSpectra.exact(np.ones(3)), inside=inside[1:4])
-    stability = replayed(moments, 1.0, looks, rotation, back, np.eye(60)[:, :3])
+    stability = bootstrap_stability(moments, 1.0, looks, rotation, back, np.eye(60)[:, :3])
     assert np.all((stability >= 0) & (stability <= 1))
 
 

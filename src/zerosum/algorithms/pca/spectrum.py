@@ -178,8 +178,8 @@ def leading_vectors(matrix: Floats, noise: float, count: int, *, shrink: bool) -
         # Each diagonal entry has the noise s. Entries are shrunk towards their mean by the share of their variance that
         # noise explains (James and Stein), so that equal columns get equal weights.
         spread = float(np.var(diagonal))
-        kept = 1 - noise**2 / spread if spread > noise**2 else 0.0
-        signal = np.maximum(np.mean(diagonal) + kept * (diagonal - np.mean(diagonal)), 0) ** 2
+        share = 1 - noise**2 / spread if spread > noise**2 else 0.0
+        signal = np.maximum(np.mean(diagonal) + share * (diagonal - np.mean(diagonal)), 0) ** 2
         weights = signal / (signal + noise**2) if np.any(signal > 0) else weights
     from scipy.linalg import eigh  # a slow import, so it is left until it is needed
 
@@ -203,13 +203,13 @@ class DampedCoordinates:
     trace: float  # trace of the earlier release in damped coordinates, with the directions that were left out
     most: float  # largest factor by which damping can reduce the norm of a unit's matrix
 
-    def scale(self, look: Floats) -> float:
-        """The factor by which units weigh more in the release `look` (k x k) than in the earlier one.
+    def scale(self, matrix: Floats) -> float:
+        """The factor by which units weigh more in the release `matrix` (k x k) than in the earlier one.
 
         A damped matrix has a smaller norm, and normalising divides by it. The ratio of the traces estimates the factor;
         it is at least 1 and at most `most`.
         """
-        return min(max(1.0, float(np.trace(look)) / max(self.trace, 1e-100)), self.most)
+        return min(max(1.0, float(np.trace(matrix)) / max(self.trace, 1e-100)), self.most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,8 +285,9 @@ class NoisySpectrum:
             matrices = [(self.vectors * each) @ turn for each in (1 / root, root, self.noisy_values / root**2)]
             return DampedCoordinates(matrices[0], matrices[1], matrices[2], noise, trace, most)
         vectors, root, released = self.vectors[:, :count], root[:count], self.noisy_values[:count]
-        # The kept directions were selected for their noise too, so their eigenvalues are too large on average. The mean
-        # of the kept eigenvalues below the edge estimates that excess. Above the edge x times the cosine is used.
+        # The retained directions were selected for their noise too, so their eigenvalues are too large on average. The
+        # mean of the retained eigenvalues below the edge estimates that excess. Above the edge x times the cosine is
+        # used.
         below = released[released <= self.edge]
         usual = float(np.mean(below)) if len(below) else self.edge
         known = np.maximum(released - usual, (self.values * self.cosines)[:count])
@@ -327,10 +328,10 @@ class NoisySpectrum:
         values = np.concatenate([np.minimum.accumulate(top), np.maximum(self.noisy_values[above:], 0.0)])
         most = values[above - 1] if above else math.inf
         for _ in range(TUNING.spectrum_steps):
-            seen = [
+            simulated = [
                 np.linalg.eigvalsh(_simulate_release(values, noise, rng)) for _ in range(TUNING.spectrum_simulations)
             ]
-            values[above:] += (self.noisy_values - np.mean(seen, axis=0)[::-1])[above:]
+            values[above:] += (self.noisy_values - np.mean(simulated, axis=0)[::-1])[above:]
             # A is positive semidefinite, and the bulk stays below the eigenvalues above the edge.
             values[above:] = np.clip(np.sort(values[above:])[::-1], 0.0, most)
         return values
@@ -411,12 +412,12 @@ def correlation_variance(matrix: Floats, noise: float) -> float:
     return min((share + (1 - share) * math.sqrt(2 / numbers)) * relative**2 / 2, 1.0)
 
 
-def combine_releases(look: Floats, noise: float, damped: DampedCoordinates) -> tuple[Floats, float]:
+def combine_releases(second: Floats, noise: float, damped: DampedCoordinates) -> tuple[Floats, float]:
     """Combine a release in damped coordinates with the earlier release, each weighted by its precision.
 
     Parameters
     ----------
-    look : ndarray of shape (k, k)
+    second : ndarray of shape (k, k)
         The second release.
     noise : float
         s of the second release.
@@ -430,12 +431,12 @@ def combine_releases(look: Floats, noise: float, damped: DampedCoordinates) -> t
     """
     # Without noise the second release is exact and needs no help.
     if noise <= 0 or damped.noise <= 0:
-        return look, noise
+        return second, noise
     # Units weigh more in damped coordinates. The earlier release is multiplied by that factor, and its noise too. Its
     # noise is smaller along damped directions; the undamped value is used for all, which gives it too little weight.
-    scale = damped.scale(look)
+    scale = damped.scale(second)
     weight = noise**2 / (noise**2 + (scale * damped.noise) ** 2)
-    return look + weight * (scale * damped.known - look), noise * math.sqrt(1 - weight)
+    return second + weight * (scale * damped.known - second), noise * math.sqrt(1 - weight)
 
 
 def best_count(columns: int, wanted: int, strength: float, noise: float, first: float, second: float) -> int:
@@ -450,7 +451,7 @@ def best_count(columns: int, wanted: int, strength: float, noise: float, first: 
     columns : int
         D.
     wanted : int
-        The number of components; at least twice as many directions are kept.
+        The number of components; at least twice as many directions are retained.
     strength : float
         x, the assumed eigenvalue of the weakest wanted direction.
     noise : float
@@ -467,10 +468,10 @@ def best_count(columns: int, wanted: int, strength: float, noise: float, first: 
     below = 0.5 + (at * np.sqrt(1 - at**2) + np.arcsin(at)) / math.pi
     values = 2 * half * np.interp(1 - (counts - 0.5) / columns, below, at)
     # Share of the direction inside the strongest k vectors: its own noisy vector, if x > r, and parts of the bulk.
-    held = max(0.0, 1 - (half / strength) ** 2) + np.cumsum(_bulk_overlap(values, strength, half)) / columns
+    shares = max(0.0, 1 - (half / strength) ** 2) + np.cumsum(_bulk_overlap(values, strength, half)) / columns
     # Loss by the noise of both releases together in k dimensions: e^2/(4 x^2) with e^2 = 2 k s^2/precision.
-    turned = noise**2 * counts / (2 * strength**2 * (first * held**2 + second))
-    found = held * np.maximum(1 - turned, 0.0)
+    loss = noise**2 * counts / (2 * strength**2 * (first * shares**2 + second))
+    found = shares * np.maximum(1 - loss, 0.0)
     # The largest of equally good counts. If nothing can be found, `found` is zero, none passes and the limit decides.
     most = counts[found > (1 - 1e-9) * np.max(found)]
     return max(int(most[-1]) if len(most) else 1, min(TUNING.direction_ratio * wanted, columns))
