@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import PCAProgram
 from zerosum.algorithms.pca.centering import Norms
-from zerosum.algorithms.pca.spectrum import leading
+from zerosum.algorithms.pca.spectrum import leading_vectors
 from zerosum.algorithms.program import Estimate
 from zerosum.compute.units import Units
 from zerosum.kernel.accountant import mu_for
@@ -193,11 +193,11 @@ def paid_mean(case: Case, epsilon: float, *, clip: bool) -> Callable[[int], Floa
         weights = 1 / np.maximum(squares, 1e-300)
         if clip:
             bins = np.bincount(np.clip(np.searchsorted(edges[1:-1], squares, side="right"), 0, 19), minlength=20)
-            shares = Norms.at(edges, bins + rng.normal(size=20) * case.noise(epsilon, 0.05), units).shares
+            shares = Norms.from_counts(edges, bins + rng.normal(size=20) * case.noise(epsilon, 0.05), units).shares
             top = edges[min(int(np.searchsorted(np.cumsum(shares), 0.9)), 19) + 1]
             weights = np.minimum(1 / top, weights)
         scaled = rows * np.sqrt(weights)[:, None]
-        return leading(scaled.T @ scaled + _symmetric(columns, look, rng), look, case.components, shrink=True)
+        return leading_vectors(scaled.T @ scaled + _symmetric(columns, look, rng), look, case.components, shrink=True)
 
     return run
 
@@ -215,7 +215,7 @@ def _perturbed(matrix: Floats, std: float, scheme: str, components: int) -> Call
     def run(seed: int) -> Floats:
         rng = np.random.default_rng([seed, len(scheme)])
         above = np.triu(rng.normal(size=matrix.shape) * std)
-        return leading(matrix + above + np.triu(above, 1).T, 0.0, components, shrink=False)
+        return leading_vectors(matrix + above + np.triu(above, 1).T, 0.0, components, shrink=False)
 
     return run
 

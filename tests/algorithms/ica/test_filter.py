@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from zerosum.algorithms.ica.filter import Filter
-from zerosum.algorithms.ica.joint_diagonalization import replayed, separated
+from zerosum.algorithms.ica.joint_diagonalization import bootstrap_stability, separate
 from zerosum.algorithms.metrics import matched
 from zerosum.algorithms.pca.spectrum import ReplayedSpectra
 from zerosum.compute.units import Units
@@ -32,7 +32,7 @@ def filtered(sources: Floats, mixing: Floats, noise: float, rounds: int = 8, see
     R, rng = len(mixing), np.random.default_rng(seed)
     rows = sources @ mixing.T
     units = Units(rows.reshape(-1, R), np.arange(0, rows.shape[0] * rows.shape[1] + 1, rows.shape[1]))
-    found = Filter.blind(np.eye(R), 0.01)
+    found = Filter.from_rotation(np.eye(R), 0.01)
     for number in range(rounds):
         late = number >= 0.6 * rounds
         weight = found.slope_weight(late)
@@ -101,9 +101,9 @@ def test_little_evidence_is_worth_less_where_nothing_was_known_of_the_start() ->
     stabilities = {}
     for evidence in (1.5, 40.0):
         for blind in (True, False):
-            found = Filter.blind(np.eye(20), 0.01)
+            found = Filter.from_rotation(np.eye(20), 0.01)
             if not blind:
-                found = Filter.started(np.eye(20), np.full(20, 9.0), 0.01, 0.01)
+                found = Filter.from_cumulants(np.eye(20), np.full(20, 9.0), 0.01, 0.01)
             found.P *= 1e-3
             found.proof = np.stack([np.full(20, evidence), np.ones(20)])
             stabilities[evidence, blind] = np.mean(found.stability()[0])
@@ -115,7 +115,7 @@ def test_heavy_tails_are_not_nothing_where_known_turns_show_less_than_slopes_say
     """Rows that are alike feign bursts, not heavy tails: with these sources count, for the part that turns show."""
     stabilities = []
     for tails, shown in ((4.0, 1.5), (4.0, 0.75), (0.0, 1.5)):
-        found = Filter.blind(np.eye(10), 0.0)
+        found = Filter.from_rotation(np.eye(10), 0.0)
         found.P *= 1e-3
         found.proof, found.tails = np.stack([np.full(10, 20.0), np.ones(10)]), np.full(10, tails)
         found.own = np.full(10, 6.0)
@@ -128,7 +128,7 @@ def test_heavy_tails_are_not_nothing_where_known_turns_show_less_than_slopes_say
 
 def test_of_two_sources_known_turns_show_the_sum() -> None:
     """One of heavy tails and one of light ones, with steeper slopes: both are proven by what their only pair shows."""
-    found = Filter.blind(np.eye(2), 0.0)
+    found = Filter.from_rotation(np.eye(2), 0.0)
     found.P *= 1e-3
     found.signs = np.array([1.0, -1.0])
     found.proof, found.own = np.stack([np.full(2, 40.0), np.ones(2)]), np.array([2.0, 6.0])
@@ -145,9 +145,9 @@ def test_without_noise_nothing_divides_by_zero() -> None:
 
 def test_a_start_of_faint_kurtoses_takes_the_sign_of_the_others() -> None:
     kurtoses = np.array([60.0, 70.0, 50.0, 0.5, -0.5])
-    found = Filter.started(np.eye(5), kurtoses, 1.0, 0.01)
+    found = Filter.from_cumulants(np.eye(5), kurtoses, 1.0, 0.01)
     assert found.signs.tolist() == [1.0] * 5
-    assert Filter.started(np.eye(2), np.zeros(2), 0.0, 0.0).signs.tolist() == [1.0, 1.0]
+    assert Filter.from_cumulants(np.eye(2), np.zeros(2), 0.0, 0.0).signs.tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("turned", [0.0, 0.3, 0.9])
@@ -169,9 +169,9 @@ def test_the_stability_of_a_joint_diagonalisation_is_what_is_left(turned: float,
             other = np.sin(angles) ** 2 * np.eye(4) * spectra[rng.integers(4)][:, None, None]
             drawn = np.stack([coordinates.unpack(noise * rng.normal(size=10), 4) for _ in clean])
             moments = np.cos(angles)[:, None] * clean * np.cos(angles) + other + drawn
-            _white, back, rotation = separated(moments, noise)
-            said.append(replayed(moments, noise, looks, rotation, back, columns, seed))
+            _white, back, rotation = separate(moments, noise)
+            said.append(bootstrap_stability(moments, noise, looks, rotation, back, columns, seed))
             true.append(matched((columns @ vectors @ back @ rotation.T).T, (columns[:, :4] @ mixing).T).correlations)
         assert np.mean(said) == pytest.approx(np.mean(true), abs=0.06)
     outside = ReplayedSpectra(np.ones(4), np.eye(4)[None], np.ones((1, 4)), np.full(4, 1e-12))
-    assert np.all(replayed(moments, noise, outside, rotation, back, columns[:, :4]) < 1e-3)
+    assert np.all(bootstrap_stability(moments, noise, outside, rotation, back, columns[:, :4]) < 1e-3)

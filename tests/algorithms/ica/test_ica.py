@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import ICAProgram
 from zerosum.algorithms.ica import program
+from zerosum.algorithms.ica.tuning import TUNING
 from zerosum.algorithms.metrics import amari_index, matched
 from zerosum.algorithms.program import PublicFacts
 from zerosum.audit import audit
@@ -122,7 +124,7 @@ def test_components_in_a_public_basis_are_maps_over_all_columns() -> None:
 
 @pytest.mark.parametrize("basis", [None, np.eye(144)])
 def test_many_columns_take_subspace_iteration_first(monkeypatch: pytest.MonkeyPatch, basis: Floats | None) -> None:
-    monkeypatch.setattr(program, "_MATRIX_COLUMNS", 100)
+    monkeypatch.setattr(program, "TUNING", replace(TUNING, matrix_columns=100))
     study = make_fmri(100, 1, 4, points=120, side=12)
     wide = ICAProgram(columns=names(144), n_components=4, per_recording="none", basis=basis)
     resolve = wide.resolve(PublicFacts(noise=1.0, units=100))

@@ -105,9 +105,9 @@ def test_rounds_from_elsewhere_say_where_the_sources_are_and_how_sure_that_is() 
 def test_only_sources_of_which_little_is_found_go_astray() -> None:
     rng, mixing = np.random.default_rng(20), rotation(21)
     cumulants = Cumulants(tensor_of(mixing, -6.0), 1.0, 6.0)
-    found = Filter.started(mixing.T, np.full(R, -6.0), 1.0, 0.001)
+    found = Filter.from_cumulants(mixing.T, np.full(R, -6.0), 1.0, 0.001)
     before = found.B.copy()
-    found.stray(0)
+    found.randomise_unresolved(0)
     assert np.array_equal(found.B, before)  # nothing is fitted yet
     half = np.eye(R)
     half[:2, :2] = np.array([[1, 1], [-1, 1]]) / np.sqrt(2)
@@ -115,7 +115,7 @@ def test_only_sources_of_which_little_is_found_go_astray() -> None:
     found.fit = maximise((half @ mixing.T).T, -np.ones(R), heard, cumulants, 0)
     parts = np.array([0.4, 0.5, 1.0, 0.9, 1.1])
     found.fit = type(found.fit)(found.fit.mixing, parts, 0.0, found.fit.angles, np.full(R, 0.15**2))
-    found.stray(0)
+    found.randomise_unresolved(0)
     moved = found.B @ before.T
     assert np.allclose(moved[2:, 2:], np.eye(3))
     assert abs(moved[0, 1]) > 0.05

@@ -75,7 +75,9 @@ def test_norms_have_quantiles_and_units_keep_what_the_clip_leaves() -> None:
     norms = centering.Norms(np.array([1.0, 10.0, 100.0, 1000.0]), np.array([0.5, 0.5, 0.0]))
     assert norms.quantile(0.5) == pytest.approx(10)
     assert norms.quantile(1.0) == pytest.approx(100)  # the end of the last bin that has anybody
-    assert norms.kept(1e6, 1.0) < norms.kept(10.0, 1.0) < norms.kept(1.0, 1.0) < 1
+    assert (
+        norms.mean_contribution(1e6, 1.0) < norms.mean_contribution(10.0, 1.0) < norms.mean_contribution(1.0, 1.0) < 1
+    )
 
 
 @pytest.mark.parametrize("rows", [np.zeros((150, 40)), np.ones((150, 40)), None], ids=["zero", "one", "isotropic"])
@@ -172,14 +174,14 @@ def test_the_mean_takes_the_place_of_a_direction_that_is_noise(size: float) -> N
     kept, known = np.eye(4)[:, :2], np.array([0.0, 0.0, 3.0, 3.0])
     alike = np.diag([100.0, 20.0, 20.0, 20.0])
     rich = alike + 50 * np.outer(known, known) / 18
-    found = look(rich, 1.0).with_known(kept, size * known)
+    found = look(rich, 1.0).replace_last(kept, size * known)
     assert np.allclose(np.abs(found[:, 1]), known / np.sqrt(18))
-    assert np.array_equal(look(alike, 1.0).with_known(kept, size * known), kept)  # no more than others hold
-    assert np.array_equal(look(rich, 1.0).with_known(kept, np.zeros(4)), kept)  # no mean
-    assert np.array_equal(look(rich, 1.0).with_known(kept, size * (kept[:, 0] + 1e-14)), kept)  # found already
+    assert np.array_equal(look(alike, 1.0).replace_last(kept, size * known), kept)  # no more than others hold
+    assert np.array_equal(look(rich, 1.0).replace_last(kept, np.zeros(4)), kept)  # no mean
+    assert np.array_equal(look(rich, 1.0).replace_last(kept, size * (kept[:, 0] + 1e-14)), kept)  # found already
     turned = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0][:, :2]
     inside = size * turned[:, 0] * 7
-    assert np.array_equal(look(rich, 1.0).with_known(turned, inside), turned)  # but for rounding
+    assert np.array_equal(look(rich, 1.0).replace_last(turned, inside), turned)  # but for rounding
 
 
 def test_the_mean_takes_no_place_of_a_direction_that_holds_more() -> None:
@@ -187,9 +189,9 @@ def test_the_mean_takes_no_place_of_a_direction_that_holds_more() -> None:
     known, last = np.array([0.0, 3.0, 0.0, 0.0]), np.eye(4)[:, :1]
     matrix = np.diag([80.0, 70.0, 40.0, 40.0])
     for noise in (0.0, 0.1, 1.0):
-        assert np.array_equal(look(matrix, noise).with_known(last, known), last)
+        assert np.array_equal(look(matrix, noise).replace_last(last, known), last)
     lost = look(matrix, 1.0, corner=2.0)  # the large value may be the mean's own
-    assert np.array_equal(lost.with_known(last, known)[:, 0], known / 3)
+    assert np.array_equal(lost.replace_last(last, known)[:, 0], known / 3)
 
 
 def test_nothing_stands_above_the_noise_of_products_where_nothing_is() -> None:

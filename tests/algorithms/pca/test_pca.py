@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from helpers.component_data import captured, data, names, without_noise
 from zerosum.algorithms import PCAProgram
-from zerosum.algorithms.pca.spectrum import leading, matrix_edge
+from zerosum.algorithms.pca.spectrum import leading_vectors, matrix_edge
 from zerosum.algorithms.program import PublicFacts
 from zerosum.audit import audit
 from zerosum.compute.units import Units
@@ -231,10 +231,10 @@ def test_shrinking_dead_columns_helps_and_costs_nothing_where_there_are_none() -
     for _ in range(60):
         noisy = signal + coordinates.unpack(2.5 * rng.normal(size=coordinates.size(62)), 62)
         for kept, shrink in ((plain, False), (shrunk, True)):
-            kept.append(abs(float(leading(noisy, 2.5, 1, shrink=shrink)[:, 0] @ best)))
+            kept.append(abs(float(leading_vectors(noisy, 2.5, 1, shrink=shrink)[:, 0] @ best)))
     assert np.mean(shrunk) > np.mean(plain) + 0.05
     strong = 1000 * np.eye(5) + np.diag([50.0, 40, 30, 20, 10])
-    same = [leading(strong, 1.0, 2, shrink=shrink) for shrink in (True, False)]
+    same = [leading_vectors(strong, 1.0, 2, shrink=shrink) for shrink in (True, False)]
     assert np.allclose(np.abs(same[0].T @ same[1]), np.eye(2), atol=1e-6)
 
 

@@ -55,7 +55,7 @@ def test_a_second_look_finds_weak_components_of_people() -> None:
         algorithm = PCAProgram(
             columns=names(60), n_components=4, clip=1.0, centering="none", per_recording="center", n_passes=n_passes
         )
-        assert algorithm.looks == n_passes
+        assert algorithm.passes == n_passes
         assert ("damped" in algorithm.describe) == (n_passes == 2)
 
         def noisy(request: Request) -> Release:

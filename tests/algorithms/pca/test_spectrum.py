@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from zerosum.algorithms.ica.joint_diagonalization import joint_rotation, replayed, separated
+from zerosum.algorithms.ica.joint_diagonalization import bootstrap_stability, joint_rotation, separate
 from zerosum.algorithms.pca.spectrum import (
     Coordinates,
-    Damped,
+    DampedCoordinates,
     NoisySpectrum,
     ReplayedSpectra,
     best_count,
-    left_over,
+    combine_releases,
+    correlation_variance,
     noise_edge,
-    refined,
-    together,
+    whiten_again,
 )
 from zerosum.kernel import coordinates
 
@@ -35,26 +35,26 @@ def test_eigenvalues_and_directions_are_judged_for_what_noise_made_of_them() -> 
     rng = np.random.default_rng(0)
     truth = np.zeros(300)
     truth[:3] = 60.0, 40.0, 5.0
-    looks = [NoisySpectrum.at(noisy(np.diag(truth), 1.0, rng), 1.0) for _ in range(8)]
+    looks = [NoisySpectrum.from_release(noisy(np.diag(truth), 1.0, rng), 1.0) for _ in range(8)]
     assert noise_edge(300, 1.0) == pytest.approx(np.sqrt(600))
     values = np.mean([look.values[:3] for look in looks], axis=0)
     assert values[:2] == pytest.approx(truth[:2], rel=0.05)
     assert values[2] < 25  # below half the edge: not to be told from noise
     held = np.mean([[look.vectors[k, k] ** 2 for k in range(2)] for look in looks], axis=0)
-    assert np.mean([look.real[:2] for look in looks], axis=0) == pytest.approx(held, abs=0.03)
+    assert np.mean([look.cosines[:2] for look in looks], axis=0) == pytest.approx(held, abs=0.03)
     kept = np.mean([[v @ np.diag(truth) @ v for v in look.vectors[:, :2].T] for look in looks], axis=0)
-    assert np.mean([look.held[:2] for look in looks], axis=0) == pytest.approx(kept, rel=0.05)
+    assert np.mean([look.forms[:2] for look in looks], axis=0) == pytest.approx(kept, rel=0.05)
 
 
 def test_damping_brings_strong_directions_down_and_keeps_the_order() -> None:
-    look = NoisySpectrum.at(np.diag([100.0, 10.0, 4.0, 1.0]), 0.0)
-    damped = look.damped(3)
+    look = NoisySpectrum.from_release(np.diag([100.0, 10.0, 4.0, 1.0]), 0.0)
+    damped = look.damp(3)
     assert np.allclose(damped.projection @ damped.reconstruction, np.eye(4))
     inside = damped.projection.T @ np.diag([100.0, 10.0, 4.0, 1.0]) @ damped.projection
     assert np.diag(inside) == pytest.approx([6.0, 6.0, 4.0, 1.0])
     assert np.allclose(damped.known, inside)
     assert (damped.trace, damped.most) == pytest.approx((17.0, 100 / 6))
-    fewer = look.damped(3, 3)
+    fewer = look.damp(3, 3)
     assert np.allclose(fewer.projection.T @ fewer.reconstruction, np.eye(3))
     assert np.allclose(fewer.known, inside[:3, :3])
     assert (fewer.trace, fewer.most) == (damped.trace, damped.most)
@@ -64,20 +64,20 @@ def test_coordinates_lead_back() -> None:
     rng = np.random.default_rng(1)
     basis = rng.normal(size=(9, 4))
     per_recording = Coordinates.of(basis)
-    look = NoisySpectrum.at(np.diag([5.0, 3.0, 2.0, 1.0]), 0.0)
-    white = per_recording.then(look.damped(2).projection, look.damped(2).reconstruction).then(*look.leading(4))
+    look = NoisySpectrum.from_release(np.diag([5.0, 3.0, 2.0, 1.0]), 0.0)
+    white = per_recording.then(look.damp(2).projection, look.damp(2).reconstruction).then(*look.white_coordinates(4))
     rows = rng.normal(size=(20, 4)) @ basis.T
     assert np.allclose(rows @ white.projection @ white.reconstruction.T, rows)
-    assert np.allclose(Coordinates.all(4).then(*look.leading(2)).projection, look.leading(2)[0])
+    assert np.allclose(Coordinates.all(4).then(*look.white_coordinates(2)).projection, look.white_coordinates(2)[0])
 
 
 def test_what_noise_explains_is_not_whitened_away() -> None:
     rng = np.random.default_rng(2)
-    pure = [refined(noisy(50 * np.eye(8), 1.0, rng), 1.0)[0] for _ in range(20)]
+    pure = [whiten_again(noisy(50 * np.eye(8), 1.0, rng), 1.0)[0] for _ in range(20)]
     apart = np.mean([np.linalg.norm(white @ white.T - np.eye(8)) for white in pure])
     assert apart < 0.5 * np.sqrt(2 * 36) / 50  # a plain inverse root would be off by all the noise
     clear = np.diag(np.arange(4.0, 12.0))
-    white, reconstruction = refined(clear, 1e-9)
+    white, reconstruction = whiten_again(clear, 1e-9)
     assert np.allclose(white.T @ clear @ white / np.mean(np.diag(clear)), np.eye(8))
     assert np.allclose(white @ reconstruction.T, np.eye(8))
 
@@ -89,11 +89,11 @@ def test_the_correlations_that_are_left_are_what_is_said(spread: float) -> None:
     for _ in range(40):
         truth = noisy(100 * np.eye(12), spread, rng)
         look = noisy(truth, 1.0, rng)
-        white = refined(look, 1.0)[0]
+        white = whiten_again(look, 1.0)[0]
         found = white.T @ truth @ white
         size = np.sqrt(np.diag(found))
         left.append(np.mean((found / size / size[:, None])[np.triu_indices(12, 1)] ** 2))
-        said.append(left_over(look, 1.0))
+        said.append(correlation_variance(look, 1.0))
     expected = 0.5e-4 * spread**2 / (1 + spread**2)
     assert np.mean(left) == pytest.approx(expected, rel=0.25, abs=1e-5)
     assert 0.9 * np.mean(left) < np.mean(said) < np.mean(left) + 1.5e-5
@@ -106,25 +106,25 @@ def test_two_looks_together_are_worth_one_of_both_budgets() -> None:
     kept: dict[str, list[float]] = {"one": [], "two": [], "both": []}
     for _ in range(6):
         first, second = noisy(truth, 1.4, rng), noisy(truth, 1.4, rng)
-        before = Damped(np.eye(200), np.eye(200), first, 1.4, float(np.trace(first)), 1.0)
-        both, noise = together(second, 1.4, before)
+        before = DampedCoordinates(np.eye(200), np.eye(200), first, 1.4, float(np.trace(first)), 1.0)
+        both, noise = combine_releases(second, 1.4, before)
         assert noise == pytest.approx(1.4 / np.sqrt(2), rel=0.05)
         for name, look, std in (("one", second, 1.4), ("two", both, noise), ("both", noisy(truth, 0.99, rng), 0.99)):
-            kept[name].append(float(np.sum(NoisySpectrum.at(look, std).vectors[:5, :5] ** 2)) / 5)
+            kept[name].append(float(np.sum(NoisySpectrum.from_release(look, std).vectors[:5, :5] ** 2)) / 5)
     assert np.mean(kept["two"]) == pytest.approx(np.mean(kept["both"]), abs=0.05)
     assert np.mean(kept["two"]) > np.mean(kept["one"]) + 0.1
 
 
 def test_a_look_before_damping_counts_as_little_as_it_saw() -> None:
     """A strong direction made everything else small; without noise the last look is all there is."""
-    before = NoisySpectrum.at(np.diag([100.0, 1.0, 0.2]), 0.0).damped(2)
+    before = NoisySpectrum.from_release(np.diag([100.0, 1.0, 0.2]), 0.0).damp(2)
     assert np.diag(before.known) == pytest.approx([1.5, 1.0, 0.2])
     look = 10 * before.known
-    assert together(look, 1.0, before) == (look, 1.0)
-    both, noise = together(look, 1.0, replace(before, noise=1.0))
+    assert combine_releases(look, 1.0, before) == (look, 1.0)
+    both, noise = combine_releases(look, 1.0, replace(before, noise=1.0))
     assert noise == pytest.approx(1.0, rel=0.01)
     assert np.allclose(both, look)
-    assert np.all(np.isfinite(together(look, 1.0, NoisySpectrum.at(-np.eye(3), 1.0).damped(2))[0]))
+    assert np.all(np.isfinite(combine_releases(look, 1.0, NoisySpectrum.from_release(-np.eye(3), 1.0).damp(2))[0]))
 
 
 def test_weak_directions_are_found_by_a_second_look_in_fewer_dimensions() -> None:
@@ -138,15 +138,15 @@ def test_weak_directions_are_found_by_a_second_look_in_fewer_dimensions() -> Non
     for _ in range(6):
         truth = np.zeros((order, order))
         truth[range(wanted), range(wanted)] = strength
-        first = NoisySpectrum.at(noisy(truth, noise, rng), noise)
+        first = NoisySpectrum.from_release(noisy(truth, noise, rng), noise)
         inside.append(np.sum(first.vectors[:wanted, :count] ** 2) / wanted)
-        said.append(first.within(count, np.full(wanted, strength))[0])
+        said.append(first.span_share(count, np.full(wanted, strength))[0])
         for fewer in held:
-            damped = first.damped(wanted, fewer)
+            damped = first.damp(wanted, fewer)
             seen = damped.projection.T @ truth @ damped.projection
             seen *= strength * wanted / np.trace(seen)
-            both, its = together(noisy(seen, noise, rng), noise, damped)
-            found = damped.reconstruction @ NoisySpectrum.at(both, its).vectors[:, :wanted]
+            both, its = combine_releases(noisy(seen, noise, rng), noise, damped)
+            found = damped.reconstruction @ NoisySpectrum.from_release(both, its).vectors[:, :wanted]
             held[fewer].append(float(np.sum(np.linalg.qr(found)[0][:wanted] ** 2)) / wanted)
     assert np.mean(held[count]) > np.mean(held[order]) + 0.05
     assert np.mean(said) == pytest.approx(np.mean(inside), abs=0.05)
@@ -166,24 +166,29 @@ def test_a_look_that_is_all_noise_breaks_nothing() -> None:
     rng = np.random.default_rng(3)
     for matrix in (np.zeros((5, 5)), -np.eye(5), noisy(np.zeros((5, 5)), 1.0, rng)):
         for noise in (0.0, 1.0):
-            look = NoisySpectrum.at(matrix, noise)
-            damped = [look.damped(2), look.damped(2, 3)]
+            look = NoisySpectrum.from_release(matrix, noise)
+            damped = [look.damp(2), look.damp(2, 3)]
             parts = [part for each in damped for part in (each.projection, each.reconstruction, each.known)]
-            for part in (*parts, *look.leading(2), *refined(matrix, noise), look.within(3, look.values[:2])):
+            for part in (
+                *parts,
+                *look.white_coordinates(2),
+                *whiten_again(matrix, noise),
+                look.span_share(3, look.values[:2]),
+            ):
                 assert np.all(np.isfinite(part))
 
 
 def test_more_real_directions_than_are_kept_leave_no_less_than_chance() -> None:
     """All of sixty are real and as strong as each other; a later look says less of some than this one."""
-    first = NoisySpectrum.at(noisy(12 * np.eye(60), 1.0, np.random.default_rng(5)), 1.0)
-    assert np.sum(first.released > first.edge) > 20
-    inside = first.within(20, first.edge * np.array([0.25, 0.5, 0.75, 1.0, 2.0]))
+    first = NoisySpectrum.from_release(noisy(12 * np.eye(60), 1.0, np.random.default_rng(5)), 1.0)
+    assert np.sum(first.noisy_values > first.edge) > 20
+    inside = first.span_share(20, first.edge * np.array([0.25, 0.5, 0.75, 1.0, 2.0]))
     assert np.all(inside >= 1 / 3)
     assert inside[-1] > 0.5
     moments = np.stack([noisy(np.eye(3), 1.0, np.random.default_rng(seed)) for seed in range(3)])
-    _white, back, rotation = separated(moments, 1.0)
+    _white, back, rotation = separate(moments, 1.0)
     looks = replace(ReplayedSpectra.exact(np.ones(3)), inside=inside[1:4])
-    stability = replayed(moments, 1.0, looks, rotation, back, np.eye(60)[:, :3])
+    stability = bootstrap_stability(moments, 1.0, looks, rotation, back, np.eye(60)[:, :3])
     assert np.all((stability >= 0) & (stability <= 1))
 
 
@@ -216,22 +221,24 @@ def test_what_is_kept_of_directions_next_to_others_that_are_not_wanted(noise: fl
     for seed in range(150):
         rng = np.random.default_rng(seed)
         levels[:6] = 4.0, 3.0, 2.5, 2.2, rng.uniform(1.8, 2.1), 1.5
-        spectrum = NoisySpectrum.at(noisy(np.diag(levels), noise, rng), noise)
-        said.append(spectrum.again(4, rng).share)
+        spectrum = NoisySpectrum.from_release(noisy(np.diag(levels), noise, rng), noise)
+        said.append(spectrum.replay(4, rng).share)
         true.append(np.sum(spectrum.vectors[:4, :4] ** 2, axis=0))
     np.testing.assert_allclose(np.mean(said, axis=0), np.mean(true, axis=0), atol=0.06)
-    np.testing.assert_allclose(NoisySpectrum.at(np.diag(levels), 0.0).again(4, rng).share, 1.0)
+    np.testing.assert_allclose(NoisySpectrum.from_release(np.diag(levels), 0.0).replay(4, rng).share, 1.0)
 
 
 def test_a_look_that_is_all_noise_keeps_nothing() -> None:
     rng = np.random.default_rng(5)
-    said = [NoisySpectrum.at(noisy(np.zeros((60, 60)), 1.0, rng), 1.0).again(4, rng).share for _ in range(10)]
+    said = [
+        NoisySpectrum.from_release(noisy(np.zeros((60, 60)), 1.0, rng), 1.0).replay(4, rng).share for _ in range(10)
+    ]
     assert np.mean(said) < 0.2
 
 
 def test_a_direction_without_anything_fills_nobody_once_it_is_white() -> None:
     """Its eigenvalue may be zero or less by chance; a white coordinate of it would be as loud as that is small."""
     matrix = np.diag([100.0, 60.0, 30.0, -1.0])
-    projection, back = NoisySpectrum.at(matrix, 2.0).leading(4)
+    projection, back = NoisySpectrum.from_release(matrix, 2.0).white_coordinates(4)
     assert np.max(np.linalg.norm(projection, axis=0)) < 2
     assert np.allclose(projection.T @ back, np.eye(4))

@@ -1,1 +1,1 @@
-"""Independent components: the program, the start, the filter over rounds and the joint likelihood."""
+"""Independent components: the program, the start, the filter over rounds, the joint likelihood and the constants."""

@@ -8,16 +8,17 @@ The input is the release of `statistics.bands.BandScatter`: `moments` (bands x R
 normalised second moments by band, with Gaussian noise of standard deviation `noise` in isometric coordinates. Two free
 steps recover A:
 
-1. `spectral.refined` whitens the sum over bands, sum_b M_b, with shrinkage of the eigenvalues.
+1. `pca.spectrum.whiten_again` whitens the sum over bands, sum_b M_b, with shrinkage of the eigenvalues.
 2. `joint_rotation` finds the rotation Q that minimises the sum over bands of the squared off-diagonal entries of
    Q' K_b Q, with K_b the whitened M_b (Cardoso and Souloumiac, "Jacobi angles for simultaneous diagonalization", SIAM
    J. Matrix Anal. Appl. 17, 1996). SOBI (Belouchrani et al., IEEE Trans. Signal Process. 45, 1997) does the same with
    lagged covariances; the moments by band determine those, and are positive semidefinite.
 
-`replayed` estimates the stability of each source by a parametric bootstrap: it takes the estimated moments as truth,
-adds noise of the known size, separates again, and correlates the maps. It uses released numbers and a public seed only.
+`bootstrap_stability` estimates the stability of each source by a parametric bootstrap: it takes the estimated moments
+as truth, adds noise of the known size, separates again, and correlates the maps. It uses released numbers and a public
+seed only.
 
-Tested in tests/algorithms/pca/test_spectrum.py.
+Tuned constants are in `tuning`.
 """
 
 from __future__ import annotations
@@ -28,16 +29,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from zerosum.algorithms.pca.spectrum import ReplayedSpectra, refined
+from zerosum.algorithms.ica.tuning import TUNING
+from zerosum.algorithms.pca.spectrum import ReplayedSpectra, whiten_again
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
-
-# _REPEATS: bootstrap replicates behind a stability. _REPEATED_SWEEPS: most Jacobi sweeps in each of them; a correlation
-# of maps does not need the full precision. Both chosen by hand; no benchmark recorded.
-_REPEATS, _REPEATED_SWEEPS = 20, 40
-# Replicates that are bootstrapped again for the bias correction, and second-level replicates of each. Chosen by hand;
-# no benchmark recorded.
-_NESTED = 5
 
 
 def joint_rotation(matrices: Floats, sweeps: int = 200) -> Floats:
@@ -72,7 +67,7 @@ def joint_rotation(matrices: Floats, sweeps: int = 200) -> Floats:
     Q = np.eye(R)
     for _ in range(sweeps):
         largest = 0.0
-        for p, q in _disjoint(R):
+        for p, q in _disjoint_pairs(R):
             # For each matrix the vector (K_pp - K_qq, 2 K_pq) turns by twice the rotation angle. The optimal angle
             # aligns the principal axis of these vectors, over all matrices, with the first coordinate.
             apart, across = K[:, p, p] - K[:, q, q], 2 * K[:, p, q]
@@ -91,13 +86,13 @@ def joint_rotation(matrices: Floats, sweeps: int = 200) -> Floats:
 
 
 @lru_cache(maxsize=8)
-def _disjoint(order: int) -> tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]:
+def _disjoint_pairs(order: int) -> tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]:
     """All pairs of `order` indices, grouped so that each index occurs at most once in a group.
 
     The circle method of a round-robin tournament: index 0 keeps its place and the others rotate. Returns for each group
     two index arrays p < q. For an odd order one place stays empty.
 
-    >>> [list(zip(p.tolist(), q.tolist())) for p, q in _disjoint(3)]
+    >>> [list(zip(p.tolist(), q.tolist())) for p, q in _disjoint_pairs(3)]
     [[(1, 2)], [(0, 2)], [(0, 1)]]
     """
     even, found = order + order % 2, []
@@ -108,7 +103,7 @@ def _disjoint(order: int) -> tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ..
     return tuple((pair[0], pair[1]) for pair in found if pair.size)
 
 
-def separated(moments: Floats, noise: float, sweeps: int = 200) -> tuple[Floats, Floats, Floats]:
+def separate(moments: Floats, noise: float, sweeps: int = 200) -> tuple[Floats, Floats, Floats]:
     """Whiten and rotate noisy second moments by band.
 
     Parameters
@@ -130,14 +125,14 @@ def separated(moments: Floats, noise: float, sweeps: int = 200) -> tuple[Floats,
         One source per row, in white coordinates.
     """
     # The sum over bands is the total second moment; noise of independent bands adds in squares.
-    white, back = refined(np.sum(moments, axis=0), noise * math.sqrt(len(moments)))
+    white, back = whiten_again(np.sum(moments, axis=0), noise * math.sqrt(len(moments)))
     return white, back, joint_rotation(white.T @ moments @ white, sweeps).T
 
 
-def replayed(
+def bootstrap_stability(
     moments: Floats,
     noise: float,
-    looks: ReplayedSpectra,
+    reductions: ReplayedSpectra,
     rotation: Floats,
     back: Floats,
     columns: Floats,
@@ -145,9 +140,9 @@ def replayed(
 ) -> Floats:
     """The expected correlation of each source's map with its noise-free map, by a parametric bootstrap.
 
-    Each replicate repeats both private stages. The reduction is taken from `looks`: simulated releases of the second
-    moment, in which noise mixes the R selected directions with the rejected ones. The bands get fresh noise. A rejected
-    direction has no known spectrum, so it gets the spectrum of a randomly chosen source.
+    Each replicate repeats both private stages. The reduction is taken from `reductions`: simulated releases of the
+    second moment, in which noise mixes the R selected directions with the rejected ones. The bands get fresh noise. A
+    rejected direction has no known spectrum, so it gets the spectrum of a randomly chosen source.
 
     The bootstrap is biased, because the estimated moments are not the true ones. A second-level bootstrap of the band
     stage alone estimates this bias as the ratio of first-level to second-level correlations; all correlations are
@@ -159,10 +154,10 @@ def replayed(
         Released second moments by band, in the reduced coordinates.
     noise : float
         Standard deviation of the noise of one band, in isometric coordinates.
-    looks : Looks
-        Simulated releases of the reduction (`NoisySpectrum.again`), or `Looks.exact` if nothing was reduced.
+    reductions : ReplayedSpectra
+        Simulated releases of the reduction (`NoisySpectrum.replay`), or `ReplayedSpectra.exact` if nothing was reduced.
     rotation, back : arrays (R, R)
-        Results of `separated`.
+        Results of `separate`.
     columns : array (data columns, directions)
         All directions of the last release of the reduction in data columns, the R selected ones first.
     seed : int
@@ -175,25 +170,30 @@ def replayed(
     """
     rng, R = np.random.default_rng(seed), len(rotation)
     if len(columns) == R:
-        # With as many directions as sources there are few columns, and `_played` subtracts the mean over columns.
+        # With as many directions as sources there are few columns, and `_bootstrap` subtracts the mean over columns.
         # Appending the negated rows makes every mean zero, so the correlation is the cosine of the maps.
         columns = np.concatenate([columns, -columns]) / math.sqrt(2)
     mixing = back @ rotation.T
-    found, _ = _played(moments, noise, looks, mixing, columns, rng, _REPEATS)
+    found, _ = _bootstrap(moments, noise, reductions, mixing, columns, rng, TUNING.replicates)
     # For the bias the reduction counts as exact. Only the noise of the bands is simulated, at two levels.
-    wanted = columns[:, :R] * np.mean(looks.roots, axis=0)
-    first, again = _played(moments, noise, _exactly(moments, noise), mixing, wanted, rng, _REPEATS // 2)
+    wanted = columns[:, :R] * np.mean(reductions.roots, axis=0)
+    exact = _exact_reduction(moments, noise)
+    first, again = _bootstrap(moments, noise, exact, mixing, wanted, rng, TUNING.replicates // 2)
     second = [
-        np.mean(_played(seen, noise, _exactly(seen, noise), mixed, wanted, rng, _NESTED)[0])
-        for seen, mixed in again[:_NESTED]
+        np.mean(
+            _bootstrap(
+                simulated, noise, _exact_reduction(simulated, noise), mixed, wanted, rng, TUNING.bias_replicates
+            )[0]
+        )
+        for simulated, mixed in again[: TUNING.bias_replicates]
     ]
     return np.asarray(np.clip(found * np.mean(first) / max(float(np.mean(second)), 1e-300), 0.0, 1.0))
 
 
-def _played(
+def _bootstrap(
     moments: Floats,
     noise: float,
-    looks: ReplayedSpectra,
+    reductions: ReplayedSpectra,
     mixing: Floats,
     columns: Floats,
     rng: np.random.Generator,
@@ -210,7 +210,7 @@ def _played(
         Second moments by band that count as the truth after shrinkage.
     noise : float
         Standard deviation of the noise of one band, in isometric coordinates.
-    looks : Looks
+    reductions : ReplayedSpectra
         Simulated releases of the reduction. Replicate i uses number i modulo their count.
     mixing : array (R, R)
         Estimated mixing matrix in the coordinates of `moments`.
@@ -244,42 +244,42 @@ def _played(
     spectra = np.maximum(np.diagonal(unmixing @ clean @ unmixing.T, axis1=1, axis2=2), 0.0)
     spectra = spectra / np.maximum(np.sum(spectra, axis=0), 1e-300)
     # Rescale from the coordinates of the bands to the directions of the reduction, so that the diagonal of the sum of
-    # bands equals the noise-free eigenvalues of `looks`, in which the rejected directions are given too.
-    stretch = np.sqrt(looks.values[:R] / np.maximum(np.diag(whole), noise))
+    # bands equals the noise-free eigenvalues of `reductions`, in which the rejected directions are given too.
+    stretch = np.sqrt(reductions.values[:R] / np.maximum(np.diag(whole), noise))
     clean = stretch[:, None] * clean * stretch
     maps = columns[:, :R] @ (stretch[:, None] * mixing)
-    # Only the share `looks.inside` of a direction lies in the retained coordinates at all. Dividing by the norm of the
-    # whole map counts the lost part as lost correlation.
-    norms = np.linalg.norm(_centred(columns[:, :R] / np.sqrt(looks.inside) @ (stretch[:, None] * mixing)), axis=0)
-    maps = _centred(maps) / np.maximum(norms, 1e-300)
+    # Only the share `reductions.inside` of a direction lies in the retained coordinates at all. Dividing by the norm of
+    # the whole map counts the lost part as lost correlation.
+    norms = np.linalg.norm(_centre(columns[:, :R] / np.sqrt(reductions.inside) @ (stretch[:, None] * mixing)), axis=0)
+    maps = _centre(maps) / np.maximum(norms, 1e-300)
     found, again = np.zeros((repeats, R)), []
     for i, draw in enumerate(found):
-        vectors, root = looks.vectors[i % len(looks.vectors)], looks.roots[i % len(looks.roots)]
+        vectors, root = reductions.vectors[i % len(reductions.vectors)], reductions.roots[i % len(reductions.roots)]
         # The simulated eigenvectors hold `own` of the R true directions and `others` of the rejected ones. Both parts
         # enter the moments that this replicate would release, in its own (imperfectly) white coordinates.
         own, others = vectors[:R], vectors[R:]
-        other = spectra[:, rng.integers(R, size=len(others))] * looks.values[R:]
-        seen = (own.T @ clean @ own + others.T @ (other[:, :, None] * others)) / (root[:, None] * root)
-        total = float(np.trace(np.sum(seen, axis=0)))
-        # Every unit is normalised to norm 1 in whatever coordinates, so the total is kept at that of the real release.
+        other = spectra[:, rng.integers(R, size=len(others))] * reductions.values[R:]
+        simulated = (own.T @ clean @ own + others.T @ (other[:, :, None] * others)) / (root[:, None] * root)
+        total = float(np.trace(np.sum(simulated, axis=0)))
+        # Every unit is normalised to norm 1 in whatever coordinates, so the total stays that of the real release.
         if total > 0:
-            seen *= max(float(np.trace(whole)), 0.0) / total
-        seen += np.stack([coordinates.unpack(noise * rng.normal(size=R * (R + 1) // 2), R) for _ in seen])
-        _white, undone, turned = separated(seen, noise, _REPEATED_SWEEPS)
-        mixed = undone @ turned.T
-        apart = _centred(columns @ (vectors @ (root[:, None] * mixed)))
+            simulated *= max(float(np.trace(whole)), 0.0) / total
+        simulated += np.stack([coordinates.unpack(noise * rng.normal(size=R * (R + 1) // 2), R) for _ in simulated])
+        _white, back, rotation = separate(simulated, noise, TUNING.replicate_sweeps)
+        mixed = back @ rotation.T
+        apart = _centre(columns @ (vectors @ (root[:, None] * mixed)))
         # Order and sign of sources are arbitrary: take absolute values and the optimal one-to-one assignment.
         correlation = np.abs(maps.T @ apart) / np.maximum(np.linalg.norm(apart, axis=0), 1e-300)
         draw[:] = correlation[np.arange(R), linear_sum_assignment(-correlation)[1]]
-        again.append((seen, mixed))
+        again.append((simulated, mixed))
     return np.asarray(np.mean(found, axis=0)), again
 
 
-def _exactly(moments: Floats, noise: float) -> ReplayedSpectra:
+def _exact_reduction(moments: Floats, noise: float) -> ReplayedSpectra:
     """A reduction without error: the variances of the R coordinates, at least `noise`, and no rejected directions."""
     return ReplayedSpectra.exact(np.maximum(np.diag(np.sum(moments, axis=0)), noise))
 
 
-def _centred(maps: Floats) -> Floats:
+def _centre(maps: Floats) -> Floats:
     """Maps (columns x R) less the mean of each over the columns, as a correlation needs them."""
     return np.asarray(maps - np.mean(maps, axis=0))

@@ -5,7 +5,7 @@ Model, in white coordinates with R sources:
     m_k       column k of the mixing matrix M (R x R)
     G = B M   what the rows of a round's unmixing matrix B (R x R) hold of each source, rows scaled to norm 1
     C = G G'  correlations of the round's components (R x R)
-    s_ik      usual slope of the score of row i for source k, times p_k, the part of source k (1: as usual)
+    s_ik      usual slope of the score of row i for source k, times p_k, the part of source k (1: the usual slope)
 
 To leading order the mean score of row i is an entry of the fourth-order tensor sum_k s_ik m_k m_k m_k m_k, so that
 
@@ -13,7 +13,7 @@ To leading order the mean score of row i is an entry of the fourth-order tensor 
     turn   = F_ij - F_ji                                  for each pair i < j, times the signs of the scores
     own_i  = sum_k s_ik G_ik^4                            slope of row i by its own score
 
-The same tensor, with kurtoses instead of slopes, is the release of `FourthCumulants`. The filter in `unmixing`
+The same tensor, with kurtoses instead of slopes, is the release of `FourthCumulants`. The filter in `filter`
 linearises each release at its own matrix B, so information from early releases, far from the sources, is lost. Here all
 releases are fitted jointly at their own B. The unknowns are the R (R - 1)/2 angles of rotations of M and the R parts
 p_k. Each released number has Gaussian noise of a known standard deviation; the parts have a Gaussian prior around 1.
@@ -21,7 +21,8 @@ The log likelihood is maximised by the method of Levenberg and Marquardt.
 
 All inputs are released numbers, so the fit spends no budget.
 
-Tested in tests/algorithms/ica/test_likelihood.py.
+Reference: D. Marquardt, An algorithm for least-squares estimation of nonlinear parameters, SIAM J. 11, 1963. Tuned
+constants are in `tuning`.
 """
 
 from __future__ import annotations
@@ -31,24 +32,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zerosum.algorithms.ica.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.statistics.unmixing import upper
-
-# Prior standard deviation of a part p_k (ratio to the usual slope): of each source by itself, and common to all
-# sources. Chosen by hand; no benchmark recorded.
-_SPREAD = 0.2, 0.3
-# Rate at which the normalised cube score loses slope when light-tailed sources are mixed: the slope is divided by
-# sqrt(1 + _DILUTED (1 - sum_k G_ik^4)), because the variance of the cube grows as the mixture becomes more Gaussian.
-# Dimensionless. Chosen by hand; no benchmark recorded.
-_DILUTED = 6.0
-# Largest entry of one step: radians for an angle, a ratio for a part. The model is strongly curved in the angles.
-# Chosen by hand; no benchmark recorded.
-_FARTHEST = 0.5
-# Gain in log likelihood below which the search stops: far below the 0.5 of one standard deviation. Chosen by hand.
-_ENOUGH = 0.1
-# Levenberg-Marquardt damping, relative to the diagonal of the curvature: of the first step, and above which no step is
-# expected to gain. Chosen by hand; no benchmark recorded.
-_DAMPING = 0.3, 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +80,7 @@ def maximise(mixing: Floats, signs: Floats, rounds: Sequence[ScoreRelease], cumu
         First mixing matrix, one source per column. Only rotations mixing @ Q are searched: the whitening stays.
     signs : array (R,)
         Sign of each source's kurtosis, 1 or -1.
-    rounds : sequence of Heard
+    rounds : sequence of ScoreRelease
         All rounds so far.
     cumulants : Cumulants
         The release of fourth cumulants.
@@ -107,7 +93,7 @@ def maximise(mixing: Floats, signs: Floats, rounds: Sequence[ScoreRelease], cumu
         The last accepted point, with variances from the inverse of the expected curvature.
     """
     R = len(mixing)
-    N, each, common = R * (R - 1) // 2, _SPREAD[0] ** 2, _SPREAD[1] ** 2
+    N, each, common = R * (R - 1) // 2, TUNING.part_spread**2, TUNING.part_spread_common**2
     # Precision of the prior covariance each I + common 1 1', by the Sherman-Morrison formula.
     prior = np.eye(R) / each - common / (each * (each + R * common))
 
@@ -117,29 +103,29 @@ def maximise(mixing: Floats, signs: Floats, rounds: Sequence[ScoreRelease], cumu
         value -= 0.5 * float((parts - 1) @ prior @ (parts - 1))
         gradient, H = np.concatenate([turns, -prior @ (parts - 1)]), np.zeros((N + R, N + R))
         H[:N, :N], H[N:, N:] = np.diag(curvature), prior
-        for heard in rounds:
-            beyond, J = _by_round(heard, mixing, parts)
+        for release in rounds:
+            residuals, J = _by_round(release, mixing, parts)
             # Residuals are divided by their noise, so that J' J is the Gauss-Newton approximation of the curvature.
-            value -= 0.5 * float(beyond @ beyond)
-            gradient += J.T @ beyond
+            value -= 0.5 * float(residuals @ residuals)
+            gradient += J.T @ residuals
             H += J.T @ J
         return value, gradient, H
 
-    parts, damping = np.ones(R), _DAMPING[0]
+    parts, damping = np.ones(R), TUNING.fit_damping
     value, gradient, H = at(mixing, parts)
     for _ in range(steps):
         # Marquardt's damping scales with the diagonal, so it does not depend on the units of angles and parts.
         step = np.asarray(np.linalg.solve(H + damping * np.diag(np.diag(H)), gradient), dtype=np.float64)
-        step *= min(1.0, _FARTHEST / max(float(np.max(np.abs(step))), 1e-300))
+        step *= min(1.0, TUNING.fit_step_most / max(float(np.max(np.abs(step))), 1e-300))
         # Angles act by a rotation, so that the mixing matrix keeps its singular values (the whitening) exactly.
         moved = mixing @ rotated(-step[:N], R), parts + step[N:]
         ahead = at(*moved)
         if ahead[0] > value:
-            last = ahead[0] - value < _ENOUGH
-            (mixing, parts), (value, gradient, H), damping = moved, ahead, damping / 4
+            last = ahead[0] - value < TUNING.fit_gain
+            (mixing, parts), (value, gradient, H), damping = moved, ahead, damping / TUNING.fit_damping_factor
         else:
-            damping *= 4
-            last = damping > _DAMPING[1]
+            damping *= TUNING.fit_damping_factor
+            last = damping > TUNING.fit_damping_most
         if last:
             break
     # Cramer and Rao: the inverse of the expected curvature at the maximum. The damping is no part of it.
@@ -186,12 +172,12 @@ def _by_cumulants(cumulants: Cumulants, mixing: Floats, signs: Floats) -> tuple[
     return float(np.trace(F)), 4 * (F[column, row] - F[row, column]), curvature
 
 
-def _by_round(heard: ScoreRelease, mixing: Floats, parts: Floats) -> tuple[Floats, Floats]:
+def _by_round(release: ScoreRelease, mixing: Floats, parts: Floats) -> tuple[Floats, Floats]:
     """Residuals of one round, divided by their noise, and the Jacobian of the prediction.
 
     Parameters
     ----------
-    heard : Heard
+    release : ScoreRelease
         The round.
     mixing : array (R, R)
         Mixing matrix, one source per column.
@@ -206,19 +192,20 @@ def _by_round(heard: ScoreRelease, mixing: Floats, parts: Floats) -> tuple[Float
         Derivatives of the predictions, over the same standard deviations, by the angles of pairs and the parts.
     """
     row, column = upper(len(mixing))
-    G = heard.B @ mixing
+    G = release.B @ mixing
     # Every unit scales its components to mean square 1, so the rows have norm 1 where the sources are white.
     G /= np.linalg.norm(G, axis=1, keepdims=True)
-    C, S, cubes, fourths = G @ G.T, heard.slopes * parts, G**3, G**4
-    # Loss of slope of the cube under mixing (see _DILUTED): 1 for the other scores and for separated sources.
-    left = 1 / np.sqrt(1 + _DILUTED * heard.cube * (1 - np.sum(fourths, axis=1)))
+    C, S, cubes, fourths = G @ G.T, release.slopes * parts, G**3, G**4
+    # Loss of slope of the cube under mixing (see `TUNING.cube_dilution`): 1 for the other scores and for separated
+    # sources.
+    left = 1 / np.sqrt(1 + TUNING.cube_dilution * release.cube * (1 - np.sum(fourths, axis=1)))
     own = np.sum(S * fourths, axis=1)
     F = own[:, None] * C - (S * cubes) @ G.T
 
     # Derivatives by the angle of a pair: column x of G changes by y, and column y by -x. C = G G' does not change,
     # because a rotation of the sources keeps it. Axes: row i, row j, pair.
     x, y, of_x, of_y = G[:, row], G[:, column], S[:, row], S[:, column]
-    d_left = 2 * _DILUTED * (heard.cube * left**3)[:, None] * x * y * (x**2 - y**2)
+    d_left = 2 * TUNING.cube_dilution * (release.cube * left**3)[:, None] * x * y * (x**2 - y**2)
     d_own = 4 * x * y * (of_x * x**2 - of_y * y**2)
     d_F = (
         d_own[:, None] * C[:, :, None]
@@ -226,15 +213,15 @@ def _by_round(heard: ScoreRelease, mixing: Floats, parts: Floats) -> tuple[Float
         - (x * (of_x * x**2 - 3 * of_y * y**2))[:, None] * y
     )
     # Derivatives by the parts: F is linear in them. Axes: row i, row j, source.
-    by_part = heard.slopes[:, None] * (fourths[:, None] * C[:, :, None] - cubes[:, None] * G)
+    by_part = release.slopes[:, None] * (fourths[:, None] * C[:, :, None] - cubes[:, None] * G)
     # Product rule for the factor `left`, which depends on the angles but not on the parts.
     d_F = np.concatenate(
         [left[:, None, None] * d_F + d_left[:, None] * F[:, :, None], left[:, None, None] * by_part], 2
     )
-    d_own = np.concatenate([left[:, None] * d_own + d_left * own[:, None], left[:, None] * heard.slopes * fourths], 1)
+    d_own = np.concatenate([left[:, None] * d_own + d_left * own[:, None], left[:, None] * release.slopes * fourths], 1)
 
     # A score with sign -1 enters the release negated; the released slopes `own` have no such sign.
-    F, d_F = (heard.signs * left)[:, None] * F, heard.signs[:, None, None] * d_F
+    F, d_F = (release.signs * left)[:, None] * F, release.signs[:, None, None] * d_F
     turns, d_turns = F[row, column] - F[column, row], d_F[row, column] - d_F[column, row]
-    beyond = [(heard.turns - turns) / heard.turn_noise, (heard.own - left * own) / heard.own_noise]
-    return np.concatenate(beyond), np.concatenate([d_turns / heard.turn_noise, d_own / heard.own_noise[:, None]])
+    residuals = [(release.turns - turns) / release.turn_noise, (release.own - left * own) / release.own_noise]
+    return np.concatenate(residuals), np.concatenate([d_turns / release.turn_noise, d_own / release.own_noise[:, None]])

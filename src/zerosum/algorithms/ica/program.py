@@ -1,4 +1,48 @@
-"""Independent components over sites: maps that people share, each with a time course of its own in every person."""
+"""Independent components over sites: the program that makes the releases and assembles the estimate.
+
+Symbols
+-------
+D, R, n
+    Numbers of columns, of components and of units (people).
+X_i (T_i x D)
+    Rows of unit i, centred or standardised within each recording. X_i = S_i A' plus noise of the data.
+A (D x R)
+    The mixing matrix, common to all units; its columns are the maps.
+S_i (T_i x R)
+    The time courses of unit i, independent of each other within the unit.
+W (R x R)
+    The unmixing matrix in white coordinates: rows x @ white @ W' are the time courses.
+S(w)
+    Standard deviation of the noise of a sum of sensitivity 1 that takes the share w of the budget: S(1)/sqrt(w).
+
+What is released
+----------------
+Each contribution of a unit has norm at most 1, whatever the unit's length and scale, so all units have the same weight.
+The sensitivity proofs are in the statistics.
+
+====================  ===================================================================  ============================
+stage                 releases, in order                                                   shares
+====================  ===================================================================  ============================
+reduction             one second moment per pass (`Scatter`), from the second pass on in   `_pass_shares`
+(if D > R)            coordinates in which the strong directions are damped; beyond 2000
+                      dimensions the first pass is subspace iteration
+                      (`ScatterProduct`)
+fixed-point solver    the second moment in R dimensions (`Scatter`), for whitening;        `_whitening_share`;
+                      fourth cumulants (`FourthCumulants`), for a start;                   `_cumulant_share`;
+                      then rounds of scores (`UnmixingScore`)                              `_round_shares`
+second-order solver   second moments by frequency band (`BandScatter`)                     all that the reduction leaves
+====================  ===================================================================  ============================
+
+Everything else is post-processing and costs no privacy: the correction of spectra for noise (`pca.spectrum`),
+directions from cumulants (`start`), the Kalman filter over rounds (`filter`), the joint fit of all rounds
+(`likelihood`), the joint diagonalisation of bands (`joint_diagonalization`), and the planner's choices (`resolve`),
+which depend on public facts only. All tuned constants are in `tuning`.
+
+References: docs/ica.md (releases, the split of the budget, benchmarks); A. Hyvarinen, Fast and robust fixed-point
+algorithms for independent component analysis, IEEE Trans. Neural Netw. 10, 1999; A. Belouchrani et al., A blind source
+separation technique using second-order statistics, IEEE Trans. Signal Process. 45, 1997; H. Imtiaz and A. D. Sarwate,
+djICA and capeDJICA, for the published form that docs/ica.md compares with.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +56,22 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.ica.filter import Filter
-from zerosum.algorithms.ica.joint_diagonalization import replayed, separated
+from zerosum.algorithms.ica.joint_diagonalization import bootstrap_stability, separate
 from zerosum.algorithms.ica.start import directions
+from zerosum.algorithms.ica.tuning import TUNING
 from zerosum.algorithms.pca.spectrum import (
     Coordinates,
     NoisySpectrum,
     ReplayedSpectra,
     best_count,
+    combine_releases,
+    correlation_variance,
     first_basis,
-    left_over,
-    refined,
     signs,
     subspace_iteration,
-    together,
+    whiten_again,
 )
-from zerosum.algorithms.pca.subspace import GUESSED_UNITS, Schedule, best
+from zerosum.algorithms.pca.subspace import GUESSED_UNITS, Schedule, choose_schedule
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
@@ -38,42 +83,36 @@ from zerosum.statistics.cumulants import FourthCumulants
 from zerosum.statistics.scatter import PerRecording, Scatter, ScatterProduct
 from zerosum.statistics.unmixing import UnmixingScore
 
-_MATRIX_COLUMNS = 2000  # beyond, a few more dimensions than components are found by subspace iteration first
-_FAST_SECONDS = 5.0  # sampled faster than this, blood flow is autocorrelated
-_REDUCTION, _LEAST_REDUCTION = 0.6, 0.4  # of the budget, where something is to be reduced
-_STRENGTH = 0.85  # of a direction, over what it would be if all were alike in everybody and there were no others
-_SHOWN, _CLEAR = 4.2, 5.0  # how clear sources are where nearly all, and where half is needed to show them
-_WHITENING = 0.05  # of what is left
-_START, _ROUNDS = 0.3, 10  # the share of the cumulants in what is left, and rounds, where no planner was asked
-_SETTLED = 0.6  # of the rounds: by then it should be known what each source is like
-_GROWTH = 2.0  # the last round's share over the first's
-_MOST_SOURCES = 40  # beyond, no tensor of fourth cumulants is asked for: 123 410 numbers
-
 
 class ICAProgram(Algorithm):
-    """Temporal ICA in three stages, all paid: find the space of the components, whiten it, turn it.
+    """Temporal ICA in two private stages: reduce the dimensions, then separate the sources.
 
-    1. `n_passes` looks at people's second moments, each in coordinates where the last one's strong directions are
-       damped (see `spectral`); in the span of a public `basis`, where one is given. The first leaves only the
-       strongest `left_dimensions` to the others: all, unless directions are expected to be weak in the noise.
-    2. The solver. `fixed-point` takes one more release to whiten, one of fourth cumulants (see `FourthCumulants`) for a
-       start, and then `rounds` rounds in which each person tells how its sources are still mixed (see `UnmixingScore`),
-       from which a filter corrects rotation and whitening together (see `unmixing`). What was released decides which
-       score suits which source: heavy tails, light tails, or sizes that change over time. `second-order` asks once for
-       second moments by frequency and diagonalises them jointly: the way for autocorrelated, nearly Gaussian time
-       courses. `auto` takes it where a band-pass is named or rows are less than five seconds apart, and looks at
-       nothing else.
+    Reduction. `n_passes` releases of the units' second moments find the space of the components. Each release after the
+    first takes coordinates in which the strong directions of the earlier ones are damped (see `pca.spectrum`). With a
+    public `basis` all releases lie in its span. The first pass leaves the strongest `left_dimensions` directions to the
+    later ones: all directions, unless the wanted ones are expected to be weak relative to the noise.
 
-    `window` is over how many rows the size of a source is taken, 9, or 1 where the same metadata say that rows are
-    autocorrelated. `left_dimensions`, `rounds`, `start_share`, the cumulants' part of the budget, and
-    `reduction_share`, that of the looks, are left to the planner.
+    Solver. `fixed-point` releases one more second moment for whitening, fourth cumulants for a start
+    (`FourthCumulants`), and then `rounds` rounds of scores at the current unmixing matrix (`UnmixingScore`). A filter
+    corrects rotation and whitening together (see `filter`), and selects the score of each source from the released
+    slopes: heavy tails, light tails, or a size that changes over time. `second-order` releases second moments by
+    frequency band once and diagonalises them jointly: the method for autocorrelated, nearly Gaussian time courses.
+    `auto` takes `second-order` if a band-pass is given or rows are less than five seconds apart. It uses no data.
 
-    Every person weighs the same, whatever its length and scale. Results, strongest first: `maps` (one a row, norm 1,
-    largest entry positive), `unmixing` (one a row: time courses are rows @ unmixing'), `strength` (how much of the
-    reduced variance each makes up), `stability` (the correlation of each with what it would be without noise: what the
-    last pass holds of its directions, times what the solver's noise leaves, by theory or by playing it again),
-    `eigenvalues` of the last pass, and `above_noise`: how many of these stand above its noise, and no more than there
-    are sources that the rounds of `fixed-point` prove to be more than noise.
+    The planner chooses `left_dimensions`, `rounds`, `start_share` (share of the cumulants) and `reduction_share` (share
+    of the reduction), unless they are given.
+
+    Results, the strongest component first:
+
+    - `maps` (R x D): one map a row, with norm 1 and its largest entry positive.
+    - `unmixing` (R x D): one filter a row; time courses are rows @ unmixing'.
+    - `strength` (R): fraction of the reduced variance of each component.
+    - `stability` (R): expected correlation of each component with its version without privacy noise: the share of its
+      directions that the reduction retains, times the correlation that the solver's noise leaves, by theory or by a
+      parametric bootstrap.
+    - `eigenvalues` (R): of the last pass.
+    - `above_noise`: number of eigenvalues above the noise of the last pass, and at most the number of sources that the
+      solver shows to be more than noise.
     """
 
     name: ClassVar[str] = "ica"
@@ -81,66 +120,69 @@ class ICAProgram(Algorithm):
     n_components: int = Field(ge=2)
     solver: Literal["auto", "fixed-point", "second-order"] = "auto"
     window: int | None = Field(default=None, gt=0)
-    """Rows over which the size of a source is taken: 9, or 1 where rows are autocorrelated."""
+    """Rows over which the size of a source is averaged: by default 9, or 1 if rows are autocorrelated."""
     basis: FloatArray | None = None
     per_recording: PerRecording = "center"
     n_passes: int = Field(default=2, gt=0)
     rounds: int | None = Field(default=None, gt=2)
-    """Rounds of the fixed-point solver, by default the planner's choice."""
+    """Rounds of the fixed-point solver; by default the planner's choice."""
     start_share: float | None = Field(default=None, ge=0, le=0.9)
-    """What the fourth cumulants cost, as a share of what the reduction leaves, by default the planner's choice."""
+    """Share of the fourth cumulants, of the budget that the reduction leaves; by default the planner's choice."""
     reduction_share: float | None = Field(default=None, gt=0, lt=1)
-    """What finding the space of the components costs, as a share of the budget."""
+    """Share of the budget for the reduction; by default the planner's choice."""
     left_dimensions: int | None = Field(default=None, gt=0)
-    """How many dimensions the first look leaves to the others, by default the planner's choice."""
+    """Dimensions that the first pass leaves to the later ones; by default the planner's choice."""
     seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     band: tuple[float, float] | None = None
     bands: int = Field(default=4, ge=2)
     subspace_rounds: int | None = Field(default=None, gt=0)
-    """Beyond 2000 dimensions: rounds of the first look, by default the planner's choice."""
+    """Beyond 2000 dimensions: rounds of the first pass; by default the planner's choice."""
     subspace_growth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """And how much more the last of them gets than the first."""
+    """Beyond 2000 dimensions: share of the last of these rounds over that of the first; by default the planner's
+    choice."""
     start: int = 0
-    """Seed of the public first rotation, nothing else."""
+    """Seed of the public first rotation, the public first basis and the simulations. It seeds no noise."""
 
     @model_validator(mode="before")
     @classmethod
-    def _chooses_itself(cls, given: Any) -> Any:
+    def _refuse_nonlinearity(cls, given: Any) -> Any:
         if isinstance(given, dict) and "nonlinearity" in given:
-            raise ValueError("nonlinearity is no parameter any more: it is chosen for each source. Leave it out")
+            raise ValueError(
+                "nonlinearity is no longer a parameter, since the program selects it for each source: leave it out"
+            )
         return given
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _validate(self) -> Self:
         if self.basis is not None:
             if self.basis.ndim != 2 or self.basis.shape[0] != len(self.columns):
                 raise ValueError(f"the basis must have {len(self.columns)} rows, got shape {self.basis.shape}")
             if np.linalg.matrix_rank(self.basis.T @ self.basis, hermitian=True) < self.basis.shape[1]:
                 raise ValueError("the columns of the basis must be linearly independent")
         if self.n_components > self.width:
-            raise ValueError(f"at most {self.width} components can be had, got {self.n_components}")
+            raise ValueError(
+                f"n_components must be at most {self.width}, the number of dimensions, got {self.n_components}"
+            )
         if self.left_dimensions is not None and not self.n_components <= self.left_dimensions <= self.width:
-            raise ValueError(f"the first look leaves {self.n_components} to {self.width} dimensions to the others")
+            raise ValueError(f"left_dimensions must be {self.n_components} to {self.width}, got {self.left_dimensions}")
         if self.left_dimensions is not None and (self._wide or self.n_passes < 2):
-            raise ValueError("left_dimensions is for two passes or more over at most 2000 dimensions")
+            raise ValueError("left_dimensions needs n_passes of at least 2 and at most 2000 dimensions")
         if self.band is not None and not 0 <= self.band[0] < self.band[1] < math.inf:
             raise ValueError("band must be two frequencies in hertz, the lower one first")
         if self.band is not None and self.seconds is not None and self.band[0] >= 0.5 / self.seconds:
             raise ValueError(
-                f"rows {self.seconds:g} seconds apart show frequencies up to {0.5 / self.seconds:g} hertz, and "
-                "the band lies above that"
+                f"band must begin below {0.5 / self.seconds:g} hertz, the largest frequency of rows {self.seconds:g} "
+                f"seconds apart, got {self.band[0]:g}"
             )
         if self._wide and self.n_passes < 2:
-            raise ValueError(
-                f"{self.width} dimensions take two passes at least: subspace iteration, and a look at what it found"
-            )
+            raise ValueError(f"n_passes must be at least 2 for {self.width} dimensions, got {self.n_passes}")
         if self.chosen == "second-order" and self.band is None and self.seconds is None:
             raise ValueError("second-order needs the band of frequencies, or the seconds between rows")
         return self
 
     @property
     def width(self) -> int:
-        """How many dimensions there are before reduction."""
+        """Number of dimensions before the reduction."""
         return len(self.columns) if self.basis is None else int(self.basis.shape[1])
 
     @property
@@ -152,157 +194,182 @@ class ICAProgram(Algorithm):
 
     @property
     def _autocorrelated(self) -> bool:
-        return self.band is not None or (self.seconds is not None and self.seconds < _FAST_SECONDS)
+        """Whether the public metadata indicate autocorrelated rows."""
+        return self.band is not None or (self.seconds is not None and self.seconds < TUNING.autocorrelation_seconds)
 
     @property
     def edges(self) -> Floats:
-        """The bands of the second-order solver in hertz, wider where frequencies are higher."""
+        """Edges of the bands of the second-order solver in hertz, of shape (bands + 1,); bands grow with the
+        frequency."""
         low, high = self.band or (0.0, 0.5 / (self.seconds or 1.0))
+        # Evenly spaced in the root of the frequency, so that widths grow with the frequency.
         return np.linspace(math.sqrt(low), math.sqrt(high), self.bands + 1) ** 2
 
     # ---- shares ------------------------------------------------------------------------------------------------
 
     @property
     def _wide(self) -> bool:
-        return self.width > _MATRIX_COLUMNS
+        """Whether the first pass is subspace iteration, since a square matrix would be too large."""
+        return self.width > TUNING.matrix_columns
 
     @property
     def _pass_shares(self) -> tuple[float, ...]:
-        """The shares of the looks in which dimensions are reduced."""
+        """Share of the budget of each pass of the reduction; empty if there is nothing to reduce."""
         if self.width == self.n_components:
             return ()
-        weights = [1.6**r for r in range(self.n_passes)]
-        return tuple(self._reduction * weight / math.fsum(weights) for weight in weights)
+        weights = [TUNING.pass_growth**r for r in range(self.n_passes)]
+        return tuple(self._reduction_share * weight / math.fsum(weights) for weight in weights)
 
     @property
-    def _reduction(self) -> float:
+    def _reduction_share(self) -> float:
+        """Share of the budget of the whole reduction."""
         if self.width == self.n_components:
             return 0.0
-        return _REDUCTION if self.reduction_share is None else self.reduction_share
+        return TUNING.reduction_share if self.reduction_share is None else self.reduction_share
 
     @property
-    def _whitening(self) -> float:
-        return 0.0 if self.chosen == "second-order" else _WHITENING * (1 - self._reduction)
+    def _whitening_share(self) -> float:
+        """Share of the budget of the whitening release of the fixed-point solver."""
+        return 0.0 if self.chosen == "second-order" else TUNING.whitening_share * (1 - self._reduction_share)
 
     @property
-    def _starting(self) -> float:
-        """The share of the cumulants."""
-        if self.chosen == "second-order" or self.n_components > _MOST_SOURCES:
+    def _cumulant_share(self) -> float:
+        """Share of the budget of the fourth cumulants; 0 if they are not released."""
+        if self.chosen == "second-order" or self.n_components > TUNING.cumulant_sources:
             return 0.0
-        return (_START if self.start_share is None else self.start_share) * (1 - self._reduction)
+        return (TUNING.cumulant_share if self.start_share is None else self.start_share) * (1 - self._reduction_share)
 
     @property
-    def _turns(self) -> tuple[float, ...]:
-        rounds = _ROUNDS if self.rounds is None else self.rounds
-        weights = [_GROWTH ** (r / (rounds - 1)) for r in range(rounds)]
-        left = 1 - self._reduction - self._whitening - self._starting
+    def _round_shares(self) -> tuple[float, ...]:
+        """Share of the budget of each round of the fixed-point solver, growing geometrically."""
+        rounds = TUNING.rounds if self.rounds is None else self.rounds
+        weights = [TUNING.round_growth ** (r / (rounds - 1)) for r in range(rounds)]
+        left = 1 - self._reduction_share - self._whitening_share - self._cumulant_share
         return tuple(left * weight / math.fsum(weights) for weight in weights)
 
     @property
     def _schedule(self) -> Schedule:
-        return Schedule(self.subspace_rounds or 3, self.subspace_growth or 2.0, min(10, self.width - self.n_components))
+        """Rounds of subspace iteration, the first pass beyond 2000 dimensions."""
+        usual = Schedule()
+        extra = min(usual.extra, self.width - self.n_components)
+        return Schedule(self.subspace_rounds or usual.rounds, self.subspace_growth or usual.growth, extra)
 
     def resolve(self, facts: PublicFacts) -> Self:
         planned = self
         if self.chosen == "fixed-point":
             if self.reduction_share is None and self.width > self.n_components:
-                planned = planned.model_copy(update={"reduction_share": self._planned_reduction(facts)})
-            share, rounds = planned._planned(facts)
+                planned = planned.model_copy(update={"reduction_share": self._plan_reduction(facts)})
+            share, rounds = planned._plan_start(facts)
             given = {"start_share": share, "rounds": rounds}
             planned = planned.model_copy(update={name: given[name] for name in given if getattr(self, name) is None})
         shares = planned._pass_shares
         if self._wide and shares:
+            # Noise of one product that takes the share of the first pass: replacing a unit moves a product by sqrt(2).
             whole = facts.noise * math.sqrt(2 / shares[0])
-            asked = self.subspace_rounds, self.subspace_growth, self._schedule.extra
-            found = best(self.width, self.n_components, facts.units, whole, *asked)
+            given_rounds = self.subspace_rounds, self.subspace_growth, self._schedule.extra
+            found = choose_schedule(self.width, self.n_components, facts.units, whole, *given_rounds)
             return planned.model_copy(update={"subspace_rounds": found.rounds, "subspace_growth": found.growth})
         if len(shares) > 1 and self.left_dimensions is None:
-            strength = _STRENGTH * (facts.units or GUESSED_UNITS) / math.sqrt(self.n_components)
+            # R equally strong directions share the norm 1 of a unit's matrix: each has the eigenvalue n/sqrt(R).
+            strength = TUNING.direction_strength * (facts.units or GUESSED_UNITS) / math.sqrt(self.n_components)
             noise, later = facts.noise * math.sqrt(2), math.fsum(shares[1:])
             count = best_count(self.width, self.n_components, strength, noise, shares[0], later)
             planned = planned.model_copy(update={"left_dimensions": count})
         return planned
 
-    def _clear(self, facts: PublicFacts, share: float) -> float:
-        """About how far the kurtosis of Laplace sources would stand above what `directions` finds in noise, if this
-        share of the budget were spent on it."""
-        noise = 2 * facts.noise / math.sqrt(share)
-        return 4.3 * (facts.units or GUESSED_UNITS) / (max(noise, 1e-300) * math.pow(self.n_components, 1.5))
-
-    def _planned_reduction(self, facts: PublicFacts) -> float:
-        """No more than leaves enough to show the sources: of directions alone nobody can make maps."""
-        return min(max(1 - (_SHOWN / self._clear(facts, 1.0)) ** 2, _LEAST_REDUCTION), _REDUCTION)
-
-    def _planned(self, facts: PublicFacts) -> tuple[float, int]:
-        """The share of the cumulants in what the reduction leaves, and how many rounds.
-
-        The less `_clear`, the more is needed for a start, and the more rounds. Below 5 it leaves too little for rounds,
-        which then start from anywhere. That takes nearly the whole budget, so where dimensions are reduced cumulants
-        are asked for down to 4.2, and rounds only finish what these begin. Without noise rounds cost nothing, and there
-        are as many as it takes to converge.
+    def _clarity(self, facts: PublicFacts, share: float) -> float:
+        """Predicted clarity of a start: the kurtosis of Laplace sources over the kurtosis that `directions` finds in
+        noise, if the cumulants took this share of the budget. A rough approximation.
         """
-        clear = self._clear(facts, 1 - self._reduction)
-        if clear < (0.99 * _SHOWN if self._reduction else _CLEAR):
-            return 0.0, 12
-        most = float(np.interp(clear, [_SHOWN, _CLEAR], [0.8, 0.45]))
-        share = min(max((5.5 / clear) ** 2, 0.12), most)
+        # Replacing a unit moves the cumulants by at most 2.
+        noise = 2 * facts.noise / math.sqrt(share)
+        units = facts.units or GUESSED_UNITS
+        return TUNING.kurtosis_ratio * units / (max(noise, 1e-300) * math.pow(self.n_components, 1.5))
+
+    def _plan_reduction(self, facts: PublicFacts) -> float:
+        """Share of the reduction, so that enough budget remains to separate the sources.
+
+        Clarity grows with the root of the share, so the share (least clarity/clarity at share 1)^2 must remain.
+        """
+        remaining = (TUNING.clarity_least / self._clarity(facts, 1.0)) ** 2
+        return min(max(1 - remaining, TUNING.reduction_share_least), TUNING.reduction_share)
+
+    def _plan_start(self, facts: PublicFacts) -> tuple[float, int]:
+        """Share of the cumulants, of the budget that the reduction leaves, and number of rounds.
+
+        The smaller the clarity, the larger is the share that a start needs, and the more rounds follow. Below
+        `clarity_half` the cumulants leave too little budget for rounds, so the rounds start from a random rotation.
+        Rounds from a random rotation need nearly the whole budget. If a part of it goes to the reduction, cumulants are
+        therefore released down to `clarity_least`, and the rounds only refine the start. Without noise rounds cost
+        nothing, so there are enough of them to converge.
+        """
+        clear = self._clarity(facts, 1 - self._reduction_share)
+        least, half = TUNING.clarity_least, TUNING.clarity_half
+        if clear < (TUNING.clarity_tolerance * least if self._reduction_share else half):
+            return 0.0, TUNING.rounds_many
+        # Clarity grows with the root of the share, so the share falls with the square of the clarity.
+        most = float(np.interp(clear, [least, half], TUNING.cumulant_share_limits))
+        share = min(max((TUNING.cumulant_clarity / clear) ** 2, TUNING.cumulant_share_least), most)
         if not facts.noise:
-            return share, 12
-        return share, 10 if _CLEAR <= clear < max(9.0, 0.9 * self.n_components) else 6
+            return share, TUNING.rounds_many
+        medium = half <= clear < max(TUNING.clarity_clear, TUNING.clarity_per_source * self.n_components)
+        return share, TUNING.rounds_medium if medium else TUNING.rounds_few
 
     @property
     def describe(self) -> str:
         fewer = "" if self._wide else f", by way of {self.left_dimensions}"
         spent = [
-            f"{self._reduction:.3g} of the budget to reduce {self.width} dimensions to {self.n_components}"
+            f"{self._reduction_share:.3g} of the budget to reduce {self.width} dimensions to {self.n_components}"
             + (fewer if self.left_dimensions not in (None, self.width) else "")
         ]
         if self.chosen == "fixed-point":
-            spent += [f"{self._whitening:.3g} to whiten", f"{self._starting:.3g} for fourth cumulants"]
-            spent += [f"{sum(self._turns):.3g} for {len(self._turns)} rounds"]
+            spent += [f"{self._whitening_share:.3g} to whiten", f"{self._cumulant_share:.3g} for fourth cumulants"]
+            spent += [f"{sum(self._round_shares):.3g} for {len(self._round_shares)} rounds"]
         else:
-            spent += [f"{1 - self._reduction:.3g} for {self.bands} bands up to {self.edges[-1]:.3g} Hz"]
+            spent += [f"{1 - self._reduction_share:.3g} for {self.bands} bands up to {self.edges[-1]:.3g} Hz"]
         return f"solver {self.chosen}, {', '.join(spent)}"
 
     # ---- the program -------------------------------------------------------------------------------------------
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        R, asked = self.n_components, []
-        inside, white = self._start if not self._wide else None, _shaped(len(self.columns), R)
+        R, requests = self.n_components, list[PrivateSum]()
+        inside, white = self._public_coordinates if not self._wide else None, _placeholder(len(self.columns), R)
         for share in self._pass_shares:
             if inside is None:
                 Q = self._first_basis()
-                asked += [self._product(Q, share * part) for part in self._schedule.shares]
-                inside = _shaped(len(self.columns), Q.shape[1])
+                requests += [self._product_request(Q, share * part) for part in self._schedule.shares]
+                inside = _placeholder(len(self.columns), Q.shape[1])
             else:
-                asked.append(self._moment(inside, share))
+                requests.append(self._moment_request(inside, share))
                 if not self._wide and self.left_dimensions is not None:
-                    inside = _shaped(len(self.columns), self.left_dimensions)
+                    inside = _placeholder(len(self.columns), self.left_dimensions)
         if self.chosen == "second-order":
-            return (*asked, PrivateSum(self._by_band(white), 1 - self._reduction))
-        asked.append(self._moment(white, self._whitening))
-        if self._starting:
-            asked.append(PrivateSum(self._cumulants(white), self._starting))
-        score = self._score(white.projection.T)
-        return (*asked, *[PrivateSum(score, share) for share in self._turns])
+            return (*requests, PrivateSum(self._band_statistic(white), 1 - self._reduction_share))
+        requests.append(self._moment_request(white, self._whitening_share))
+        if self._cumulant_share:
+            requests.append(PrivateSum(self._cumulant_statistic(white), self._cumulant_share))
+        score = self._score_statistic(white.projection.T)
+        return (*requests, *[PrivateSum(score, share) for share in self._round_shares])
 
     def program(self, adjacency: Adjacency) -> Program:
-        inside, values, above, again, columns = yield from self._reduced()
+        inside, values, above, simulated, columns = yield from self._reduce()
         if self.chosen == "second-order":
-            white, reconstruction, B, stability, real = yield from self._by_frequency(inside, again, columns)
+            white, reconstruction, B, stability, real = yield from self._second_order(inside, simulated, columns)
             above = min(above, real)
         else:
-            white, reconstruction, left = yield from self._whitened(inside)
-            B, stability, real = yield from self._unmixed(inside.then(white, reconstruction), left)
+            white, reconstruction, left = yield from self._whiten(inside)
+            B, stability, real = yield from self._fixed_point(inside.then(white, reconstruction), left)
             above = min(above, real)
+            # Each source is a combination of the R reduced directions. Their retained shares, weighted by the squared
+            # entries of the source, give the part of the source that the reduction retains.
             made_of = (reconstruction @ np.linalg.inv(B)) ** 2
-            stability = stability * np.sqrt(again.share @ made_of / np.sum(made_of, axis=0))
+            stability = stability * np.sqrt(simulated.share @ made_of / np.sum(made_of, axis=0))
         inside, back = inside.then(white, reconstruction), np.linalg.inv(B)
         unmixing, maps = B @ inside.projection.T, inside.reconstruction @ back
         axis = Axis.numbered("component", self.n_components)
         estimate = {
             name: Quantity(value, kind, (axis, self.column_axis)[: value.ndim])
-            for name, (value, kind) in _ordered(maps, unmixing, stability).items()
+            for name, (value, kind) in _in_order(maps, unmixing, stability).items()
         }
         return estimate | {
             "eigenvalues": Quantity(values, "eigenvalue", (axis,)),
@@ -310,135 +377,177 @@ class ICAProgram(Algorithm):
         }
 
     @cached_property
-    def _start(self) -> Coordinates:
+    def _public_coordinates(self) -> Coordinates:
+        """The public coordinates before the reduction: the span of `basis`, or all columns."""
         return Coordinates.of(self.basis) if self.basis is not None else Coordinates.all(len(self.columns))
 
-    def _reduced(self) -> Generator[Request, Release, tuple[Coordinates, Floats, int, ReplayedSpectra, Floats]]:
-        """The space of the components, the last pass's eigenvalues, how many stand above the noise, looks like the last
-        one played again, and its directions in columns, those of the components first."""
+    def _reduce(self) -> Generator[Request, Release, tuple[Coordinates, Floats, int, ReplayedSpectra, Floats]]:
+        """The reduction.
+
+        Returns the white coordinates of the R components (D x R), the eigenvalues of the last pass (R), the number of
+        them above the noise, simulated repetitions of the last pass, and the directions of the last pass in data
+        columns (D x directions), those of the components first.
+        """
         R, shares = self.n_components, self._pass_shares
         if not shares:
-            return self._start, np.zeros(R), R, ReplayedSpectra.exact(np.ones(R)), self._start.reconstruction
-        inside = (yield from self._subspace(shares[0])) if self._wide else self._start
-        damped, scale, looks = None, 1.0, list[NoisySpectrum]()
+            start = self._public_coordinates
+            return start, np.zeros(R), R, ReplayedSpectra.exact(np.ones(R)), start.reconstruction
+        inside = (yield from self._subspace(shares[0])) if self._wide else self._public_coordinates
+        damped, scale, spectra = None, 1.0, list[NoisySpectrum]()
         for share in shares[1:] if self._wide else shares:
-            if looks:
-                damped = looks[-1].damped(R, None if self._wide else self.left_dimensions)
+            if spectra:
+                damped = spectra[-1].damp(R, None if self._wide else self.left_dimensions)
                 inside = inside.then(damped.projection, damped.reconstruction)
-            release = yield self._moment(inside, share)
-            look, noise = coordinates.unpack(release.value, inside.projection.shape[1]), release.noise_std
+            release = yield self._moment_request(inside, share)
+            matrix, noise = coordinates.unpack(release.value, inside.projection.shape[1]), release.noise_std
             if damped is not None:
-                scale *= damped.scale(look)
-                look, noise = together(look, noise, damped)
-            looks.append(NoisySpectrum.at(look, noise))
-        last, above = looks[-1], int(np.sum(looks[-1].released[:R] > looks[-1].edge))
+                # `scale` is the weight of a unit in this pass over its weight in the first.
+                scale *= damped.scale(matrix)
+                matrix, noise = combine_releases(matrix, noise, damped)
+            spectra.append(NoisySpectrum.from_release(matrix, noise))
+        last, above = spectra[-1], int(np.sum(spectra[-1].noisy_values[:R] > spectra[-1].edge))
         columns = inside.reconstruction @ last.vectors
-        lengths = np.sum(columns[:, :R] ** 2, axis=0)  # what damping has made shorter
-        again = last.again(R, np.random.default_rng(self.start))
-        again = replace(again, inside=looks[0].within(len(last.vectors), again.values[:R] * lengths / scale))
-        return inside.then(*last.leading(R)), last.values[:R] / (release.units or 1.0), above, again, columns
+        # Eigenvalues of the last pass in the scale of the first: damping shortened the directions by `lengths`.
+        lengths = np.sum(columns[:, :R] ** 2, axis=0)
+        simulated = last.replay(R, np.random.default_rng(self.start))
+        strengths = simulated.values[:R] * lengths / scale
+        simulated = replace(simulated, inside=spectra[0].span_share(len(last.vectors), strengths))
+        eigenvalues = last.values[:R] / (release.units or 1.0)
+        return inside.then(*last.white_coordinates(R)), eigenvalues, above, simulated, columns
 
     def _subspace(self, share: float) -> Generator[Request, Release, Coordinates]:
+        """The first pass beyond 2000 dimensions: orthonormal coordinates of its span, at a share of the budget."""
         parts = [share * part for part in self._schedule.shares]
-        Q, _values, _release = yield from subspace_iteration(self._first_basis(), parts, self._product)
-        return Coordinates(Q, Q) if self.basis is None else self._start.then(Q, Q)
+        Q, _values, _release = yield from subspace_iteration(self._first_basis(), parts, self._product_request)
+        return Coordinates(Q, Q) if self.basis is None else self._public_coordinates.then(Q, Q)
 
-    def _whitened(self, inside: Coordinates) -> Generator[Request, Release, tuple[Floats, Floats, float]]:
-        """White coordinates and back, and the variance of the correlations that noise leaves in them."""
-        release = yield self._moment(inside, self._whitening)
+    def _whiten(self, inside: Coordinates) -> Generator[Request, Release, tuple[Floats, Floats, float]]:
+        """The whitening release: projection and reconstruction (R x R), and the variance of the correlations left."""
+        release = yield self._moment_request(inside, self._whitening_share)
         matrix, noise = coordinates.unpack(release.value, self.n_components), release.noise_std
-        return *refined(matrix, noise), left_over(matrix, noise)
+        return *whiten_again(matrix, noise), correlation_variance(matrix, noise)
 
-    def _unmixed(self, white: Coordinates, left: float) -> Generator[Request, Release, tuple[Floats, Floats, int]]:
-        """The unmixing matrix of white coordinates, rows of norm 1, the stability of each source, and how many are more
-        than noise."""
-        R, shares = self.n_components, self._turns
-        found = Filter.blind(first_basis(R, R, self.start), left)
-        if self._starting:
-            statistic = self._cumulants(white)
-            release = yield PrivateSum(statistic, self._starting)
+    def _fixed_point(self, white: Coordinates, left: float) -> Generator[Request, Release, tuple[Floats, Floats, int]]:
+        """The fixed-point solver.
+
+        `white` are white coordinates (D x R) and `left` is the variance of the correlations that whitening left.
+        Returns the unmixing matrix in white coordinates (R x R, rows of norm 1), the stability of each source (R) and
+        the number of sources that are more than noise.
+        """
+        R, shares = self.n_components, self._round_shares
+        found = Filter.from_rotation(first_basis(R, R, self.start), left)
+        if self._cumulant_share:
+            statistic = self._cumulant_statistic(white)
+            release = yield PrivateSum(statistic, self._cumulant_share)
             tensor, tensor_noise = statistic.split(release.value), release.noise_std
-            found = Filter.started(*directions(tensor), tensor_noise, left)
-        settled, overshoot = math.ceil(_SETTLED * len(shares)), min(max(len(shares) / 6, 1.0), 2.0)
-        first, tried, noise = 2 * len(shares) // 3, np.eye(R), 0.0
+            found = Filter.from_cumulants(*directions(tensor), tensor_noise, left)
+        # Many rounds can correct an overshoot, few cannot.
+        overshoot = min(max(len(shares) / TUNING.overshoot_rounds, 1.0), TUNING.overshoot_most)
+        late_from = math.ceil(TUNING.late_rounds * len(shares))
+        probes_from = math.floor(TUNING.probe_rounds * len(shares))
+        probe, noise = np.eye(R), 0.0
         for number, share in enumerate(shares):
-            late, step = number >= settled, overshoot if number < len(shares) // 2 else 1.0
-            if number < first:
-                found.stray(number)
-            else:  # with the last round's noise, at this one's share
-                tried = found.tried(noise / math.sqrt(share), len(shares) - first, number)
-            score = self._score(tried @ found.B @ white.projection.T, found, late)
+            late, step = number >= late_from, overshoot if number < len(shares) // 2 else 1.0
+            if number < probes_from:
+                found.randomise_unresolved(number)
+            else:
+                # The noise of the last round predicts that of this round, at its share.
+                probe = found.probe_rotation(noise / math.sqrt(share), len(shares) - probes_from, number)
+            score = self._score_statistic(probe @ found.B @ white.projection.T, found, late)
             release = yield PrivateSum(score, share)
             noise = release.noise_std * math.sqrt(share)
-            told = score.split(release.value)
-            found.update(score, told, release.noise_std, share, late=late, step=step, tried=tried)
-            if self._starting and tensor_noise > 0:
+            sums = score.split(release.value)
+            found.update(score, sums, release.noise_std, share, late=late, step=step, probe=probe)
+            if self._cumulant_share and tensor_noise > 0:
                 found.refit(tensor, tensor_noise)
         stability, real = found.stability()
+        # Without noise the stability is 1 by definition.
         if release.noise_std == 0:
             stability, real = np.ones(R), np.ones(R, dtype=bool)
         return found.B / np.linalg.norm(found.B, axis=1, keepdims=True), stability, int(np.sum(real))
 
-    def _by_frequency(
-        self, inside: Coordinates, again: ReplayedSpectra, columns: Floats
+    def _second_order(
+        self, inside: Coordinates, simulated: ReplayedSpectra, columns: Floats
     ) -> Generator[Request, Release, tuple[Floats, Floats, Floats, Floats, int]]:
-        """White coordinates and back, the rotation, the stability of each source, and how many directions are more than
-        noise: where there was nothing to reduce, and thus no look, the sum of all bands has to say that."""
-        statistic, R = self._by_band(inside), self.n_components
-        release = yield PrivateSum(statistic, 1 - self._reduction)
+        """The second-order solver.
+
+        `inside` are the reduced coordinates, `simulated` and `columns` results of `_reduce`. Returns projection and
+        reconstruction of white coordinates (R x R), the rotation (R x R), the stability of each source (R) and the
+        number of directions above the noise. Without a reduction that number comes from the sum of all bands.
+        """
+        statistic, R = self._band_statistic(inside), self.n_components
+        release = yield PrivateSum(statistic, 1 - self._reduction_share)
         moments, noise = statistic.split(release.value), release.noise_std
-        white, back, rotation = separated(moments, noise)
+        white, back, rotation = separate(moments, noise)
         if noise == 0:
             return white, back, rotation, np.ones(R), R
         if not self._pass_shares:
-            again = ReplayedSpectra.exact(np.maximum(np.diag(np.sum(moments, axis=0)), noise))
-        stability = replayed(moments, noise, again, rotation, back, columns, self.start)
+            simulated = ReplayedSpectra.exact(np.maximum(np.diag(np.sum(moments, axis=0)), noise))
+        stability = bootstrap_stability(moments, noise, simulated, rotation, back, columns, self.start)
         if self._pass_shares:
             return white, back, rotation, stability, R
-        look = NoisySpectrum.at(np.sum(moments, axis=0), noise * math.sqrt(len(moments)))
-        made_of, real = (look.vectors.T @ back @ rotation.T) ** 2, look.values > 0
+        # Noise of independent bands adds in squares. Only directions above the edge of that noise count as stable.
+        spectrum = NoisySpectrum.from_release(np.sum(moments, axis=0), noise * math.sqrt(len(moments)))
+        made_of, real = (spectrum.vectors.T @ back @ rotation.T) ** 2, spectrum.values > 0
         return white, back, rotation, stability * np.sqrt(real @ made_of / np.sum(made_of, axis=0)), int(np.sum(real))
 
-    # ---- what is asked -----------------------------------------------------------------------------------------
+    # ---- requests -----------------------------------------------------------------------------------------
 
     @property
-    def _common(self) -> dict[str, Any]:
+    def _unit_parameters(self) -> dict[str, Any]:
+        """Parameters of all statistics."""
         return {"columns": len(self.columns), "per_recording": self.per_recording}
 
-    def _moment(self, inside: Coordinates, share: float) -> PrivateSum:
-        return PrivateSum(Scatter(**self._common, projection=None if inside.whole else inside.projection), share)
+    def _moment_request(self, inside: Coordinates, share: float) -> PrivateSum:
+        """Request of a second moment in the coordinates `inside`."""
+        # Products with the identity are left out.
+        projection = None if inside.whole else inside.projection
+        return PrivateSum(Scatter(**self._unit_parameters, projection=projection), share)
 
     def _first_basis(self) -> Floats:
+        """The public first basis of subspace iteration, width x (R + extra)."""
         return first_basis(self.width, self.n_components + self._schedule.extra, self.start)
 
-    def _product(self, Q: Floats, share: float) -> PrivateSum:
-        projection = None if self.basis is None else self._start.projection
-        return PrivateSum(ScatterProduct(**self._common, projection=projection, basis=Q), share)
+    def _product_request(self, Q: Floats, share: float) -> PrivateSum:
+        """Request of a round of subspace iteration with the basis `Q`."""
+        projection = None if self.basis is None else self._public_coordinates.projection
+        return PrivateSum(ScatterProduct(**self._unit_parameters, projection=projection, basis=Q), share)
 
     @property
-    def _sources(self) -> dict[str, Any]:
-        return self._common | {"window": self.window or (1 if self._autocorrelated else 9)}
+    def _source_parameters(self) -> dict[str, Any]:
+        """Parameters of statistics of time courses."""
+        usual = TUNING.autocorrelation_window if self._autocorrelated else TUNING.window
+        return self._unit_parameters | {"window": self.window or usual}
 
-    def _cumulants(self, white: Coordinates) -> FourthCumulants:
-        return FourthCumulants(**self._sources, unmixing=white.projection.T)
+    def _cumulant_statistic(self, white: Coordinates) -> FourthCumulants:
+        """Statistic of fourth cumulants in white coordinates."""
+        return FourthCumulants(**self._source_parameters, unmixing=white.projection.T)
 
-    def _score(self, unmixing: Floats, found: Filter | None = None, late: bool = False) -> UnmixingScore:
+    def _score_statistic(self, unmixing: Floats, found: Filter | None = None, late: bool = False) -> UnmixingScore:
+        """Statistic of a round at `unmixing` (R x D), with the scores that the filter selected, if there is one."""
         chosen: dict[str, Any] = {}
         if found is not None:
             chosen = {"signs": found.signs, "scores": found.scores, "slope_weight": found.slope_weight(late)}
-        return UnmixingScore(**self._sources, unmixing=unmixing, **chosen)
+        return UnmixingScore(**self._source_parameters, unmixing=unmixing, **chosen)
 
-    def _by_band(self, inside: Coordinates) -> BandScatter:
-        return BandScatter(**self._common, projection=inside.projection, edges=self.edges, seconds=self.seconds)
+    def _band_statistic(self, inside: Coordinates) -> BandScatter:
+        """Statistic of second moments by frequency band in the coordinates `inside`."""
+        return BandScatter(
+            **self._unit_parameters, projection=inside.projection, edges=self.edges, seconds=self.seconds
+        )
 
 
-def _shaped(columns: int, width: int) -> Coordinates:
-    """Coordinates of the right shape, before there are any."""
+def _placeholder(columns: int, width: int) -> Coordinates:
+    """Placeholder coordinates of zeros (columns x width), for the sizes of planned requests."""
     return Coordinates(np.zeros((columns, width)), np.zeros((columns, width)))
 
 
-def _ordered(maps: Floats, unmixing: Floats, stability: Floats) -> dict[str, tuple[Floats, Kind]]:
-    """The strongest first, every map with norm 1 and its largest entry positive."""
+def _in_order(maps: Floats, unmixing: Floats, stability: Floats) -> dict[str, tuple[Floats, Kind]]:
+    """The results in order of strength, every map with norm 1 and its largest entry positive.
+
+    `maps` is D x R, `unmixing` R x D and `stability` has R entries. A map that is scaled down scales its time course
+    and so its filter up.
+    """
     norms = np.linalg.norm(maps, axis=0)
     order = np.argsort(-norms, kind="stable")
     scale = np.where(norms > 0, norms, 1.0) * signs(maps)

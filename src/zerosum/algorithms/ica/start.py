@@ -18,7 +18,7 @@ public seeds.
 
 Nothing here reads data. The tensor is already released, so this module spends no budget.
 
-Tested in tests/algorithms/ica/test_start.py.
+Tuned constants are in `tuning`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.algorithms.ica.joint_diagonalization import joint_rotation
+from zerosum.algorithms.ica.tuning import TUNING
 from zerosum.arrays import Floats
 
-# _STARTS: random starts besides JADE. The prototype of the method used 5 as well; no benchmark of the number recorded.
-# _STEPS: most polar steps from one start. Chosen by hand; no benchmark recorded.
-# _SWEEPS: Jacobi sweeps in JADE. JADE is only a start, so it need not converge. Chosen by hand; no benchmark recorded.
-_STARTS, _STEPS, _SWEEPS = 5, 200, 10
 
-
-def directions(tensor: Floats, starts: int = _STARTS) -> tuple[Floats, Floats]:
+def directions(tensor: Floats, starts: int = TUNING.starts) -> tuple[Floats, Floats]:
     """The rotation whose rows u have the largest sum of squared kurtoses T(u, u, u, u), and these kurtoses.
 
     The search runs from JADE and from a few random rotations with public seeds, and returns the best end point. With a
@@ -71,8 +67,8 @@ def directions(tensor: Floats, starts: int = _STARTS) -> tuple[Floats, Floats]:
     # later rounds correct.
     flat = np.ascontiguousarray(tensor.reshape(-1, R), dtype=np.float32)
     first = [np.linalg.qr(np.random.default_rng(s).normal(size=(R, R)))[0] for s in range(starts)]
-    found = [_climbed(flat, start) for start in [jade(tensor), *first]]
-    rotation, kurtoses = max(found, key=lambda each: float(np.sum(each[1] ** 2)))
+    ends = [_climb(flat, start) for start in [jade(tensor), *first]]
+    rotation, kurtoses = max(ends, key=lambda each: float(np.sum(each[1] ** 2)))
     return rotation, kurtoses
 
 
@@ -93,7 +89,7 @@ def jade(tensor: Floats) -> Floats:
     matrices = np.zeros((len(values), R, R))
     matrices[:, row, column] = (vectors * values).T / root
     matrices[:, column, row] = matrices[:, row, column]
-    return joint_rotation(matrices, _SWEEPS).T
+    return joint_rotation(matrices, TUNING.jade_sweeps).T
 
 
 def noise_level(order: int) -> float:
@@ -103,7 +99,7 @@ def noise_level(order: int) -> float:
     is large, so the level grows with the order. The formula 0.86 R^0.6 is a fit to simulated values: 1.6 for R = 3, 2.3
     for 5, 3.5 for 10, 5.3 for 20, 6.4 for 28.
     """
-    return 0.86 * math.pow(order, 0.6)
+    return TUNING.noise_level_factor * math.pow(order, TUNING.noise_level_exponent)
 
 
 def polar(matrix: Floats) -> Floats:
@@ -113,7 +109,7 @@ def polar(matrix: Floats) -> Floats:
     return np.asarray(left @ right)
 
 
-def _climbed(flat: NDArray[np.float32], start: Floats) -> tuple[Floats, Floats]:
+def _climb(flat: NDArray[np.float32], start: Floats) -> tuple[Floats, Floats]:
     """Maximise the sum of squared kurtoses from one start.
 
     Parameters
@@ -133,7 +129,7 @@ def _climbed(flat: NDArray[np.float32], start: Floats) -> tuple[Floats, Floats]:
     rotation = start.astype(np.float32)
     gradient, kurtoses = _gradient(flat, rotation)
     height, shift = _height(kurtoses), 0.0
-    for _ in range(_STEPS):
+    for _ in range(TUNING.start_steps):
         # The shifted polar step: for a large enough shift the contrast cannot decrease, as in the shifted power method
         # (Kolda and Mayo, SIAM J. Matrix Anal. Appl. 32, 2011), but steps become short. `level`, the mean squared
         # kurtosis, has the unit of the gradient part, so shifts are multiples of it.
@@ -141,11 +137,11 @@ def _climbed(flat: NDArray[np.float32], start: Floats) -> tuple[Floats, Floats]:
         moved = polar(kurtoses[:, None] * gradient + np.float32(shift) * rotation).astype(np.float32)
         ahead, values = _gradient(flat, moved)
         if _height(values) < height * (1 + 1e-6):
-            # No gain beyond rounding: try again from the same rotation with a larger shift. With a shift of 100 levels
-            # steps are about one per cent; the start counts as converged. Both factors were chosen by hand; no
-            # benchmark recorded. The negated comparison also ends the search if a value is not a number.
-            shift = max(2 * shift, 0.5 * level)
-            if not shift <= 100 * level:
+            # No gain beyond rounding: try again from the same rotation with a larger shift. With a shift of
+            # `shift_most` levels the start counts as converged. The negated comparison also ends the search if a value
+            # is not a number.
+            shift = max(2 * shift, TUNING.shift_first * level)
+            if not shift <= TUNING.shift_most * level:
                 break
             continue
         # A relative gain between 1e-6 and 1e-5 is accepted as the last step: single precision resolves about 1e-7.

@@ -1,1 +1,1 @@
-"""Principal components: the program, the search for a centre, noisy spectra and the rounds of subspace iteration."""
+"""Principal components: the program, the search for a centre, noisy spectra, subspace iteration and the constants."""

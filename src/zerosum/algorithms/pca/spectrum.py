@@ -15,11 +15,11 @@ diagonal, s/sqrt(2) off the diagonal. For large D:
   1 - e^2/(4 x^2) with the one in A. So x = (l + sqrt(l^2 - e^2))/2 (`debiased`).
 - An eigenvalue x < e/2 of A has no visible counterpart (phase transition).
 - An eigenvector of A + E in the bulk, with eigenvalue l, has the mean squared cosine r^2/(x^2 + r^2 - x l)/D with an
-  eigenvector of A with eigenvalue x, where r = e/2 (`_moved`).
+  eigenvector of A with eigenvalue x, where r = e/2 (`_bulk_overlap`).
 
 A unit's matrix has norm 1 at most, and the leading directions take most of it. A second release therefore takes
-coordinates in which the strong directions of the first one are damped (`NoisySpectrum.damped`): each unit's matrix is
-divided by a smaller norm, and weak directions gain relative to the noise. `together` combines both releases.
+coordinates in which the strong directions of the first one are damped (`NoisySpectrum.damp`): each unit's matrix is
+divided by a smaller norm, and weak directions gain relative to the noise. `combine_releases` combines both releases.
 
 References
 ----------
@@ -40,32 +40,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zerosum.algorithms.pca.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.compute.threads import one_thread
 from zerosum.kernel.request import PrivateSum, Release, Request
-
-# Size to which strong directions are damped, as a fraction of the edge e. One half is the phase transition e/2: the
-# weakest eigenvalue that is visible at all. Chosen by hand; no benchmark recorded.
-_DAMPED_TO = 0.5
-
-# Smallest size of a damped direction, as a multiple of the last wanted eigenvalue, so that noise does not exchange a
-# damped direction for an unwanted one. Chosen by hand; no benchmark recorded.
-_ABOVE_THE_LAST = 1.5
-
-# Lower limit for an eigenvalue, as a fraction of the edge e. Whitening divides by its root; a smaller value would let
-# one direction of noise take most of each unit's matrix. Chosen by hand; no benchmark recorded.
-_FLOOR = 0.25
-
-# Lower limit for the real share of a direction in `NoisySpectrum.held`, a fraction. Chosen by hand; no benchmark
-# recorded.
-_KEPT = 0.3
-
-# Iterations of `without_noise`, and simulated releases per iteration. Chosen by hand; no benchmark recorded.
-_STEPS, _STEP_LOOKS = 8, 2
-
-# Simulated releases of `again`: fewest and most, and the budget of matrix entries in all of them, which bounds the
-# time. Chosen by hand; no benchmark recorded.
-_LOOKS, _NUMBERS = (4, 20), 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,18 +80,20 @@ def noise_edge(order: int, noise: float) -> float:
 def matrix_edge(columns: int, noise: float) -> float:
     """A limit that the largest eigenvalue of pure noise exceeds less than once in 100 000 releases.
 
-    `columns` is D and `noise` is s. The limit is e (1 + 3 D^(-2/3)), which is X = 6 in the Tracy-Widom law.
+    `columns` is D and `noise` is s. The limit is e (1 + 3 D^(-2/3)), which is X = 6 in the Tracy-Widom law
+    (`TUNING.matrix_edge_margin`).
     """
-    return float(noise * np.sqrt(2 * columns) * (1 + 3 * columns ** (-2 / 3)))
+    return float(noise * np.sqrt(2 * columns) * (1 + TUNING.matrix_edge_margin * columns ** (-2 / 3)))
 
 
 def product_edge(columns: int, width: int, noise: float) -> float:
     """A limit that the largest singular value of a noise matrix exceeds at most once in 270 000 releases.
 
     The matrix is `columns` x `width` with independent normal entries of standard deviation `noise`. By Gaussian
-    concentration the probability to exceed sqrt(columns) + sqrt(width) + t is at most exp(-t^2/2); t is 5.
+    concentration the probability to exceed sqrt(columns) + sqrt(width) + t is at most exp(-t^2/2); t is
+    `TUNING.product_edge_margin`.
     """
-    return float(noise * (np.sqrt(columns) + np.sqrt(width) + 5))
+    return float(noise * (np.sqrt(columns) + np.sqrt(width) + TUNING.product_edge_margin))
 
 
 def debiased(values: Floats, edge: float) -> Floats:
@@ -172,7 +152,7 @@ def subspace_iteration(
     return basis, values, release
 
 
-def leading(matrix: Floats, noise: float, count: int, *, shrink: bool) -> Floats:
+def leading_vectors(matrix: Floats, noise: float, count: int, *, shrink: bool) -> Floats:
     """The leading eigenvectors of a noisy symmetric matrix.
 
     Parameters
@@ -198,8 +178,8 @@ def leading(matrix: Floats, noise: float, count: int, *, shrink: bool) -> Floats
         # Each diagonal entry has the noise s. Entries are shrunk towards their mean by the share of their variance that
         # noise explains (James and Stein), so that equal columns get equal weights.
         spread = float(np.var(diagonal))
-        kept = 1 - noise**2 / spread if spread > noise**2 else 0.0
-        signal = np.maximum(np.mean(diagonal) + kept * (diagonal - np.mean(diagonal)), 0) ** 2
+        share = 1 - noise**2 / spread if spread > noise**2 else 0.0
+        signal = np.maximum(np.mean(diagonal) + share * (diagonal - np.mean(diagonal)), 0) ** 2
         weights = signal / (signal + noise**2) if np.any(signal > 0) else weights
     from scipy.linalg import eigh  # a slow import, so it is left until it is needed
 
@@ -213,7 +193,7 @@ def leading(matrix: Floats, noise: float, count: int, *, shrink: bool) -> Floats
 
 
 @dataclass(frozen=True, eq=False)
-class Damped:
+class DampedCoordinates:
     """Coordinates for the next release, and the earlier release expressed in them."""
 
     projection: Floats  # D x k, as in `Coordinates`
@@ -223,13 +203,13 @@ class Damped:
     trace: float  # trace of the earlier release in damped coordinates, with the directions that were left out
     most: float  # largest factor by which damping can reduce the norm of a unit's matrix
 
-    def scale(self, look: Floats) -> float:
-        """The factor by which units weigh more in the release `look` (k x k) than in the earlier one.
+    def scale(self, matrix: Floats) -> float:
+        """The factor by which units weigh more in the release `matrix` (k x k) than in the earlier one.
 
         A damped matrix has a smaller norm, and normalising divides by it. The ratio of the traces estimates the factor;
         it is at least 1 and at most `most`.
         """
-        return min(max(1.0, float(np.trace(look)) / max(self.trace, 1e-100)), self.most)
+        return min(max(1.0, float(np.trace(matrix)) / max(self.trace, 1e-100)), self.most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,26 +243,27 @@ class NoisySpectrum:
     """Eigendecomposition of a release, with the effect of the noise on eigenvalues and eigenvectors."""
 
     vectors: Floats  # (D x D), one eigenvector a column, the largest eigenvalue first
-    released: Floats  # (D), l: eigenvalues of A + E, falling
+    noisy_values: Floats  # (D), l: eigenvalues of A + E, falling
     values: Floats  # (D), x: estimated eigenvalues of A; 0 where l is below the edge
-    held: Floats  # (D), estimated value of v'A v along the noisy vector v; positive, to be divided by
-    real: Floats  # (D), squared cosine of a noisy vector with its own direction; 0 where l is below the edge
+    forms: Floats  # (D), estimated value of v'A v along the noisy vector v; positive, to be divided by
+    cosines: Floats  # (D), squared cosine of a noisy vector with its own direction; 0 where l is below the edge
     edge: float  # e
 
     @classmethod
-    def at(cls, matrix: Floats, noise: float) -> NoisySpectrum:
+    def from_release(cls, matrix: Floats, noise: float) -> NoisySpectrum:
         """Decompose a release: `matrix` is A + E (D x D) and `noise` is s. The formulas are in the module's model."""
         released, vectors = np.linalg.eigh(matrix)
         released, vectors = released[::-1], vectors[:, ::-1]
         edge = noise_edge(len(matrix), noise)
         raised = debiased(np.maximum(released, 0.0), edge)
-        # The lower limit keeps divisors positive: 1e-12 of the largest eigenvalue without noise, `_FLOOR` e with noise.
-        raised = np.maximum(raised, max(1e-12 * max(float(raised[0]), 1e-100), _FLOOR * edge))
+        # The lower limit keeps divisors positive: 1e-12 of the largest eigenvalue without noise,
+        # `TUNING.eigenvalue_floor` e with noise.
+        raised = np.maximum(raised, max(1e-12 * max(float(raised[0]), 1e-100), TUNING.eigenvalue_floor * edge))
         real = np.where(released > edge, 1 - np.minimum(edge**2 / (4 * raised**2), 1), 0.0)
         values = np.where(released > edge, raised, 0.0)
-        return cls(vectors, released, values, raised * np.maximum(real, _KEPT), real, edge)
+        return cls(vectors, released, values, raised * np.maximum(real, TUNING.cosine_floor), real, edge)
 
-    def damped(self, wanted: int, count: int | None = None) -> Damped:
+    def damp(self, wanted: int, count: int | None = None) -> DampedCoordinates:
         """Coordinates for a second release in which strong directions are damped.
 
         Parameters
@@ -294,36 +275,37 @@ class NoisySpectrum:
         """
         # Eigenvalues above the cap are reduced to it, others stay. So the strongest directions remain the strongest. An
         # empty matrix without noise has the cap 0, which would divide by zero.
-        cap = max(_DAMPED_TO * self.edge, _ABOVE_THE_LAST * float(self.values[wanted - 1])) or 1.0
+        cap = max(TUNING.damping_size * self.edge, TUNING.damping_margin * float(self.values[wanted - 1])) or 1.0
         root = np.sqrt(np.maximum(self.values, cap) / cap)
-        trace, most = float(np.sum(self.released / root**2)), float(np.max(root)) ** 2
+        trace, most = float(np.sum(self.noisy_values / root**2)), float(np.max(root)) ** 2
         noise = self.edge / math.sqrt(2 * len(root))
         if count is None or count >= len(root):
             # Symmetric roots V f V', so that the new coordinates keep the meaning of the columns.
             turn = self.vectors.T
-            made = [(self.vectors * each) @ turn for each in (1 / root, root, self.released / root**2)]
-            return Damped(made[0], made[1], made[2], noise, trace, most)
-        vectors, root, released = self.vectors[:, :count], root[:count], self.released[:count]
-        # The kept directions were selected for their noise too, so their eigenvalues are too large on average. The mean
-        # of the kept eigenvalues below the edge estimates that excess. Above the edge x times the cosine is used.
+            matrices = [(self.vectors * each) @ turn for each in (1 / root, root, self.noisy_values / root**2)]
+            return DampedCoordinates(matrices[0], matrices[1], matrices[2], noise, trace, most)
+        vectors, root, released = self.vectors[:, :count], root[:count], self.noisy_values[:count]
+        # The retained directions were selected for their noise too, so their eigenvalues are too large on average. The
+        # mean of the retained eigenvalues below the edge estimates that excess. Above the edge x times the cosine is
+        # used.
         below = released[released <= self.edge]
         usual = float(np.mean(below)) if len(below) else self.edge
-        known = np.maximum(released - usual, (self.values * self.real)[:count])
-        return Damped(vectors / root, vectors * root, np.diag(known / root**2), noise, trace, most)
+        known = np.maximum(released - usual, (self.values * self.cosines)[:count])
+        return DampedCoordinates(vectors / root, vectors * root, np.diag(known / root**2), noise, trace, most)
 
-    def within(self, count: int, strengths: Floats) -> Floats:
+    def span_share(self, count: int, strengths: Floats) -> Floats:
         """The share of directions with eigenvalues `strengths` that lies in the span of the strongest `count` vectors.
 
-        The share in each of the other vectors is the formula for the bulk (`_moved`), and their sum is lost. A random
-        direction has the share `count`/D, which is the lower limit: the formula gives less if more than `count`
+        The share in each of the other vectors is the formula for the bulk (`_bulk_overlap`), and their sum is lost. A
+        random direction has the share `count`/D, which is the lower limit: the formula gives less if more than `count`
         eigenvalues exceed the edge. Returns an array of the shape of `strengths`.
         """
         # The formula holds up to the edge; eigenvalues beyond it are treated as if they were at the edge.
-        others = np.minimum(self.released[count:], self.edge)
-        lost = np.sum(_moved(others, strengths[:, None], self.edge / 2), axis=1) / len(self.vectors)
+        others = np.minimum(self.noisy_values[count:], self.edge)
+        lost = np.sum(_bulk_overlap(others, strengths[:, None], self.edge / 2), axis=1) / len(self.vectors)
         return np.asarray(np.maximum(1 - lost, min(count / len(self.vectors), 1.0)))
 
-    def without_noise(self, rng: np.random.Generator) -> Floats:
+    def estimate_spectrum(self, rng: np.random.Generator) -> Floats:
         """Estimate the spectrum of A: the one that, with this noise, gives the released eigenvalues. Of shape (D,).
 
         - Above the edge: x = l - (s^2/2) times the sum over the bulk of 1/(l - l'), the repulsion by the eigenvalues l'
@@ -338,21 +320,23 @@ class NoisySpectrum:
         # The bulk is a semicircle around the mean eigenvalue of the bulk, which depends on where the bulk ends. Ten
         # iterations are ample: the number above the edge is an integer that settles after a few.
         for _ in range(10):
-            above = int(np.sum(self.released > middle + self.edge))
-            middle = max(float(np.mean(self.released[above:])), 0.0) if above < len(self.released) else 0.0
-        pushed = np.sum(1 / (self.released[:above, None] - self.released[None, above:]), axis=1)
-        top = np.maximum(self.released[:above] - noise**2 / 2 * pushed, 0.0)
+            above = int(np.sum(self.noisy_values > middle + self.edge))
+            middle = max(float(np.mean(self.noisy_values[above:])), 0.0) if above < len(self.noisy_values) else 0.0
+        pushed = np.sum(1 / (self.noisy_values[:above, None] - self.noisy_values[None, above:]), axis=1)
+        top = np.maximum(self.noisy_values[:above] - noise**2 / 2 * pushed, 0.0)
         # Eigenvalues near the edge are repelled most, which may invert their order; the minimum restores it.
-        values = np.concatenate([np.minimum.accumulate(top), np.maximum(self.released[above:], 0.0)])
+        values = np.concatenate([np.minimum.accumulate(top), np.maximum(self.noisy_values[above:], 0.0)])
         most = values[above - 1] if above else math.inf
-        for _ in range(_STEPS):
-            seen = [np.linalg.eigvalsh(_noisy(values, noise, rng)) for _ in range(_STEP_LOOKS)]
-            values[above:] += (self.released - np.mean(seen, axis=0)[::-1])[above:]
+        for _ in range(TUNING.spectrum_steps):
+            simulated = [
+                np.linalg.eigvalsh(_simulate_release(values, noise, rng)) for _ in range(TUNING.spectrum_simulations)
+            ]
+            values[above:] += (self.noisy_values - np.mean(simulated, axis=0)[::-1])[above:]
             # A is positive semidefinite, and the bulk stays below the eigenvalues above the edge.
             values[above:] = np.clip(np.sort(values[above:])[::-1], 0.0, most)
         return values
 
-    def again(self, wanted: int, rng: np.random.Generator) -> ReplayedSpectra:
+    def replay(self, wanted: int, rng: np.random.Generator) -> ReplayedSpectra:
         """Simulate further releases, as if the vectors of this one were those of A.
 
         `wanted` is the number of leading vectors to record and `rng` a generator with a public seed.
@@ -360,30 +344,32 @@ class NoisySpectrum:
         order = len(self.vectors)
         if self.edge <= 0:
             return ReplayedSpectra(
-                self.values, np.eye(order)[None, :, :wanted], np.sqrt(self.held[None, :wanted]), np.ones(wanted)
+                self.values, np.eye(order)[None, :, :wanted], np.sqrt(self.forms[None, :wanted]), np.ones(wanted)
             )
-        values, noise = self.without_noise(rng), self.edge / math.sqrt(2 * order)
-        looks = [
-            NoisySpectrum.at(_noisy(values, noise, rng), noise)
-            for _ in range(min(max(_NUMBERS // order**2, _LOOKS[0]), _LOOKS[1]))
+        values, noise = self.estimate_spectrum(rng), self.edge / math.sqrt(2 * order)
+        spectra = [
+            NoisySpectrum.from_release(_simulate_release(values, noise, rng), noise)
+            for _ in range(min(max(TUNING.replay_entries // order**2, TUNING.replay_least), TUNING.replay_most))
         ]
-        vectors = np.stack([look.vectors[:, :wanted] for look in looks])
-        return ReplayedSpectra(values, vectors, np.sqrt([look.held[:wanted] for look in looks]), np.ones(wanted))
+        vectors = np.stack([spectrum.vectors[:, :wanted] for spectrum in spectra])
+        return ReplayedSpectra(
+            values, vectors, np.sqrt([spectrum.forms[:wanted] for spectrum in spectra]), np.ones(wanted)
+        )
 
-    def leading(self, wanted: int) -> tuple[Floats, Floats]:
+    def white_coordinates(self, wanted: int) -> tuple[Floats, Floats]:
         """White coordinates of the `wanted` strongest directions: projection and reconstruction, each D x wanted."""
-        vectors, root = self.vectors[:, :wanted], np.sqrt(self.held[:wanted])
+        vectors, root = self.vectors[:, :wanted], np.sqrt(self.forms[:wanted])
         return vectors / root, vectors * root
 
 
-def _noisy(values: Floats, noise: float, rng: np.random.Generator) -> Floats:
+def _simulate_release(values: Floats, noise: float, rng: np.random.Generator) -> Floats:
     """A simulated release: diag(`values`) plus noise of standard deviation s = `noise` in isometric coordinates."""
     drawn = rng.normal(size=(len(values), len(values)))
     # (G + G')/2 has variance 1 on the diagonal and 1/2 off it, as isometric coordinates have.
     return np.asarray(np.diag(values) + noise * (drawn + drawn.T) / 2)
 
 
-def believed(matrix: Floats, noise: float) -> tuple[float, float, float]:
+def compare_with_identity(matrix: Floats, noise: float) -> tuple[float, float, float]:
     """Compare a release with a multiple of the identity.
 
     `matrix` (R x R) is a release in coordinates that are white as far as known, `noise` is its s. Returns the scale
@@ -399,38 +385,39 @@ def believed(matrix: Floats, noise: float) -> tuple[float, float, float]:
     return scale, relative, max(0.0, 1 - explained)
 
 
-def refined(matrix: Floats, noise: float) -> tuple[Floats, Floats]:
+def whiten_again(matrix: Floats, noise: float) -> tuple[Floats, Floats]:
     """Whiten again: projection and reconstruction (each R x R) from a second release in nearly white coordinates.
 
-    The arguments are those of `believed`. The deviation from the identity is multiplied by the share that noise does
-    not explain, and the result is inverted.
+    The arguments are those of `compare_with_identity`. The deviation from the identity is multiplied by the share that
+    noise does not explain, and the result is inverted.
     """
     R = len(matrix)
-    scale, relative, share = believed(matrix, noise)
+    scale, relative, share = compare_with_identity(matrix, noise)
     values, vectors = np.linalg.eigh(np.eye(R) + share * (matrix / scale - np.eye(R)))
     # An eigenvalue below the noise must not be inverted: its direction would dominate each unit's matrix.
-    root = np.sqrt(np.maximum(values, max(_DAMPED_TO * noise_edge(R, relative), 1e-6)))
+    root = np.sqrt(np.maximum(values, max(TUNING.damping_size * noise_edge(R, relative), 1e-6)))
     return vectors / root, vectors * root
 
 
-def left_over(matrix: Floats, noise: float) -> float:
-    """Variance of the correlations that remain after `refined`. The arguments are those of `believed`.
+def correlation_variance(matrix: Floats, noise: float) -> float:
+    """Variance of the correlations that remain after `whiten_again`. The arguments are those of
+    `compare_with_identity`.
 
     For deviations of variance t under noise of variance n, the share t/(t + n) is used, and the variance that remains
     is t n/(t + n): the share times n. Off the diagonal n is s^2/2. The share is estimated; one standard error is added
     to it, so that the result is not too optimistic.
     """
-    _scale, relative, share = believed(matrix, noise)
+    _scale, relative, share = compare_with_identity(matrix, noise)
     numbers = len(matrix) * (len(matrix) + 1) / 2
     return min((share + (1 - share) * math.sqrt(2 / numbers)) * relative**2 / 2, 1.0)
 
 
-def together(look: Floats, noise: float, damped: Damped) -> tuple[Floats, float]:
+def combine_releases(second: Floats, noise: float, damped: DampedCoordinates) -> tuple[Floats, float]:
     """Combine a release in damped coordinates with the earlier release, each weighted by its precision.
 
     Parameters
     ----------
-    look : ndarray of shape (k, k)
+    second : ndarray of shape (k, k)
         The second release.
     noise : float
         s of the second release.
@@ -444,12 +431,12 @@ def together(look: Floats, noise: float, damped: Damped) -> tuple[Floats, float]
     """
     # Without noise the second release is exact and needs no help.
     if noise <= 0 or damped.noise <= 0:
-        return look, noise
+        return second, noise
     # Units weigh more in damped coordinates. The earlier release is multiplied by that factor, and its noise too. Its
     # noise is smaller along damped directions; the undamped value is used for all, which gives it too little weight.
-    scale = damped.scale(look)
+    scale = damped.scale(second)
     weight = noise**2 / (noise**2 + (scale * damped.noise) ** 2)
-    return look + weight * (scale * damped.known - look), noise * math.sqrt(1 - weight)
+    return second + weight * (scale * damped.known - second), noise * math.sqrt(1 - weight)
 
 
 def best_count(columns: int, wanted: int, strength: float, noise: float, first: float, second: float) -> int:
@@ -464,7 +451,7 @@ def best_count(columns: int, wanted: int, strength: float, noise: float, first: 
     columns : int
         D.
     wanted : int
-        The number of components; at least twice as many directions are kept.
+        The number of components; at least twice as many directions are retained.
     strength : float
         x, the assumed eigenvalue of the weakest wanted direction.
     noise : float
@@ -481,16 +468,16 @@ def best_count(columns: int, wanted: int, strength: float, noise: float, first: 
     below = 0.5 + (at * np.sqrt(1 - at**2) + np.arcsin(at)) / math.pi
     values = 2 * half * np.interp(1 - (counts - 0.5) / columns, below, at)
     # Share of the direction inside the strongest k vectors: its own noisy vector, if x > r, and parts of the bulk.
-    held = max(0.0, 1 - (half / strength) ** 2) + np.cumsum(_moved(values, strength, half)) / columns
+    shares = max(0.0, 1 - (half / strength) ** 2) + np.cumsum(_bulk_overlap(values, strength, half)) / columns
     # Loss by the noise of both releases together in k dimensions: e^2/(4 x^2) with e^2 = 2 k s^2/precision.
-    turned = noise**2 * counts / (2 * strength**2 * (first * held**2 + second))
-    found = held * np.maximum(1 - turned, 0.0)
+    loss = noise**2 * counts / (2 * strength**2 * (first * shares**2 + second))
+    found = shares * np.maximum(1 - loss, 0.0)
     # The largest of equally good counts. If nothing can be found, `found` is zero, none passes and the limit decides.
     most = counts[found > (1 - 1e-9) * np.max(found)]
-    return max(int(most[-1]) if len(most) else 1, min(2 * wanted, columns))
+    return max(int(most[-1]) if len(most) else 1, min(TUNING.direction_ratio * wanted, columns))
 
 
-def _moved(values: Floats, strength: float | Floats, half: float) -> Floats:
+def _bulk_overlap(values: Floats, strength: float | Floats, half: float) -> Floats:
     """D times the mean squared cosine between a bulk eigenvector of A + E and an eigenvector of A.
 
     r^2/(x^2 + r^2 - x l), with l = `values`, x = `strength` and r = `half`, half the edge; the arrays are broadcast.
