@@ -380,7 +380,7 @@ def test_a_seeded_run_repeats_itself_and_says_that_it_is_not_private(tmp_path: P
     for folder in ("one", "two"):
         result = carry_out(make("local", seed=3), make_sites(tmp_path / folder))
         assert not result.report.private
-        assert "protects nobody" in result.report.sentences()[0]
+        assert "protects no person" in result.report.sentences()[0]
         runs.append(np.asarray(result.estimate["mean"]))
     assert np.array_equal(runs[0], runs[1])
 

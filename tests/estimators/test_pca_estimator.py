@@ -233,7 +233,7 @@ def test_a_seeded_run_repeats_itself_says_so_and_touches_no_ledger(tmp_path: Pat
     assert np.array_equal(first.components_, second.components_)
     assert not np.array_equal(first.components_, other.components_)
     assert not first.privacy_.private
-    assert first.privacy_.sentences()[0].startswith("This run protects nobody")
+    assert first.privacy_.sentences()[0].startswith("This run protects no person")
     assert any("seed" in note for note in first.notes_)
     assert ledgers(tmp_path) == []
 

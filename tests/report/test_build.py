@@ -127,9 +127,9 @@ def test_characters_that_do_not_show_are_written_out(tmp_path: Path) -> None:
 
 def test_a_run_that_protects_nobody_says_so_first(tmp_path: Path) -> None:
     page, document = written(tmp_path, carry_out(make("non-private"), make_sites(tmp_path)))
-    assert "The run protects nobody" in document.summary
+    assert "The run protects no person" in document.summary
     text = Tree(page).text
-    assert "This run protects nobody: no noise was added" in text
+    assert "This run protects no person: no noise was added" in text
     assert "put together all they saw" not in text
 
 
@@ -159,7 +159,7 @@ def test_a_promise_names_what_the_scheme_asks_to_trust() -> None:
         )
 
     assert "but for the noise that the coordinator dealt itself" in said("cape-helper")
-    assert "whoever sees the result" in said("pooled")
+    assert "readers of the result" in said("pooled")
     assert "the coordinator sees the data and is trusted" in said("pooled").lower()
     assert "any one site" in said("secure-sum")
 

@@ -36,7 +36,7 @@ class SurvivalCurve(TableEstimator):
     edges : array of shape (bins + 1,)
         Public bins of time. Curves are given at their right ends. Units with longer times are censored at the last end.
     time, event : str, default="time", "event"
-        Column of the time until the event or the end of observation, and column that tells whether the event happened.
+        Column of the time until the event or the end of observation, and column that states whether the event happened.
         In an array without names they are the first and the second column.
     by : str, optional
         Column of the groups; in an array, the third column.

@@ -18,11 +18,12 @@ import numpy as np
 
 from zerosum.data.masker import Masker
 from zerosum.errors import BadInput, BadParameter
+from zerosum.kernel.amounts import format_epsilon
 from zerosum.report.document import Bars, Block, Curves, Document, Section, Series, Table, Text, all_known, known
 from zerosum.report.guarantee_text import guarantee, parameter_text, question, study_title, summary
 from zerosum.report.number_format import format_number, format_percent
 from zerosum.report.page import render
-from zerosum.report.record import PrivacyReport, Result, rounded_up, write_whole
+from zerosum.report.record import PrivacyReport, Result, write_whole
 from zerosum.report.result_blocks import result_blocks
 from zerosum.report.signature import coordinator_key, sign
 from zerosum.secagg.keys import Identity
@@ -155,10 +156,10 @@ def site_copy(document: Document, site: str, key: str, statement: Mapping[str, A
     """
     cap, spent = statement["cap"], float(statement["epsilon"])
     mine = next((each for each in statement["studies"] if each["study"] == document.study), None)
-    cost = "nothing" if mine is None else f"epsilon {rounded_up(float(mine['epsilon']))}"
+    cost = "nothing" if mine is None else f"epsilon {format_epsilon(float(mine['epsilon']))}"
     rows = [
         ("charged for this study", cost),
-        ("spent in all studies so far", f"epsilon {rounded_up(spent)} at delta {statement['delta']:g}"),
+        ("spent in all studies so far", f"epsilon {format_epsilon(spent)} at delta {statement['delta']:g}"),
     ]
     from_here = f"From the ledger of {site}, for its own steward: this section is about other studies, too."
     rest = f"The other sections are from the report that the coordinator signed with the key {document.coordinator}."
@@ -190,8 +191,8 @@ def _per_site(report: PrivacyReport) -> Iterator[Block]:
     dealt = any(line.helper_epsilon is not None for line in report.per_site)
     rows = []
     for line in report.per_site:
-        more = (rounded_up(line.helper_epsilon or math.inf),) if dealt else ()
-        rows.append((line.site, rounded_up(line.epsilon), format_number(line.mu, 5), *more))
+        more = (format_epsilon(line.helper_epsilon or math.inf),) if dealt else ()
+        rows.append((line.site, format_epsilon(line.epsilon), format_number(line.mu, 5), *more))
     heading = ("site", f"epsilon at delta {report.delta:g}", "mu", *(["epsilon against the dealer"] if dealt else []))
     yield Table(f"Exact cost of the study for each {report.unit}", tuple(heading), tuple(rows))
 

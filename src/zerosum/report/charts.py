@@ -95,7 +95,7 @@ def _settings(name: str) -> Iterator[None]:
 
     ElementTree.register_namespace("", _SVG)
     own = {
-        "svg.fonttype": "none",  # text stays text: it can be read aloud, and the page chooses its font
+        "svg.fonttype": "none",  # text stays text: screen readers read it, and the page chooses its font
         "svg.hashsalt": name,
         "text.parse_math": False,  # names of columns may contain dollar signs
         "font.size": _LABEL_SIZE,

@@ -10,13 +10,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import SCHEMES
 from zerosum.report.document import Block, Table, Text
 from zerosum.report.number_format import format_number
-from zerosum.report.record import PrivacyReport, rounded_up
+from zerosum.report.record import PrivacyReport
 
 # Name of an algorithm to a description of its result.
 _DESCRIPTIONS = {
@@ -60,7 +61,7 @@ def summary(plan: Plan, report: PrivacyReport) -> str:
     """Two sentences: what was computed, and its cost."""
     sites = f"{len(plan.sites)} sites computed {description(plan.algorithm)} together"
     if not plan.private:
-        return f"{sites}. The run protects nobody: its data must be public or made up."
+        return f"{sites}. The run protects no person: its data must be public or synthetic."
     # Published records leave the site one by one, even if noisy.
     if any(release.kind == "publication" for release in plan.releases):
         access = f", from a noisy record of every {plan.unit} that each published"
@@ -69,8 +70,8 @@ def summary(plan: Plan, report: PrivacyReport) -> str:
     else:
         access = " without showing each other a record"
     return (
-        f"{sites}{access}. It cost every {plan.unit} an epsilon of at most {rounded_up(report.worst_epsilon)} at delta "
-        f"{plan.delta:g}."
+        f"{sites}{access}. It cost every {plan.unit} an epsilon of at most {format_epsilon(report.worst_epsilon)} "
+        f"at delta {plan.delta:g}."
     )
 
 
@@ -189,19 +190,19 @@ def guarantee(report: PrivacyReport) -> tuple[Block, ...]:
     epsilon = report.worst_epsilon
     # exp(700) is near the largest float64.
     times = math.exp(min(epsilon, 700.0))
-    who = "whoever sees the result put" if facts.sees_data else f"{_adversary(report.colluders)} put"
+    who = "readers of the result put" if facts.sees_data else f"{_adversary(report.colluders)} put"
     dealt = " but for the noise that the coordinator dealt itself" if facts.deals_noise else ""
     other = "replaced by that of somebody else" if report.adjacency == "replace-one" else "left out"
     bound = (
         f"If {who} together all they saw{dealt}, then whatever they conclude about one {report.unit} is at most "
         f"{format_number(times, 3)} times as likely as it would be with that {report.unit}'s data {other} (epsilon "
-        f"{rounded_up(epsilon)}), but for a chance of {chance(report.delta)} (delta {report.delta:g})."
+        f"{format_epsilon(epsilon)}), but for a chance of {chance(report.delta)} (delta {report.delta:g})."
     )
     if epsilon > _LARGE_EPSILON:
         bound += " An epsilon this large promises little."
     guess = (
         f"If they had to guess which of the two it was, they would be right at most "
-        f"{rounded_up(100 * report.best_guess)} % of the time; without any information, 50 %."
+        f"{format_epsilon(100 * report.best_guess)} % of the time; without any information, 50 %."
     )
     lost = f"{counted(report.dropouts, 'further site')} {'is' if report.dropouts == 1 else 'are'}"
     loss = f" It holds even if {lost} lost on the way." if report.dropouts else ""

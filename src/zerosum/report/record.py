@@ -25,6 +25,7 @@ from zerosum import html
 from zerosum.disk import make_folder, open_new, sync_folder
 from zerosum.errors import BadInput
 from zerosum.kernel import published
+from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
@@ -171,7 +172,7 @@ class PrivacyReport:
         """The guarantee in sentences, followed by the notes."""
         change = "replaced by another" if self.adjacency == "replace-one" else "added or removed"
         if not self.private:
-            return ["This run protects nobody: " + "; ".join(self.notes) + "."]
+            return ["This run protects no person: " + "; ".join(self.notes) + "."]
         facts = SCHEMES[self.scheme["name"]]
         who = "an outsider" if facts.sees_data else _adversary(self.colluders)
         if facts.deals_noise:
@@ -180,18 +181,9 @@ class PrivacyReport:
         loss = f", even if {lost}," if self.dropouts else ""
         return [
             f"If one {self.unit} of one site is {change}, what {who} sees of the whole study{loss} changes by no more "
-            f"than epsilon {rounded_up(self.worst_epsilon)} at delta {self.delta:g}.",
+            f"than epsilon {format_epsilon(self.worst_epsilon)} at delta {self.delta:g}.",
             *(note[0].upper() + note[1:] + "." for note in self.notes),
         ]
-
-
-def rounded_up(value: float) -> str:
-    """Four significant digits, rounded up, so that a stated epsilon is never below the exact one."""
-    if not np.isfinite(value) or value <= 0:
-        return f"{value:g}"
-    unit = 10.0 ** (np.floor(np.log10(value)) - 3)
-    # The factor 1 - 1e-12 prevents rounding errors of the division from raising a value that has four digits.
-    return f"{np.ceil(value / unit * (1 - 1e-12)) * unit:.4g}"
 
 
 def _adversary(colluders: int) -> str:
@@ -295,7 +287,7 @@ def _notes(plan: Plan) -> list[str]:
         worst = max(plan.coordinator_epsilon(s) for s in range(len(plan.sites)))
         notes.append(
             "the coordinator deals the noise that cancels and is trusted not to use it: with what it dealt, it alone "
-            f"could reach epsilon {rounded_up(worst)} at delta {plan.delta:g}"
+            f"could reach epsilon {format_epsilon(worst)} at delta {plan.delta:g}"
         )
     notes += [_publication_note(plan, r) for r, release in enumerate(plan.releases) if release.kind == "publication"]
     if plan.attempts:
