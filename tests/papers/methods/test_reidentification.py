@@ -61,7 +61,9 @@ def test_a_client_is_told_by_its_weights_until_noise_hides_them() -> None:
     scores = {}
     for noise in (0.0, 3.0):
         heard: list[list[tuple[Weights, Weights]]] = []
-        methods.federated([mine, own], 0, rounds=2, epochs=15, noise=noise, clip=15.0 if noise else None, heard=heard)
+        methods.federated(
+            [mine, own], 0, rounds=2, epochs=15, noise=noise, clip=15.0 if noise else None, transcript=heard
+        )
         assert len(heard) == 2
         assert all(len(answers) == 2 for answers in heard)
         told = [answers[0] for answers in heard]
