@@ -1,4 +1,7 @@
-"""The cost of a plan for a site, computed from the public plan alone."""
+"""The cost of a plan for a site, computed from the public plan alone.
+
+Tested in tests/cli/test_checking.py.
+"""
 
 from __future__ import annotations
 
