@@ -32,7 +32,7 @@ class GroupedAlgorithm(MissingAlgorithm):
     by: str | None = None
 
     words: ClassVar[Mapping[str, str]] = {
-        OWN_ROWS: "a unit counts by its own rows that are there if missing is 'observed': say that instead"
+        OWN_ROWS: "the observed rows of each unit are counted with missing = 'observed': use that rule"
     }
 
     @model_validator(mode="after")

@@ -131,7 +131,8 @@ def _parameters(
     }
     columns = [name for name, _ in map(_split_option, (*ranges, *levels))]
     if len(set(columns)) < len(columns):
-        raise BadParameter("a column is declared twice")
+        twice = next(name for name in columns if columns.count(name) > 1)
+        raise BadParameter(f"column {twice!r} is declared twice: give it one --range or one --levels")
     if not columns:
         raise BadParameter("declare the columns: --range COLUMN=LOW:HIGH, --levels COLUMN=A,B")
     rules: dict[str, Any] = dict.fromkeys(columns, "observed") if "observed" in missing else {}

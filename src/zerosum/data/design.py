@@ -150,7 +150,7 @@ class Design(BaseModel):
             named = Formula.parse(given["formula"]).response
             given = given if named is None else {"response": named, **given}
             if named is not None and given["response"] != named:
-                raise ValueError("the formula has another response than the design")
+                raise ValueError(f"response is {given['response']!r}, and the formula has {named!r}: give one of them")
         return given
 
     @model_validator(mode="after")
@@ -159,7 +159,7 @@ class Design(BaseModel):
         if self.formula is None:
             return self
         if self.interactions:
-            raise ValueError("give a formula or interactions, not both")
+            raise ValueError("formula and interactions are both given: write the interactions into the formula")
         if strangers := [name for name in self._formula.features if name not in (*self.ranges, *self.levels)]:
             raise ValueError(f"the formula has {strangers[0]!r}, which has neither a range nor levels")
         if taken := [name for name in self._formula.features if name in (self.response, *self._roles)]:
@@ -170,7 +170,10 @@ class Design(BaseModel):
     def _roles_fit(self) -> Self:
         """Check offset, exposure, weight, held-out units, indicators and units of measurement."""
         if self.offset is not None and self.exposure is not None:
-            raise ValueError("give an offset or an exposure, whose logarithm is one, not both")
+            raise ValueError(
+                f"offset {self.offset!r} and exposure {self.exposure!r} are both given: an exposure enters as the "
+                "offset log(exposure); leave one out"
+            )
         roles = self._roles
         if len(set(roles)) < len(roles) or self.response in roles:
             raise ValueError("offset, exposure, weight and response must be different columns")
@@ -178,16 +181,20 @@ class Design(BaseModel):
             if name not in self.ranges:
                 raise ValueError(f"{name!r} needs a public range, as an offset, an exposure or a weight")
         if self.exposure is not None and not self.ranges[self.exposure][0] > 0:
-            raise ValueError("the range of an exposure must begin above 0")
+            raise ValueError(
+                f"the range of the exposure {self.exposure!r} must begin above 0, got {self.ranges[self.exposure][0]:g}"
+            )
         if self.weight is not None and self.ranges[self.weight][0] != 0:
-            raise ValueError("the range of a weight must begin at 0: weights are in parts of its end")
+            raise ValueError(
+                f"the range of the weight {self.weight!r} must begin at 0, got {self.ranges[self.weight][0]:g}"
+            )
         if self.hold_out and DRAW in self.read:
             raise ValueError(f"where units are held out, no column can be called {DRAW!r}")
         for name in self.indicators:
             if name not in self.missing or name not in self.features:
                 raise ValueError(f"whether {name!r} is missing can enter only for a feature with a rule for that")
         if strangers := [name for name in self.measured_in if name not in self.ranges]:
-            raise ValueError(f"units of measurement are of columns with a range: not so {strangers[0]!r}")
+            raise ValueError(f"measured_in names {strangers[0]!r}, which has no range")
         return self
 
     @model_validator(mode="after")
@@ -198,7 +205,9 @@ class Design(BaseModel):
         if self.response not in self.ranges and self.response not in self.levels:
             raise ValueError(f"the response {self.response!r} needs a public range, or two levels")
         if len(self.levels.get(self.response, (0, 1))) != 2:
-            raise ValueError("a categorical response must have two levels")
+            raise ValueError(
+                f"the response {self.response!r} must have two levels, got {len(self.levels[self.response])}"
+            )
         for name, (low, high) in self.ranges.items():
             if not low < high:
                 raise ValueError(f"the range of {name!r} must be two numbers, the lower one first")
@@ -207,9 +216,11 @@ class Design(BaseModel):
                 raise ValueError(f"the levels of {name!r} must be at least two, all different")
         for name, (_value, deviation) in self.ordinary.items():
             if name not in self.ranges or name == self.response or not deviation > 0:
-                raise ValueError(f"ordinary values are of numeric features, with a positive deviation: not so {name!r}")
+                raise ValueError(
+                    f"ordinary must be for numeric features, with a positive deviation, got {name!r} with {deviation:g}"
+                )
         if self.response in self.missing:
-            raise ValueError("what is taken for a missing value cannot be the response's: outcomes are not invented")
+            raise ValueError(f"missing must not name the response {self.response!r}: outcomes are not imputed")
         if len({frozenset(parts) for parts in self.interactions}) < len(self.interactions):
             raise ValueError("two interactions are the same")
         for name, value in self.missing.items():

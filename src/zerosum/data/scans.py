@@ -81,11 +81,12 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         if len(set(self.confounds)) < len(self.confounds):
-            raise BadParameter("a confound is named twice")
+            twice = next(name for name in self.confounds if list(self.confounds).count(name) > 1)
+            raise BadParameter(f"confounds must be different from each other, and {twice!r} occurs twice")
         if self.strategy is not None and self.strategy not in _STRATEGIES:
             raise BadParameter(f"strategy must be one of {', '.join(_STRATEGIES)}, got {self.strategy!r}")
         if self.strategy is not None and self.confounds:
-            raise BadParameter("give confounds by name, or a strategy, not both")
+            raise BadParameter(f"confounds and strategy = {self.strategy!r} are both given: leave one out")
         if self.strategy not in (None, "scrubbing") and self.scrub_mm is not None:
             raise BadParameter("scrub_mm goes with confounds by name, or with the strategy 'scrubbing'")
         if self.band is not None and not 0 <= self.band[0] < self.band[1] < np.inf:

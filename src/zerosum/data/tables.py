@@ -138,7 +138,10 @@ def check_reading(columns: Sequence[str], unit_column: str | None, categories: C
     categories. No file is opened."""
     wanted = columns if unit_column is None else [*columns, unit_column]
     if not columns or len(set(wanted)) < len(wanted):
-        raise BadParameter("there must be columns to read, and they and the unit column must all differ")
+        raise BadParameter(
+            "columns must not be empty, and columns and unit column must all differ, got "
+            f"{', '.join(map(repr, wanted)) or 'none'}"
+        )
     if stray := categories.keys() - set(columns):
         raise BadParameter(f"categories are declared for {min(stray)!r}, which is not a column to read")
     _lookups(categories, None)
@@ -280,7 +283,8 @@ def _choose(
     if columns is None and "" in chosen:
         raise BadData(f"column {names.index('') + 1} of {path} has no name: list the columns to read")
     if len(set(wanted)) < len(wanted):
-        raise BadParameter("the columns to read and the unit column must all differ")
+        twice = next(name for name in wanted if list(wanted).count(name) > 1)
+        raise BadParameter(f"columns and unit column must all differ, and {twice!r} occurs twice")
     known = set(names)
     if missing := [name for name in wanted if name not in known]:
         raise BadData(f"{path} has no column {' and no column '.join(map(repr, missing))}")

@@ -167,7 +167,10 @@ class Consents:
             return beginning
         found = [digest for digest in self.waiting() if digest.startswith(beginning)]
         if len(beginning) < 8 or len(found) != 1:
-            raise BadInput("no single plan that waits here has a digest that begins so: give eight digits or more")
+            raise BadInput(
+                f"{beginning!r} is the beginning of {len(found)} digests of waiting plans: give eight digits or more "
+                "of one of them"
+            )
         return found[0]
 
     def proposal(self, digest: str) -> Plan:
@@ -175,7 +178,7 @@ class Consents:
         try:
             return Plan.from_json((self._proposals / f"{_checked(digest)}.json").read_bytes())
         except OSError:
-            raise BadInput("no such plan waits here") from None
+            raise BadInput(f"no plan with the digest {digest} waits here") from None
 
     def plan(self, digest: str) -> Plan:
         """A waiting plan, or one about which a decision was made."""
@@ -184,9 +187,9 @@ class Consents:
             with suppress(OSError):
                 found = Plan.from_json((folder / f"{_checked(digest)}.json").read_bytes())
                 if found.digest() != digest:
-                    raise BadInput("what is kept here under that digest is another plan")
+                    raise BadInput(f"the file {folder / digest}.json holds a plan with another digest: restore it")
                 return found
-        raise BadInput("no such plan waits here, and none that was decided about is kept")
+        raise BadInput(f"no plan with the digest {digest} is stored here, waiting or decided")
 
 
 def _dearer(plan: Plan, whole: Plan) -> bool:

@@ -1,4 +1,7 @@
-"""Records of a ledger: the account, its cap, and the cost of each release."""
+"""Records of a ledger: the account, its cap, and the cost of each release.
+
+Tested in tests/site/test_ledger.py.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ class Ranged(Filled):
     @model_validator(mode="after")
     def _ranges_fit(self) -> Self:
         if (self.lower is None) != (self.upper is None):
-            raise ValueError("lower and upper belong together")
+            given = "lower" if self.upper is None else "upper"
+            raise ValueError(f"lower and upper must be given together, got only {given}")
         if self.lower is not None and self.upper is not None:
             if self.lower.shape != (self.columns,) or self.upper.shape != (self.columns,):
                 raise ValueError(f"lower and upper must hold one number for each of the {self.columns} columns")
