@@ -97,7 +97,7 @@ def test_a_job_that_goes_on_without_sites_is_for_studies_that_are_under_way(tmp_
     with pytest.raises(BadInput, match="kept"):
         fewest(tmp_path / "kept")
     with Journal.create(tmp_path / "kept", plan) as journal:
-        with pytest.raises(Refused, match="asked"):
+        with pytest.raises(Refused, match="all sites"):
             fewest(tmp_path / "kept")
         journal.set_up(b"everybody's public keys")
         journal.asked(0, 0, "c0ffee")
