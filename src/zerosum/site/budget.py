@@ -1,6 +1,6 @@
 """The cost of a plan for a site, computed from the public plan alone.
 
-Tested in tests/cli/test_checking.py.
+Tested in tests/cli/test_cli_check.py.
 """
 
 from __future__ import annotations
