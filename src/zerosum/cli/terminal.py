@@ -113,7 +113,7 @@ class _Lines:
 def _format_duration(seconds: float) -> str:
     """Remaining time with the precision of an estimate.
 
-    >>> _spell(42), _spell(600), _spell(9000)
+    >>> _format_duration(42), _format_duration(600), _format_duration(9000)
     ('42 s', '10 min', '2.5 h')
     """
     if seconds < 90:

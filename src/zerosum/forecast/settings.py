@@ -112,7 +112,7 @@ def split_by_site(people: Units, by: list[int]) -> list[Units]:
 def units_per_site(people: int, by: list[int]) -> NDArray[np.int64]:
     """Number of units per site in proportion to these sizes, at least one each.
 
-    >>> shared_out(10, [1, 1, 2]).tolist(), shared_out(3, [1, 1000, 1]).tolist()
+    >>> units_per_site(10, [1, 1, 2]).tolist(), units_per_site(3, [1, 1000, 1]).tolist()
     ([3, 2, 5], [1, 1, 1])
     """
     if people < len(by):

@@ -215,7 +215,7 @@ def search(
 def _round_up(epsilon: float) -> float:
     """Round up to three significant digits.
 
-    >>> _rounded_up(1.2341)
+    >>> _round_up(1.2341)
     1.24
     """
     places = 2 - math.floor(math.log10(epsilon))
