@@ -290,7 +290,7 @@ def test_rows_that_do_not_fit_are_streamed(monkeypatch: pytest.MonkeyPatch, tmp_
         return elsewhere(np.asarray(block))
 
     monkeypatch.setattr("zerosum.compute.units.to_device", to_device)
-    monkeypatch.setattr("zerosum.compute.units.room", lambda where, wanted=0: 100 * 200)
+    monkeypatch.setattr("zerosum.compute.units.available_bytes", lambda where, wanted=0: 100 * 200)
     units = Units(np.load(tmp_path / "rows.npy", mmap_mode="r"), device="elsewhere")
     stat = build("scatter", {"columns": 3, "center": [0.1, 0.2, 0.3]})
     np.testing.assert_allclose(stat.total(units), stat.total(Units(rows)), atol=1e-12)
@@ -314,7 +314,7 @@ def test_rows_that_are_streamed_give_what_the_host_gives(
 
     monkeypatch.setattr("zerosum.compute.units.to_device", to_device)
     monkeypatch.setattr(
-        "zerosum.compute.units.room", lambda where, wanted=0: 1 << 14 if isinstance(where, str) else None
+        "zerosum.compute.units.available_bytes", lambda where, wanted=0: 1 << 14 if isinstance(where, str) else None
     )
     table = np.asfortranarray(next(draws(stat, rng, 300))[:240].astype(np.float32))
     for offsets in (None, OFFSETS):
@@ -374,7 +374,7 @@ def test_a_whole_study_on_a_device_finds_what_one_on_the_host_finds(
     monkeypatch.setattr(NoiseShare, "begin", listening)
     monkeypatch.setattr("zerosum.compute.units.to_device", lambda block, device: elsewhere(np.asarray(block)))
     monkeypatch.setattr(
-        "zerosum.compute.units.room", lambda where, wanted=0: 1 << 20 if isinstance(where, str) else None
+        "zerosum.compute.units.available_bytes", lambda where, wanted=0: 1 << 20 if isinstance(where, str) else None
     )
     found = []
     for device in (None, "elsewhere"):

@@ -30,7 +30,7 @@ from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms
 
 Floats = NDArray[np.float64]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KERNELS: Any = vars(native)["_native"]
 BINS = {"lowest": 0.01, "highest": 1e4, "bins": 30}
 
