@@ -297,11 +297,14 @@ class ICAProgram(Algorithm):
     def _plan_start(self, facts: PublicFacts) -> tuple[float, int]:
         """Share of the cumulants, of the budget that the reduction leaves, and number of rounds.
 
-        The smaller the clarity, the larger is the share that a start needs, and the more rounds follow. Below
-        `clarity_half` the cumulants leave too little budget for rounds, so the rounds start from a random rotation.
-        Rounds from a random rotation need nearly the whole budget. If a part of it goes to the reduction, cumulants are
-        therefore released down to `clarity_least`, and the rounds only refine the start. Without noise rounds cost
-        nothing, so there are enough of them to converge.
+        The smaller the clarity, the larger is the share that a start needs. 12 rounds follow if there is no start from
+        cumulants or no noise, 10 after a start of medium clarity, and 6 after a clear start or one near `clarity_least`
+        (`rounds_many`, `rounds_medium` and `rounds_few` of `Tuning`).
+
+        Below `clarity_half` the cumulants leave too little budget for rounds, so the rounds start from a random
+        rotation. Rounds from a random rotation need nearly the whole budget. If a part of it goes to the reduction,
+        cumulants are therefore released down to `clarity_least`, and the rounds only refine the start. Without noise
+        rounds cost nothing, so there are enough of them to converge.
         """
         clear = self._clarity(facts, 1 - self._reduction_share)
         least, half = TUNING.clarity_least, TUNING.clarity_half
