@@ -317,6 +317,6 @@ class ICA(JointTransformer):
         self.n_components_ = len(self.components_)
         if self.above_noise_ < self.n_components_:
             self._note(
-                f"{self.above_noise_} of {self.n_components_} dimensions stand above the noise: the other "
+                f"{self.above_noise_} of {self.n_components_} dimensions are above the noise: the other "
                 "components are noise, even if stability_ is high"
             )

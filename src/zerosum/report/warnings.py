@@ -61,7 +61,7 @@ def _components(estimate: Mapping[str, Quantity]) -> Iterator[str]:
         asked = len(estimate["stability"])
         if above < asked:
             yield (
-                f"{above} of {asked} dimensions stand above the noise: the rest of the space is noise, and there the "
+                f"{above} of {asked} dimensions are above the noise: the rest of the space is noise, and there the "
                 "stability of components has no meaning"
             )
         unstable = int(np.sum(estimate["stability"].value < _LEAST_STABILITY))
@@ -71,7 +71,7 @@ def _components(estimate: Mapping[str, Quantity]) -> Iterator[str]:
                 "determines them. More people, longer recordings, fewer components or a larger epsilon would"
             )
     elif above < asked:
-        yield f"{above} of {asked} components stand above the noise: the others cannot be distinguished from noise"
+        yield f"{above} of {asked} components are above the noise: the others cannot be distinguished from noise"
 
 
 def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> Iterator[str]:
