@@ -1,7 +1,4 @@
-"""Accessibility fixes of the theme: a name for its search dialog, and code and tables that scroll by keyboard.
-
-Tested in tests/test_docs.py.
-"""
+"""Accessibility fixes of the theme: a name for its search dialog, and code and tables that scroll by keyboard."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Browsers draw MathML themselves, so the site needs no script and nothing from elsewhere. `pymdownx.arithmatex` finds
 the formulas, so that dollars in code stay dollars. A formula that cannot be read ends the build.
-
-Tested in tests/test_docs.py.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 mkdocstrings reads docstrings from the source files, where `%(name)s` stands for a fragment of
 `zerosum.estimators.documentation`. This extension of griffe replaces the placeholders, as the decorator `documented`
 does when the package is imported.
-
-Tested in tests/estimators/test_documentation.py.
 """
 
 from __future__ import annotations

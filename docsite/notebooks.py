@@ -3,8 +3,6 @@
 `python docsite/notebooks.py` runs every notebook of docs/notebooks from its first cell and writes down what it prints
 (`make notebooks`); a test compares. No Jupyter is needed for that: cells are run one after the other, and the value of
 a cell's last expression is shown, as Jupyter would. While the site is built, MkDocs makes a page of each.
-
-Tested in tests/test_notebooks.py.
 """
 
 from __future__ import annotations

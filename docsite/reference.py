@@ -10,8 +10,6 @@ A page has a comment at the place, which MkDocs replaces:
 Names, types and defaults come from the code. The meaning of an entry is the string below its field or the comment
 beside it; a parameter with neither has the text of its estimator's docstring. An entry without a meaning or an option
 without help ends the build.
-
-Tested in tests/test_reference.py.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ A page has a comment at the place, which MkDocs replaces:
 
     <!-- views: mean-page, The report of means -->
 
-for `pictures/mean-page-wide-light.webp` and its three siblings; every picture is a link to itself in full. Tested in
-tests/test_docs.py.
+for `pictures/mean-page-wide-light.webp` and its three siblings; every picture is a link to itself in full.
 """
 
 from __future__ import annotations

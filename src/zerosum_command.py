@@ -1,8 +1,6 @@
 """Entry point of the script `zerosum`. It loads the command line, which can be interrupted meanwhile.
 
 It lies outside the package, so that the handler for Ctrl-C is in place before anything of the package is loaded.
-
-Tested in tests/test_packaging.py.
 """
 
 from __future__ import annotations

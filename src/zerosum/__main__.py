@@ -1,7 +1,4 @@
-"""`python -m zerosum`: the command line, where its script is not on the path.
-
-Tested in tests/test_packaging.py.
-"""
+"""`python -m zerosum`: the command line, where its script is not on the path."""
 
 from zerosum.cli import main
 

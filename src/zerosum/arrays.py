@@ -1,8 +1,4 @@
-"""Type names for arrays.
-
-
-Tested in tests/kernel/test_grid.py.
-"""
+"""Type names for arrays."""
 
 from __future__ import annotations
 

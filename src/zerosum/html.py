@@ -3,8 +3,6 @@
 Every value in a template is escaped, unless it is `Markup`. Invisible characters, such as those that reverse the
 direction of writing, are written out. Names of studies, sites and columns come from other parties and reach a page only
 in this way.
-
-Tested in tests/report/test_html.py.
 """
 
 from __future__ import annotations

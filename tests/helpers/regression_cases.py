@@ -1,7 +1,4 @@
-"""Statistics of regressions, small: what tests/helpers/statistic_cases.py has of them.
-
-Tested in tests/statistics/test_sensitivity.py and tests/statistics/test_coupling.py.
-"""
+"""Statistics of regressions, small: what tests/helpers/statistic_cases.py has of them."""
 
 from __future__ import annotations
 

@@ -15,8 +15,6 @@ independent of that of z, and `corrected_least_squares` corrects for it.
 
 Releases: for `reduction = "dp"` the mean and second moments of the features (`FeatureMoments`, share
 `reduction_share`); the records (`LabelledRecords`, the rest). The training is free post-processing.
-
-Tested in tests/algorithms/test_collaboration.py.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Symbols: K components in D columns, component k with mean a_k (D), variance v_k (spherical) and weight w_k. A round
 releases for each component a count, the sum of clipped residuals, and the sum of 1 - |residual|^2/clip^2 where that is
 positive (`MixtureSums`). The functions here turn such a release into a step of the means, weights and variances.
-
-Tested in tests/algorithms/test_mixture.py.
 """
 
 from __future__ import annotations

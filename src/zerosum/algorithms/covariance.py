@@ -3,8 +3,6 @@
 The release holds the sums over units of x x' and, with weight `mean_weight`, of x, in half ranges and clipped
 (`SecondMoment`).
 With n units, covariance = sum x x'/n - mean mean'. Under add/remove adjacency the release also holds a noisy count.
-
-Tested in tests/algorithms/test_programs.py.
 """
 
 from __future__ import annotations

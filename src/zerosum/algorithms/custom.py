@@ -1,7 +1,4 @@
-"""The sum and mean of a user's statistic, which every site has registered.
-
-Tested in tests/algorithms/test_programs.py.
-"""
+"""The sum and mean of a user's statistic, which every site has registered."""
 
 from __future__ import annotations
 

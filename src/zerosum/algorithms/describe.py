@@ -9,8 +9,6 @@ Releases, each with its share of the budget:
 
 From release 1, mean = S_x/n and variance = (S_2 + n)/(2 n) - mean^2, corrected for the noise of the mean. Intervals of
 ratios are Fieller's (`intervals`). All of it is free post-processing.
-
-Tested in tests/algorithms/test_describe.py.
 """
 
 from __future__ import annotations

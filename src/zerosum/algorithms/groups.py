@@ -1,7 +1,4 @@
-"""Base class of descriptive algorithms: public ranges and levels of columns, groups, and rules for missing values.
-
-Tested in tests/algorithms/test_describe.py.
-"""
+"""Base class of descriptive algorithms: public ranges and levels of columns, groups, and rules for missing values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Counts of units by public category or bin, from one release.
-
-Tested in tests/algorithms/test_programs.py.
-"""
+"""Counts of units by public category or bin, from one release."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Intervals of 95 % for functions of noisy sums and counts. Privacy noise is normal with known variance.
-
-Tested in tests/algorithms/test_intervals.py.
-"""
+"""Intervals of 95 % for functions of noisy sums and counts. Privacy noise is normal with known variance."""
 
 from __future__ import annotations
 

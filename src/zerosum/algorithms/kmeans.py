@@ -3,8 +3,6 @@
 Every round releases for each center the count and the sum of the rows nearest to it (`ClusterSums`), and all rounds
 have equal shares of the budget. A center moves to sum/count (Lloyd's step). The first round uses many public cells in
 place of centers; their noisy means, weighted by their counts, are clustered by k-means++ at the coordinator.
-
-Tested in tests/algorithms/test_programs.py.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 With public counts n the release is the sum S of the clipped vectors (`VectorSum`), and the mean is S/n. Under
 add/remove adjacency the release also holds a noisy count. With the rule "observed" it holds a sum and a count for each
 column (`ObservedSums`).
-
-Tested in tests/algorithms/test_programs.py.
 """
 
 from __future__ import annotations

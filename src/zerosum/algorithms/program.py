@@ -30,8 +30,6 @@ Part of a program is a generator of its own, called by `yield from`; its return 
 The plan is made before the data are read. `Algorithm.requests` therefore lists a template of each request: the same
 statistic, size, sensitivity and share as the one that `program` will yield, with placeholder parameters. The privacy
 cost follows from the templates alone.
-
-Tested in tests/algorithms/test_programs.py.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ Cumulative counts are L R^-1 (R h). Their noise grows with log n, and not with t
 A quantile is read off a non-decreasing fit of the cumulative counts. Its interval comes from the unfitted counts, whose
 covariance is known: it covers all bins that a test of level 2.5 % on each side does not exclude. All of this is free
 post-processing.
-
-Tested in tests/algorithms/test_describe.py.
 """
 
 from __future__ import annotations

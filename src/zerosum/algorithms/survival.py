@@ -12,8 +12,6 @@ post-processing:
 
 The noise of the counts is normal with known variance. Its effect on S and U is the delta method with exact derivatives
 (complex steps). Population intervals add Greenwood's variance, and the test the hypergeometric variance.
-
-Tested in tests/algorithms/test_survival.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Symbols: K topics a_k (D words each, probability vectors) with weights w_k; pairs P = sum_k w_k a_k a_k' and triples
 T = sum_k w_k a_k (x) a_k (x) a_k, both with noise of known size. All functions here are free post-processing.
-
-Tested in tests/algorithms/test_topics.py.
 """
 
 from __future__ import annotations

@@ -22,8 +22,6 @@ Releases of the path "pairs" (everything else; a heuristic that does not need th
 3. sums of the documents nearest to each part (`TopicSums`).
 
 All else is free post-processing. Reference: Anandkumar et al. 2014 (tensor decompositions for latent variable models).
-
-Tested in tests/algorithms/test_topics.py.
 """
 
 from __future__ import annotations

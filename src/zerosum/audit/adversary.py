@@ -1,7 +1,4 @@
-"""Adversary of the audit: learned linear discriminant, and search for the two most distinguishable units.
-
-Tested in tests/audit/test_audit.py.
-"""
+"""Adversary of the audit: learned linear discriminant, and search for the two most distinguishable units."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Two programs with a sensitivity that is too small, which an audit must detect. No policy permits them.
-
-Tested in tests/audit/test_audit.py.
-"""
+"""Two programs with a sensitivity that is too small, which an audit must detect. No policy permits them."""
 
 from __future__ import annotations
 

@@ -10,8 +10,6 @@ probability below FALSE_ALARM:
     missing    number of values closer to 0 than NEAR: binomial distribution
     normal     Kolmogorov distance to the normal: 2 exp(-2 n eps^2), Dvoretzky, Kiefer, Wolfowitz and Massart
     low bits   on the grid, number of draws with each remainder modulo 16: binomial distribution
-
-Tested in tests/audit/test_correlation.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Transcripts for the audit: messages to the coordinator, secrets of colluders, and all draws of all sites.
 
 The coalition sees the first two. The draws of honest sites are recorded for the tests of the noise.
-
-Tested in tests/audit/test_audit.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`zerosum account`: privacy cost of a noise level, and the noise for a privacy cost.
-
-Tested in tests/cli/test_cli.py.
-"""
+"""`zerosum account`: privacy cost of a noise level, and the noise for a privacy cost."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The typer application and its groups, with which commands register, and options that several commands share.
-
-Tested in tests/cli/test_cli.py.
-"""
+"""The typer application and its groups, with which commands register, and options that several commands share."""
 
 from __future__ import annotations
 

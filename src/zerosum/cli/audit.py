@@ -1,7 +1,4 @@
-"""`zerosum audit`: attacks on recorded transcripts.
-
-Tested in tests/cli/test_cli_audit.py.
-"""
+"""`zerosum audit`: attacks on recorded transcripts."""
 
 from __future__ import annotations
 

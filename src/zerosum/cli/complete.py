@@ -1,7 +1,4 @@
-"""Shell completion: known names, and files with the right suffix.
-
-Tested in tests/cli/test_terminal.py.
-"""
+"""Shell completion: known names, and files with the right suffix."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Consent prompt on the terminal of `zerosum site run`: pending plans are shown to the steward one by one.
-
-Tested in tests/cli/test_operations.py.
-"""
+"""Consent prompt on the terminal of `zerosum site run`: pending plans are shown to the steward one by one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`zerosum coordinator`: run, resume and check a study as its coordinator.
-
-Tested in tests/cli/test_cli_coordinator.py.
-"""
+"""`zerosum coordinator`: run, resume and check a study as its coordinator."""
 
 from __future__ import annotations
 

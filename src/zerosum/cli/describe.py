@@ -1,7 +1,4 @@
-"""`zerosum describe`: descriptive table of columns, from a study file, or from data files and options.
-
-Tested in tests/cli/test_cli_describe.py.
-"""
+"""`zerosum describe`: descriptive table of columns, from a study file, or from data files and options."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`zerosum flare` and `zerosum provision`: jobs, kits and certificates for NVIDIA FLARE.
-
-Tested in tests/flare/test_jobs.py.
-"""
+"""`zerosum flare` and `zerosum provision`: jobs, kits and certificates for NVIDIA FLARE."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Accuracy forecasts: `zerosum plan --what-if`, and `zerosum compare`.
-
-Tested in tests/cli/test_cli_forecast.py.
-"""
+"""Accuracy forecasts: `zerosum plan --what-if`, and `zerosum compare`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`zerosum site` commands about keys: rotation, withdrawal, and certificates for NVIDIA FLARE.
-
-Tested in tests/cli/test_cli_key.py.
-"""
+"""`zerosum site` commands about keys: rotation, withdrawal, and certificates for NVIDIA FLARE."""
 
 from __future__ import annotations
 

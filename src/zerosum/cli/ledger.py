@@ -1,7 +1,4 @@
-"""`zerosum ledger`: entries and costs of a site's ledger, and its integrity.
-
-Tested in tests/cli/test_cli_ledger.py.
-"""
+"""`zerosum ledger`: entries and costs of a site's ledger, and its integrity."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Every JSON line has `time`, `level`, `event` and `words`, and if known `study`, `plan` and `site`. No line contains a
 value, a row or a count of the data.
-
-Tested in tests/cli/test_operations.py.
 """
 
 from __future__ import annotations

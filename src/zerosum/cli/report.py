@@ -1,7 +1,4 @@
-"""`zerosum verify`, `zerosum site report` and `zerosum coordinator init`: signatures of reports.
-
-Tested in tests/cli/test_cli_report.py.
-"""
+"""`zerosum verify`, `zerosum site report` and `zerosum coordinator init`: signatures of reports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`zerosum reproduce`: figures of the papers.
-
-Tested in tests/cli/test_cli.py.
-"""
+"""`zerosum reproduce`: figures of the papers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`zerosum results`: list, show, export and remove archived results, at no privacy cost.
-
-Tested in tests/cli/test_cli_results.py.
-"""
+"""`zerosum results`: list, show, export and remove archived results, at no privacy cost."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`zerosum site`: set up, run and query a site.
-
-Tested in tests/cli/test_cli_site.py.
-"""
+"""`zerosum site`: set up, run and query a site."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`zerosum plan`, `check`, `run`, `demo` and `version`.
-
-Tested in tests/cli/test_cli.py.
-"""
+"""`zerosum plan`, `check`, `run`, `demo` and `version`."""
 
 from __future__ import annotations
 

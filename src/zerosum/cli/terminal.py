@@ -2,8 +2,6 @@
 
 Console markup is off, because names of studies, sites, columns and files come from users. Bold and red text is made
 with `Text`.
-
-Tested in tests/cli/test_cli.py.
 """
 
 from __future__ import annotations

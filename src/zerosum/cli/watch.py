@@ -1,7 +1,4 @@
-"""`zerosum watch`: local web page of running and past studies.
-
-Tested in tests/cli/test_cli_watch.py.
-"""
+"""`zerosum watch`: local web page of running and past studies."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Sums over rows are computed where the rows are. Public parameters move there once per release, the sum comes back once,
 and the length of blocks depends on the device's memory. No function here depends on values.
-
-Tested in tests/compute/test_gpu.py.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A subclass defines `sum_block`, which adds up the bounded contributions of one block, and proves its sensitivity in its
 docstring; tests search numerically for worse neighbours. `total` does the rest: blocks, threads, devices, and units
 whose contribution cannot be computed.
-
-Tested in tests/compute/test_threads.py.
 """
 
 from __future__ import annotations

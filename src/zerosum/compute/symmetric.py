@@ -1,7 +1,4 @@
-"""Isometric coordinates of symmetric arrays on any device (`zerosum.kernel.coordinates` has them for NumPy).
-
-Tested in tests/kernel/test_coordinates.py.
-"""
+"""Isometric coordinates of symmetric arrays on any device (`zerosum.kernel.coordinates` has them for NumPy)."""
 
 from __future__ import annotations
 

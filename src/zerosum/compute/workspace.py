@@ -1,7 +1,4 @@
-"""Reused working memory: mapping fresh memory takes longer than most of the computations in it.
-
-Tested in tests/compute/test_workspace.py.
-"""
+"""Reused working memory: mapping fresh memory takes longer than most of the computations in it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A driver for tests of programs: no sites and no noise, only scripted releases.
-
-Tested in tests/algorithms/test_programs.py.
-"""
+"""A driver for tests of programs: no sites and no noise, only scripted releases."""
 
 from __future__ import annotations
 

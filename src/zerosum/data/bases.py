@@ -1,7 +1,4 @@
-"""Public bases for maps: a (columns, K) matrix from a file, or low-frequency cosines on the grid.
-
-Tested in tests/data/test_fmri.py.
-"""
+"""Public bases for maps: a (columns, K) matrix from a file, or low-frequency cosines on the grid."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@ interaction is the product of its parts. A site effect is 1 at its site; the fir
 Each design row depends on its own unit and on public values only, so the design has no privacy cost. Held-out units are
 drawn by a hash of the unit's own rows, so that the draw is the same in every round and after a restart. No sensitivity
 bound depends on the draw: it enters statistics like any other column.
-
-Tested in tests/data/test_design.py.
 """
 
 from __future__ import annotations

@@ -12,8 +12,6 @@ A word of a text begins with a letter, ends with a letter or digit, and may cont
 underscores. Case is ignored.
 
 Messages contain no document and no count. The document concerned is in the error's `detail`.
-
-Tested in tests/data/test_documents.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""File formats of tables (NPY, NPZ, CSV, TSV, Parquet): named columns that are read in batches of rows.
-
-Tested in tests/data/test_tables.py.
-"""
+"""File formats of tables (NPY, NPZ, CSV, TSV, Parquet): named columns that are read in batches of rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Public grid of an imaging study: mask or atlas, conversion between volumes and columns.
-
-Tested in tests/data/test_imaging.py.
-"""
+"""Public grid of an imaging study: mask or atlas, conversion between volumes and columns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""NIfTI files: header on opening, volumes in chunks.
-
-Tested in tests/data/test_imaging.py.
-"""
+"""NIfTI files: header on opening, volumes in chunks."""
 
 from __future__ import annotations
 

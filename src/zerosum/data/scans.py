@@ -2,8 +2,6 @@
 
 All processing stays within the run, so that no row depends on two people. Messages do not contain file names, which
 identify people; these are in the error's `detail`.
-
-Tested in tests/data/test_imaging.py.
 """
 
 from __future__ import annotations

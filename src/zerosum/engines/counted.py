@@ -1,7 +1,4 @@
-"""An engine that counts the traffic of another one, for monitoring and benchmarks.
-
-Tested in tests/study/test_status.py.
-"""
+"""An engine that counts the traffic of another one, for monitoring and benchmarks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""All sites in this process: the default engine. The sites run the code that real ones run, on the same bytes.
-
-Tested in tests/coordinator/test_conduct.py.
-"""
+"""All sites in this process: the default engine. The sites run the code that real ones run, on the same bytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Base classes of the estimators: shared parameters, the data of the sites, one study for each fit, and its results.
-
-Tested in tests/estimators/test_pca_estimator.py.
-"""
+"""Base classes of the estimators: shared parameters, the data of the sites, one study for each fit, and its results."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

@@ -1,7 +1,4 @@
-"""Base class of private classifiers over sites, and the linear classifier on public features.
-
-Tested in tests/estimators/test_classifier_estimators.py.
-"""
+"""Base class of private classifiers over sites, and the linear classifier on public features."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

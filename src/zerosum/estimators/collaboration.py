@@ -1,7 +1,4 @@
-"""Data Collaboration: a classifier trained on noisy records that sites publish.
-
-Tested in tests/estimators/test_collaboration_estimator.py.
-"""
+"""Data Collaboration: a classifier trained on noisy records that sites publish."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

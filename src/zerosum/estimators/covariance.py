@@ -1,7 +1,4 @@
-"""Private covariance over sites.
-
-Tested in tests/estimators/test_table_estimators.py.
-"""
+"""Private covariance over sites."""
 
 from __future__ import annotations
 

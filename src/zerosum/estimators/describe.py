@@ -1,7 +1,4 @@
-"""Tables that describe columns, and quantiles, over sites.
-
-Tested in tests/estimators/test_describe_estimators.py.
-"""
+"""Tables that describe columns, and quantiles, over sites."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

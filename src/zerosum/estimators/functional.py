@@ -1,7 +1,4 @@
-"""Private minimum of a user-defined polynomial loss over sites.
-
-Tested in tests/estimators/test_regression_estimators.py.
-"""
+"""Private minimum of a user-defined polynomial loss over sites."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

@@ -1,7 +1,4 @@
-"""Private logistic and Poisson regression over sites.
-
-Tested in tests/estimators/test_regression_estimators.py.
-"""
+"""Private logistic and Poisson regression over sites."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

@@ -1,7 +1,4 @@
-"""Private histogram over sites.
-
-Tested in tests/estimators/test_table_estimators.py.
-"""
+"""Private histogram over sites."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

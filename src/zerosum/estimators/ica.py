@@ -1,7 +1,4 @@
-"""Private independent components over sites.
-
-Tested in tests/estimators/test_ica_estimator.py.
-"""
+"""Private independent components over sites."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

@@ -1,7 +1,4 @@
-"""Private k-means over sites.
-
-Tested in tests/estimators/test_table_estimators.py.
-"""
+"""Private k-means over sites."""
 
 from __future__ import annotations
 

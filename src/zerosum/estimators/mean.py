@@ -1,7 +1,4 @@
-"""Private mean over sites.
-
-Tested in tests/estimators/test_table_estimators.py.
-"""
+"""Private mean over sites."""
 
 from __future__ import annotations
 

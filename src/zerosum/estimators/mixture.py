@@ -1,7 +1,4 @@
-"""Private mixtures of normal components over sites.
-
-Tested in tests/estimators/test_mixture_estimator.py.
-"""
+"""Private mixtures of normal components over sites."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

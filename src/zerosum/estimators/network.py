@@ -1,7 +1,4 @@
-"""Private neural networks over sites.
-
-Tested in tests/estimators/test_network_estimator.py.
-"""
+"""Private neural networks over sites."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

@@ -1,7 +1,4 @@
-"""Private principal components over sites.
-
-Tested in tests/estimators/test_pca_estimator.py.
-"""
+"""Private principal components over sites."""
 
 from __future__ import annotations
 

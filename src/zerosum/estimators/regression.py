@@ -1,7 +1,4 @@
-"""Private linear regression over sites, and the base classes of all regressions.
-
-Tested in tests/estimators/test_regression_estimators.py.
-"""
+"""Private linear regression over sites, and the base classes of all regressions."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

@@ -1,7 +1,4 @@
-"""Private standardisation of columns over sites.
-
-Tested in tests/estimators/test_describe_estimators.py.
-"""
+"""Private standardisation of columns over sites."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

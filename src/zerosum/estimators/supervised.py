@@ -1,7 +1,4 @@
-"""Base class of estimators with a response, which is the last column after the features.
-
-Tested in tests/estimators/test_regression_estimators.py.
-"""
+"""Base class of estimators with a response, which is the last column after the features."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

@@ -1,7 +1,4 @@
-"""Survival curves over sites.
-
-Tested in tests/estimators/test_describe_estimators.py.
-"""
+"""Survival curves over sites."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

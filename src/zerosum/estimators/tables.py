@@ -1,7 +1,4 @@
-"""Base class of estimators on tables with categories.
-
-Tested in tests/estimators/test_describe_estimators.py.
-"""
+"""Base class of estimators on tables with categories."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

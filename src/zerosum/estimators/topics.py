@@ -1,7 +1,4 @@
-"""Private topics of documents over sites.
-
-Tested in tests/estimators/test_topics_estimator.py.
-"""
+"""Private topics of documents over sites."""
 
 # mypy: disable-error-code="import-untyped"
 # scikit-learn ships no types

@@ -3,8 +3,6 @@
 A site that computes may take as long as the time-out; one whose relay no longer answers pings is lost in seconds. A
 loss that is seen while FLARE itself ends the job is none: the exchange is interrupted, nothing is written down, and a
 new job resumes the study.
-
-Tested in tests/flare/test_flare.py.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
     at a site       `install`: the kit, of the key here and the certificate from there, hardened
 
 FLARE's key carries bytes and nothing else. What makes a request a site's is the identity that the roster names.
-
-Tested in tests/flare/test_certificates.py.
 """
 
 from __future__ import annotations

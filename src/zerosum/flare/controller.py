@@ -2,8 +2,6 @@
 
 A job brings the study's name and nothing else; $ZEROSUM_COORDINATOR is the folder in which state folders lie. Killed
 with its job or with the whole server, the study goes on in the next job of the same name.
-
-Tested in tests/flare/test_flare.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A client's launcher for which a relay that was killed is a lost site, and not a failed job.
-
-Tested in tests/flare/test_flare.py.
-"""
+"""A client's launcher for which a relay that was killed is a lost site, and not a failed job."""
 
 from __future__ import annotations
 

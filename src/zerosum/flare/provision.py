@@ -3,8 +3,6 @@
 The keys in these kits are TLS keys that FLARE makes on this machine. The signing keys of sites (`identity.key`) are
 made at each site and are not part of a kit. These kits are for rehearsals: in a real study TLS keys are made at the
 sites too, and `certificates` signs their requests.
-
-Tested in tests/flare/test_flare.py.
 """
 
 from __future__ import annotations

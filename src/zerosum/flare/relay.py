@@ -2,8 +2,6 @@
 
 Where the socket is comes from this machine ($ZEROSUM_SITE_SOCKET), never from a job. Frames are taken from the server's
 own job cell only: an administrator's certificate passes TLS too.
-
-Tested in tests/flare/test_flare.py.
 """
 
 from __future__ import annotations

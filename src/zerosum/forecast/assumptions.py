@@ -1,7 +1,4 @@
-"""Public assumptions about unseen data: distributions of columns, spectrum, explained variance, separation, length.
-
-Tested in tests/forecast/test_forecasting.py.
-"""
+"""Public assumptions about unseen data: distributions of columns, spectrum, explained variance, separation, length."""
 
 from __future__ import annotations
 

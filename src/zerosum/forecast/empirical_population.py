@@ -1,7 +1,4 @@
-"""Populations for forecasts: base class, and resampling of a public file.
-
-Tested in tests/forecast/test_forecasting.py.
-"""
+"""Populations for forecasts: base class, and resampling of a public file."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@ without noise is the error due to privacy. The variation of noise-free results b
 
 More than a few thousand units are represented by fewer, with the noise reduced in proportion. If a result is evaluated
 by a loss, the forecast is the increase of the loss due to noise.
-
-Tested in tests/forecast/test_forecasting.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Accuracy measures of algorithms: which numbers of a result count, on which scale, and how they are compared.
-
-Tested in tests/forecast/test_forecasting.py.
-"""
+"""Accuracy measures of algorithms: which numbers of a result count, on which scale, and how they are compared."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 Each draw is a new sample of the same population.
 
 The constants below were chosen by hand; no benchmark recorded.
-
-Tested in tests/forecast/test_forecasting.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Comparison of schemes: runs one study under each scheme on public or synthetic data, with seeds and without spending.
-
-Tested in tests/forecast/test_scheme_comparison.py.
-"""
+"""Comparison of schemes: runs one study under each scheme on public or synthetic data, with seeds and without spending."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Settings of a forecast: epsilon, sites, colluders and number of units, and studies changed in one of them.
-
-Tested in tests/forecast/test_forecasting.py.
-"""
+"""Settings of a forecast: epsilon, sites, colluders and number of units, and studies changed in one of them."""
 
 from __future__ import annotations
 

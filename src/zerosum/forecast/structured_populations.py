@@ -3,8 +3,6 @@
 No public range describes such structure. The simplest data with the structure are generated, from public facts only:
 numbers of units, columns, components, words and classes, and the length of recordings and documents. The constants
 below were chosen by hand; no benchmark recorded.
-
-Tested in tests/forecast/test_structured_populations.py.
 """
 
 from __future__ import annotations

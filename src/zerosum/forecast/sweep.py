@@ -1,7 +1,4 @@
-"""Forecasts for varying epsilon, units, sites and colluders, and search for the smallest sufficient epsilon.
-
-Tested in tests/forecast/test_forecasting.py.
-"""
+"""Forecasts for varying epsilon, units, sites and colluders, and search for the smallest sufficient epsilon."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Missing values: the public rules that a question may have for a column.
 
 Inside a site a missing value is NaN. A missing value in a column without a rule is refused.
-
-Tested in tests/kernel/test_missing.py.
 """
 
 from __future__ import annotations

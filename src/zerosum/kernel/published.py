@@ -2,8 +2,6 @@
 
 At every setting the exact epsilon (`zerosum.kernel.accountant`) is the smallest of them. No plan with exact calibration
 uses this module.
-
-Tested in tests/kernel/test_accountant.py.
 """
 
 from __future__ import annotations

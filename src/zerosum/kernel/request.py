@@ -1,7 +1,4 @@
-"""Requests of a program, and the releases that answer them.
-
-Tested in tests/coordinator/test_publication.py.
-"""
+"""Requests of a program, and the releases that answer them."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 A statistic maps each unit to a vector and releases the sum over units. It is a frozen record of public parameters.
 `size` and `sensitivity` follow from the parameters alone, before any data is read. How a site computes the sum is
 `zerosum.compute.statistic`.
-
-Tested in tests/statistics/test_sensitivity.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The terms of a study: its sites, the protected unit, the privacy budget, the noise scheme and the threat model.
-
-Tested in tests/kernel/test_plan.py.
-"""
+"""The terms of a study: its sites, the protected unit, the privacy budget, the noise scheme and the threat model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The messages between coordinator and site, as frozen records. `codec` converts them to bytes.
-
-Tested in tests/protocol/test_codec.py.
-"""
+"""The messages between coordinator and site, as frozen records. `codec` converts them to bytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Progress of a study: one typed event for an observer such as a terminal, a web page or a log.
-
-Tested in tests/study/test_imaging_study.py.
-"""
+"""Progress of a study: one typed event for an observer such as a terminal, a web page or a log."""
 
 from __future__ import annotations
 

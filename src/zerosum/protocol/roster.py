@@ -1,7 +1,4 @@
-"""Values that both sides derive from a plan for secure aggregation: its parties, and the context of each vector.
-
-Tested in tests/site/test_resume.py.
-"""
+"""Values that both sides derive from a plan for secure aggregation: its parties, and the context of each vector."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
     ...         the frame
 
 An empty frame without a study tests whether a server is present; the reply is an empty frame.
-
-Tested in tests/site/test_server.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Table of regression coefficients: estimates, intervals for pooled data and population, identifiability.
-
-Tested in tests/estimators/test_regression_estimators.py.
-"""
+"""Table of regression coefficients: estimates, intervals for pooled data and population, identifiability."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Document model of a report: sections of blocks (text, table, or data of a plot), stored as report.json.
 
 The HTML page is rendered from the document only.
-
-Tested in tests/report/test_build.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Text of a report: the question, the guarantee, and its limits.
-
-Tested in tests/report/test_build.py.
-"""
+"""Text of a report: the question, the guarantee, and its limits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""JSON text for readers: one line per entry, tables of numbers in one line, no infinities or NaN.
-
-Tested in tests/report/test_json_text.py.
-"""
+"""JSON text for readers: one line per entry, tables of numbers in one line, no infinities or NaN."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Numbers and percentages as text, for tables and plots of a report.
-
-Tested in tests/report/test_charts.py.
-"""
+"""Numbers and percentages as text, for tables and plots of a report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Results and privacy reports: frozen records, text, JSON, and atomic writing to disk.
-
-Tested in tests/kernel/test_plan.py.
-"""
+"""Results and privacy reports: frozen records, text, JSON, and atomic writing to disk."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Brain maps as slices of a few levels, for the plots of a report.
-
-Tested in tests/report/test_result_blocks.py.
-"""
+"""Brain maps as slices of a few levels, for the plots of a report."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Style sheet of a report: light, dark, narrow and print layouts, without external resources.
 
 Text colours have a contrast ratio of at least 4.5 : 1 with their backgrounds in both schemes.
-
-Tested in tests/report/test_page.py.
 """
 
 # Colours by role. s0 to s5 are series of plots.

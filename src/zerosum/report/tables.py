@@ -1,7 +1,4 @@
-"""Tables and records of descriptive statistics, quantiles and survival curves.
-
-Tested in tests/report/test_text_table.py.
-"""
+"""Tables and records of descriptive statistics, quantiles and survival curves."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 It holds one vector, whatever the number of sites. If more sites are lost than planned, the attempt is abandoned before
 unmasking.
-
-Tested in tests/secagg/test_secagg_messages.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Keys: identities that sign, keys that agree for one attempt, and keys derived from an agreement.
 
 Every derivation has its own purpose and context, so that no key is used twice.
-
-Tested in tests/secagg/test_secagg_vectors.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A long vector is cut into parts that a few threads mask in parallel, each from its own position in the streams. Only
 numbers under all their masks are written to memory that leaves this module.
-
-Tested in tests/secagg/test_secagg_vectors.py.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ and once: mask a vector; where losses are tolerated, sign the list of vectors th
 Secrets exist in memory only and are deleted as soon as they are not needed: the sealing key with the set-up, the others
 with their attempt. A site that restarts has no secrets, so that it can open nothing and masks nothing twice. It rejoins
 with a new set-up, whose keys enter every mask and signature, so that no message of the old set-up is valid in it.
-
-Tested in tests/secagg/test_secagg_messages.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The secret is the value at 0 of a random polynomial of degree `threshold` - 1, and a share its value at the holder's
 number. Any `threshold` shares give the secret; fewer are independent of it.
-
-Tested in tests/secagg/test_secagg_vectors.py.
 """
 
 from __future__ import annotations

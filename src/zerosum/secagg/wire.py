@@ -4,8 +4,6 @@
 
 Sites sign every message they send. Messages of the coordinator have zeros there, since no check depends on them. Every
 message has one encoding only: a message with any change is refused, or it is another message.
-
-Tested in tests/secagg/test_secagg_wire.py.
 """
 
 from __future__ import annotations

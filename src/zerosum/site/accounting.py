@@ -11,8 +11,6 @@ locks are released, the epsilon is computed and kept, and the decision is made a
 
 The epsilon is always that of the state inside the locks, so two spends never both pass where only one fits. After
 `MOST_REPEATS` a decision is made with the accounting inside the locks: slow, and right.
-
-Tested in tests/site/test_accounting.py.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Every line has `time`, `event` and `words`; lines about a study also `study` and
 how many `rounds` were planned, a release the `round` it was. The ledger is what counts; the log is what people
 read. Refusals, and repetitions that cost nothing, can come as fast as somebody sends frames: of one kind the first are
 written, then every time their number has doubled.
-
-Tested in tests/site/test_service.py.
 """
 
 from __future__ import annotations

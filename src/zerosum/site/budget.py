@@ -1,7 +1,4 @@
-"""The cost of a plan for a site, computed from the public plan alone.
-
-Tested in tests/cli/test_cli_check.py.
-"""
+"""The cost of a plan for a site, computed from the public plan alone."""
 
 from __future__ import annotations
 

@@ -8,8 +8,6 @@
 
 A decision is about one whole plan. It outlives the process, and a refusal takes effect at once, in the middle of a
 study too.
-
-Tested in tests/site/test_service.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """The files of a ledger: the database, which is created whole, the counter beside it, and readable messages for disk
 errors.
-
-Tested in tests/site/test_ledger_damage.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Records of a ledger: the account, its cap, and the cost of each release.
-
-Tested in tests/site/test_ledger.py.
-"""
+"""Records of a ledger: the account, its cap, and the cost of each release."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A ledger as its steward reads it: who asked what, when, of which columns, what it cost, and what is left.
-
-Tested in tests/site/test_ledger_summary.py.
-"""
+"""A ledger as its steward reads it: who asked what, when, of which columns, what it cost, and what is left."""
 
 from __future__ import annotations
 

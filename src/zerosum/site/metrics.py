@@ -1,8 +1,6 @@
 """Figures about the process of a serving site for monitors, in a file of its state folder.
 
 They are not sent over the socket, which a coordinator can read: the number of requests of other studies is not for it.
-
-Tested in tests/site/test_site_metrics.py.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ decide about it. Rows are compared with the schema at the site's own desk only (
 
 Everything in a schema is public: analysts may have the file. A steward confirms it (`zerosum site schema --confirm`),
 because a line such as `levels = ["asthma", "hiv"]` or `missing = true` may itself say something about one person.
-
-Tested in tests/site/test_schema.py.
 """
 
 from __future__ import annotations

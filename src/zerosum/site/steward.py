@@ -1,7 +1,4 @@
-"""A steward's decision about a plan, from the command line, the terminal or the web page.
-
-Tested in tests/site/test_service.py.
-"""
+"""A steward's decision about a plan, from the command line, the terminal or the web page."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Each unit's second moment by frequency: what separates sources that differ in how fast they move.
-
-Tested in tests/statistics/test_time_courses.py.
-"""
+"""Each unit's second moment by frequency: what separates sources that differ in how fast they move."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 The map of one row x of R^d, clipped to norm c, with K public centres: (1, x/c) in the block of the nearest centre, zero
 in the other blocks. A unit contributes the mean over its rows. The release holds the K counts first, then the K sums;
 shape (K (1 + d),).
-
-Tested in tests/statistics/test_sensitivity.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Each unit's fourth cumulants: which directions are not Gaussian, and in which way, all in one release.
-
-Tested in tests/statistics/test_time_courses.py.
-"""
+"""Each unit's fourth cumulants: which directions are not Gaussian, and in which way, all in one release."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How well a regression fits: one histogram of scores or residuals, and of whose rows were clipped.
-
-Tested in tests/algorithms/regression/test_goodness_of_fit.py.
-"""
+"""How well a regression fits: one histogram of scores or residuals, and of whose rows were clipped."""
 
 from __future__ import annotations
 

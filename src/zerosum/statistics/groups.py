@@ -10,8 +10,6 @@ a unit's block lies in the convex hull of P or is the origin. The distance betwe
 between points of the sets themselves. So replacing a unit moves the block by at most the diameter of P and the origin
 together. Adding or removing a unit moves the block by at most the largest norm in P. Squares of these bounds add up
 over columns.
-
-Tested in tests/statistics/test_groups.py.
 """
 
 from __future__ import annotations

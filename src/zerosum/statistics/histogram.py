@@ -4,8 +4,6 @@ The map of one unit, with K = `bins` and m rows of one value each: every observe
 of its value, m' being the number of observed rows of the unit. The contribution is the vector p of shape (K,) with
 these weights, which sum to 1, or to less if some codes lie outside the categories. The release is the sum of p over
 units plus noise.
-
-Tested in tests/statistics/test_sensitivity.py.
 """
 
 from __future__ import annotations

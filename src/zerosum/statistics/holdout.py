@@ -1,7 +1,4 @@
-"""Which units are held out. A unit's own data decide, so that its part does not depend on the round or on other units.
-
-Tested in tests/statistics/test_holdout.py.
-"""
+"""Which units are held out. A unit's own data decide, so that its part does not depend on the round or on other units."""
 
 from __future__ import annotations
 

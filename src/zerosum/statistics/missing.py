@@ -1,8 +1,6 @@
 """Missing values filled in, row by row and unit by unit, before any other step.
 
 A missing value is NaN. Filling is a function of one unit and of public values, so that no sensitivity depends on it.
-
-Tested in tests/statistics/test_filled.py.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Rows x in R^d are first filled in, centred at `center` and divided by `scale`, w
 releases. `AugmentedScatter` releases first and second moments. `ThirdMoment` releases the third moment in white
 coordinates, from which the method of moments finds components. `MixtureSums` releases the
 sufficient statistics of one round of expectation-maximisation for spherical normal components.
-
-Tested in tests/statistics/test_sensitivity.py.
 """
 
 from __future__ import annotations

@@ -18,8 +18,6 @@ differs by a few units in the last place: for 32 bits, about 1e-7 of the clip.
 
 Dropout is off (modules run in evaluation mode): the noise regularises. Layers that learn from batches (batch norm,
 running statistics) are refused, and so is a module whose buffers change while it runs.
-
-Tested in tests/statistics/test_module.py.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A site's own modules come from entry points of the group `zerosum.modules` in its environment, or from `register_module`
 in its own process. A factory takes settings that JSON can represent and returns a `torch.nn.Module`. Two modules are
 built in.
-
-Tested in tests/statistics/test_module.py.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ The map of one unit, with d = `columns`, c = `clip`, a = `mean_weight` and m row
 Z holds the second moment, a times the mean row, and a^2. It is released in isometric coordinates
 (`kernel.coordinates`): the upper triangle with off-diagonal entries times sqrt(2), so that the L2 norm of the vector is
 the Frobenius norm of the matrix. The entry a^2 is released only with `count`.
-
-Tested in tests/statistics/test_sensitivity.py.
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ else 0. Its norm needs no gradient: |B|^2 (1 + |x|^2) + |e|^2 (1 + |A|^2) is its
 
 Arithmetic. Up to the clip nothing is computed over several units that rounds: x W is an exact product (`rows.Exact`), A
 V and V e are elementwise with `fold`, and the sums over units are matrix products after the clip.
-
-Tested in tests/statistics/test_network_statistics.py.
 """
 
 from __future__ import annotations

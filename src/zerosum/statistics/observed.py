@@ -3,8 +3,6 @@
 The map of one unit, with d = `columns`: m in {0, 1}^d marks the columns in which some row of the unit is observed. v in
 R^d is the mean of the observed rows, column by column, and 0 where nothing is observed. The contribution is (v, w m),
 shape (2 d,).
-
-Tested in tests/statistics/test_sensitivity.py.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Zhang et al., "Functional mechanism: regression analysis under differential priv
 at coefficients w is f(w) = sum over j of <Lambda_j, w^(j)> with Lambda_j = a_j(y) x^(j). One release holds the sums of
 all Lambda_j, from which the loss can be minimised without further releases. Rows are processed as in
 `zerosum.statistics.regression`.
-
-Tested in tests/statistics/test_regression_statistics.py.
 """
 
 from __future__ import annotations

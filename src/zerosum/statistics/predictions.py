@@ -1,7 +1,4 @@
-"""How good a classifier is: how often it is right, which classes it takes for which, and how sure it was.
-
-Tested in tests/statistics/test_softmax.py.
-"""
+"""How good a classifier is: how often it is right, which classes it takes for which, and how sure it was."""
 
 from __future__ import annotations
 

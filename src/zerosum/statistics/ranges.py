@@ -1,7 +1,4 @@
-"""Public ranges: values are clamped column by column and mapped to [-1, 1], a free transformation of each row.
-
-Tested in tests/statistics/test_sensitivity.py.
-"""
+"""Public ranges: values are clamped column by column and mapped to [-1, 1], a free transformation of each row."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 The map of one unit gives one bounded row, which is published with noise of its own (`BoundedMap`). `ClippedRecords`
 gives the clipped mean row v, shape (d,). `LabelledRecords` gives (z, w e), shape (k + classes,): reduced features z and
 class shares e.
-
-Tested in tests/coordinator/test_publication.py.
 """
 
 from __future__ import annotations

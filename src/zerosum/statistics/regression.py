@@ -33,8 +33,6 @@ changes; `polynomial_coefficients` takes the larger of the two itself.
 **Offsets.** An offset is clipped to its public range and added to the linear predictor of its row. Every proof below
 holds for any residual in [-1, 1], and that of the logistic model for any probability. So no bound depends on the
 offset.
-
-Tested in tests/statistics/test_regression_statistics.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The map of one unit is that of `Scatter` for a unit of one row x with norm(x) <= 1 after scaling: x is multiplied by
 2046, rounded at random to a vector n of whole numbers with norm(n) <= 2048, and contributes n n' / 2046^2.
-
-Tested in tests/statistics/test_rounded_scatter.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Scaled sources of many units at once on a device, in batches of one shape: the input of statistics of time courses.
-
-Tested in tests/compute/test_gpu.py.
-"""
+"""Scaled sources of many units at once on a device, in batches of one shape: the input of statistics of time courses."""
 
 from __future__ import annotations
 

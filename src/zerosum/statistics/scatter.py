@@ -16,8 +16,6 @@ last column, `ScatterProduct` its product with a public basis, `ScatterNorms` a 
 Arithmetic. The norm of Z decides how much a unit is scaled, so that it must not depend on other units or on the order
 of summation (`zerosum.compute.backends.exact`). Rows of a unit with many rows are therefore rounded to whole numbers
 before Z is computed, which makes the products exact.
-
-Tested in tests/statistics/test_sensitivity.py.
 """
 
 from __future__ import annotations

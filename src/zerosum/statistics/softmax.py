@@ -9,8 +9,6 @@ public weights W of shape (k + 1, classes).
 Arithmetic. Up to the last decision about a row everything is exact or elementwise. z is stored in whole numbers of 22
 bits, which single floats hold exactly, so that products with public weights do not round
 (`zerosum.compute.backends.exact`).
-
-Tested in tests/statistics/test_softmax.py.
 """
 
 from __future__ import annotations

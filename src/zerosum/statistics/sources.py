@@ -1,7 +1,4 @@
-"""From each unit's rows to its sources: what every statistic of separation begins with.
-
-Tested in tests/statistics/test_time_courses.py.
-"""
+"""From each unit's rows to its sources: what every statistic of separation begins with."""
 
 from __future__ import annotations
 

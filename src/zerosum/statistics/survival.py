@@ -3,8 +3,6 @@
 The map of one row, with B bins of time and G groups: 1 at the place of (group, bin, event), or at the group's last
 place if the time lies beyond the last bin. A unit contributes the mean over its complete rows. The release has the
 shape (G (2 B + 1),).
-
-Tested in tests/statistics/test_groups.py.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ by itself. Every bound below is on a convex set, so that the mean stays within i
 product that is not negative, so that they are at most sqrt(2) apart. Adding or removing one moves a sum by at most 1.
 The proofs below refer to this argument as "the corner". Numbers are divided by slightly more than a norm, so that
 rounding does not exceed a bound.
-
-Tested in tests/statistics/test_topic_statistics.py.
 """
 
 from __future__ import annotations

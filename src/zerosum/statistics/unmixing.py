@@ -1,7 +1,4 @@
-"""Residual mixing of the sources: the statistic that fixed-point ICA releases in every round.
-
-Tested in tests/statistics/test_time_courses.py.
-"""
+"""Residual mixing of the sources: the statistic that fixed-point ICA releases in every round."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A statistic of the user's own: a function of one unit, bounded by the kernel.
-
-Tested in tests/compute/backends/test_exact.py.
-"""
+"""A statistic of the user's own: a function of one unit, bounded by the kernel."""
 
 from __future__ import annotations
 

@@ -7,8 +7,6 @@ The map of one unit, with d = `columns` and m rows x_1, ..., x_m in R^d:
 
 clip_c scales a vector of norm above c down to norm c. Rows are first mapped to [-1, 1] column by column if public
 ranges are declared (`zerosum.statistics.ranges`). The release is the sum of contributions over units plus noise.
-
-Tested in tests/statistics/test_sensitivity.py.
 """
 
 from __future__ import annotations

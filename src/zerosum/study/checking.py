@@ -2,8 +2,6 @@
 
 All faults of a site are collected, not only the first. The findings describe private data. They are meant for the
 steward of the site and are not written to disk.
-
-Tested in tests/cli/test_cli_check.py.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ Files of the state folder:
     settings.json   paths of the study file, the sites' sockets and the result, and the time-outs
     journal         the plan, the requests and the releases; see `zerosum.coordinator.journal`
     status.json     progress, for monitors; see `zerosum.study.status`
-
-Tested in tests/cli/test_cli_coordinator.py.
 """
 
 from __future__ import annotations

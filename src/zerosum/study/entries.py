@@ -1,8 +1,6 @@
 """Pydantic models of the tables in a study file ([unit], [privacy], [scheme], [[sites]], [imaging], ...).
 
 Each entry is described by the string below it. docs/entries.md is generated from these strings.
-
-Tested in tests/study/test_study.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Releases have the distribution of a real run, up to floating-point arithmetic. Nothing is protected and no ledger is
 charged.
-
-Tested in tests/study/test_rehearsal.py.
 """
 
 from __future__ import annotations

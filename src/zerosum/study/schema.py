@@ -1,8 +1,6 @@
 """Study file model: question, sites, privacy, data preparation; loads, plans, runs and writes a study.
 
 docs/study.md describes every entry.
-
-Tested in tests/study/test_study.py.
 """
 
 from __future__ import annotations

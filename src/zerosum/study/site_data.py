@@ -3,8 +3,6 @@
 `review_question` compares the question with the declared schema and reads no row. `load_for` reads the rows. At a
 serving site it receives a list of `faults`, and no cell, run or document raises an error: a refusal that depends on
 rows would reveal them. Without the list it serves the owner of the data, and errors describe the data.
-
-Tested in tests/study/test_site_data.py.
 """
 
 from __future__ import annotations

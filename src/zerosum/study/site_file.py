@@ -1,7 +1,4 @@
-"""Site file model: private settings of a site (data path, unit column, policy, identity, state, limits).
-
-Tested in tests/cli/test_cli_study.py.
-"""
+"""Site file model: private settings of a site (data path, unit column, policy, identity, state, limits)."""
 
 from __future__ import annotations
 

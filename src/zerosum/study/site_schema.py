@@ -5,8 +5,6 @@ site, after the steward has confirmed it.
 
     schema.toml             the schema, beside the site's file (its entry `schema`)
     state/schema.confirmed  the digest of the confirmed schema, and the time
-
-Tested in tests/study/test_site_schema.py.
 """
 
 from __future__ import annotations

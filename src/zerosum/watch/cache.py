@@ -1,7 +1,4 @@
-"""Thread-safe cache of one value with a time to live.
-
-Tested in tests/watch/test_site_state.py.
-"""
+"""Thread-safe cache of one value with a time to live."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Pages of a coordinator: list of studies, and one study (templates/coordinator.html).
-
-Tested in tests/watch/test_pages.py.
-"""
+"""Pages of a coordinator: list of studies, and one study (templates/coordinator.html)."""
 
 from __future__ import annotations
 

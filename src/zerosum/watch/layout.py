@@ -1,7 +1,4 @@
-"""Watch pages: sections that are updated one by one, the HTML frame, message pages, and update events.
-
-Tested in tests/watch/test_app.py.
-"""
+"""Watch pages: sections that are updated one by one, the HTML frame, message pages, and update events."""
 
 from __future__ import annotations
 

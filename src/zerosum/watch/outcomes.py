@@ -1,7 +1,4 @@
-"""Short tables of a result for the watch page. The report beside the result has the details.
-
-Tested in tests/watch/test_pages.py.
-"""
+"""Short tables of a result for the watch page. The report beside the result has the details."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A plan as HTML: question, guarantee, costs and digests, as in `zerosum plan` and `zerosum site dry-run`.
-
-Tested in tests/watch/test_pages.py.
-"""
+"""A plan as HTML: question, guarantee, costs and digests, as in `zerosum plan` and `zerosum site dry-run`."""
 
 from __future__ import annotations
 

@@ -4,8 +4,6 @@ Every user of the machine can open connections to a loopback port, and the owner
 is therefore on active requests, and the access checks reject those of other users at once. A connection without a
 request only holds a file descriptor. It is closed after `_GRACE_SECONDS`, or after `_WAIT_SECONDS` more if at most
 `_WAITING` connections wait. The limits were chosen by hand; no benchmark recorded.
-
-Tested in tests/watch/test_watch_server.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Pages of a site: ledger, waiting plans, studies, and the form for decisions (templates/site.html).
-
-Tested in tests/watch/test_pages.py.
-"""
+"""Pages of a site: ledger, waiting plans, studies, and the form for decisions (templates/site.html)."""
 
 from __future__ import annotations
 

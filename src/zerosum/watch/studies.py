@@ -2,8 +2,6 @@
 
 A study that cannot be read is listed as damaged and does not hide others. A coordinator has no access to the sites'
 ledgers; costs come from the plan.
-
-Tested in tests/watch/test_coordinator_studies.py.
 """
 
 from __future__ import annotations

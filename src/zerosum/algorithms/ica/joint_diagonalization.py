@@ -19,8 +19,6 @@ as truth, adds noise of the known size, separates again, and correlates the maps
 seed only.
 
 Tuned constants are in `tuning`.
-
-Tested in tests/algorithms/pca/test_spectrum.py.
 """
 
 from __future__ import annotations

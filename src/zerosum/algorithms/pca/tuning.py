@@ -11,8 +11,6 @@ budget is split and how releases are used.
 measure the result of all of them together (tables in docs/pca.md). Those of the centre and the clip were tuned together
 on Covertype, Communities, Student t, 900 records, Fashion-MNIST and MNIST; that sweep is not recorded. Numerical guards
 (such as 1e-300 in a denominator) and constants that follow from an equation stand beside their use.
-
-Tested in tests/algorithms/ica/test_tuning.py.
 """
 
 from __future__ import annotations

@@ -25,8 +25,6 @@ coefficients (`inference`), the map to the units of the data, and the goodness o
 
 References: Imtiaz, Mohammadi, Sarwate 2019 (CAPE: correlated noise over sites, functional mechanism); James, Stein 1961
 (`shrunk`).
-
-Tested in tests/algorithms/regression/test_regression.py.
 """
 
 from __future__ import annotations

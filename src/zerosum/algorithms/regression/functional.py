@@ -13,8 +13,6 @@ The minimisation is free post-processing. The noisy polynomial may have no minim
 quadratic part become 0 and a ridge from the known noise is added; beyond degree 2 the search is limited to a ball.
 
 References: Zhang et al. 2012 (functional mechanism); Imtiaz, Mohammadi and Sarwate 2019 (capeFM, its form over sites).
-
-Tested in tests/algorithms/regression/test_regression.py.
 """
 
 from __future__ import annotations

@@ -18,8 +18,6 @@ coefficient arrays and minimised with a ridge. The Poisson model starts at the r
 
 Releases: column moments (optional; always for counts), the quadratic (logistic, without an offset), the Newton rounds
 with growing shares, the optional histogram of the fit. Posterior, scores and intervals are free post-processing.
-
-Tested in tests/algorithms/regression/test_regression.py.
 """
 
 from __future__ import annotations

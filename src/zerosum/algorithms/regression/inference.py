@@ -13,8 +13,6 @@ prior^2 I). `combined` merges several releases into one, `believed` gives the po
 
 The posterior without sampling error is about the regression on the pooled data. With the variance of the sampled
 gradient added to the noise it is about the population.
-
-Tested in tests/algorithms/regression/test_regression.py.
 """
 
 from __future__ import annotations

@@ -25,8 +25,6 @@ reduced to `residual_clip` times the root mean square; the noise of g is proport
 Releases: the optional column moments, `rounds` equal shares, the optional histogram of the fit. Steps, posterior and
 intervals are free post-processing. The planner's constants were chosen on the kinds of data of
 `benchmarks/regression.py` (docs/regression.md, "How good it is"); no record says which run chose which.
-
-Tested in tests/algorithms/regression/test_regression.py.
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ probabilities of the classes are softmax(z'B) with weights B (width + 1, classes
 3. optional, a histogram of the predictions for held-out units (`SoftmaxPredictions`, share `evaluate_share`).
 
 Steps, averaging and evaluation are free post-processing.
-
-Tested in tests/algorithms/training/test_classifier.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Accuracy, confusion and calibration of a classifier from a noisy histogram of predictions. Free post-processing.
-
-Tested in tests/algorithms/training/test_classifier.py.
-"""
+"""Accuracy, confusion and calibration of a classifier from a noisy histogram of predictions. Free post-processing."""
 
 from __future__ import annotations
 

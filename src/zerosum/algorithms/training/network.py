@@ -3,8 +3,6 @@
 Every step releases one noisy sum of clipped per-unit gradients (`TwoLayerGradient`, `ModuleGradient`), as in DP-SGD
 (Abadi et al. 2016). All steps are one phase of the accountant. Optional, a histogram of the predictions of held-out
 units is the last release. Optimiser and averaging are free post-processing.
-
-Tested in tests/algorithms/training/test_network.py.
 """
 
 from __future__ import annotations

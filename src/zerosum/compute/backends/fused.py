@@ -5,8 +5,6 @@ of summation depends on the kernel alone, which is compiled for a unit's own sha
 units is no argument of any kernel, all arrays begin at addresses of the same alignment, and products and sums are not
 contracted. So a unit's bits depend on that unit alone, as on the host. A device is tested for this on public numbers
 before the kernels are used. ZEROSUM_TRITON=0 in the environment switches them off.
-
-Tested in tests/compute/test_gpu.py.
 """
 
 from __future__ import annotations

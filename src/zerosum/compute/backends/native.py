@@ -4,8 +4,6 @@ The kernels are compiled at installation if there is a compiler; without them Nu
 processes one unit at a time and adds up in an order that the unit's own length fixes. It is compiled without options
 that change this order. So the rule of `rows` holds: numbers computed for a unit depend on no other unit.
 ZEROSUM_NATIVE=0 in the environment switches the kernels off.
-
-Tested in tests/compute/backends/test_native.py.
 """
 
 from __future__ import annotations

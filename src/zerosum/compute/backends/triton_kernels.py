@@ -1,8 +1,5 @@
 # type: ignore
-"""The kernels of `fused`, for Triton to compile: only a machine with a GPU loads this.
-
-Tested in tests/compute/test_gpu.py.
-"""
+"""The kernels of `fused`, for Triton to compile: only a machine with a GPU loads this."""
 
 from __future__ import annotations
 

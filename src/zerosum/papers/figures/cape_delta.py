@@ -7,8 +7,6 @@ the paper permits (ceil(S/3) - 1), and that of a secure sum with the same noise 
 
 The claim is wrong in both directions: its mu is too small (colluders know their own draws), and its conversion from mu
 to delta is loose (twice a bound of the tail, where the exact value subtracts another tail).
-
-Tested in tests/papers/figures/test_regression_figures.py.
 """
 
 from __future__ import annotations

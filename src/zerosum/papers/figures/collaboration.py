@@ -4,8 +4,6 @@ Ten clients with 100 or 1000 records, epsilon 50 at delta 0.01 as published. The
 beside it, for the median pair of images (DC-DP) or as proved (FL-DP). The DP row of the paper's table 4 repeats the
 Non-DP row of its table 5, a misprint, and is left out. Two programs of Zerosum protect whole records at epsilon 8 and
 delta 1e-5: `data-collaboration`, and `feature-classifier`, which trains through the private sum.
-
-Tested in tests/papers/figures/test_collaboration_figures.py.
 """
 
 from __future__ import annotations

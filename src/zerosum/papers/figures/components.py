@@ -1,8 +1,6 @@
 """Shared code of the capeAGN figures (mixtures, topics): error of components against epsilon, records and delta.
 
 Every method runs at the same exact epsilon, and at its own calibration.
-
-Tested in tests/papers/figures/test_mixture_figures.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Experiment type: computes rows, writes CSV and a picture, and summarises for the terminal.
-
-Tested in tests/papers/test_figures_pca.py.
-"""
+"""Experiment type: computes rows, writes CSV and a picture, and summarises for the terminal."""
 
 from __future__ import annotations
 

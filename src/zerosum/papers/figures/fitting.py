@@ -1,7 +1,4 @@
-"""Zerosum's linear regression for the figures of the capeFM paper.
-
-Tested in tests/papers/figures/test_regression_figures.py.
-"""
+"""Zerosum's linear regression for the figures of the capeFM paper."""
 
 from __future__ import annotations
 

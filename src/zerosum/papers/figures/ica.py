@@ -10,8 +10,6 @@ Zerosum uses a public basis, the 64 lowest cosines of the image. In full runs it
 voxels by private PCA (`zerosum-pca`), which holds all volumes in memory. A method with `-tuned` takes a step of 1 for
 100 rounds, our choice for these data: with their own step the papers' methods make little progress in 1000 rounds, with
 or without noise.
-
-Tested in tests/papers/test_figures_ica.py.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ the exact epsilon beside it. The published methods receive the largest norm of t
 private. Zerosum receives a ball of radius 10 and pays for the rest.
 
 The metric is the mean distance to the true means, matched by optimal assignment (the paper takes the nearest).
-
-Tested in tests/papers/figures/test_mixture_figures.py.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ Four sites, one of them colluding; 50 columns, two normal classes whose means ar
 at delta 1e-5. Those of the paper also run as published, where epsilon is that of one tensor in one iteration at delta
 0.01, with the exact epsilon beside it. They share one training of 25 steps (`zerosum.papers.methods.network`).
 Zerosum's own program chooses its number of steps; a quick run sets it to 60.
-
-Tested in tests/papers/figures/test_network_figures.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Picture of maps by several methods in rows, with a common order, sign and colour scale.
-
-Tested in tests/papers/test_figures_ica.py.
-"""
+"""Picture of maps by several methods in rows, with a common order, sign and colour scale."""
 
 from __future__ import annotations
 

@@ -7,8 +7,6 @@ its mean.
 
 The metric is tr(V' A V) over its non-private value, with A the second moment of all records about their mean. The
 capePCA paper does not give N_s, the fixed epsilon or the synthetic covariance; those here are our choice.
-
-Tested in tests/papers/test_figures_pca.py.
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ not use. The error is |w - w*|/D for columns in -1 to 1, with w* the true coeffi
 those of least squares. Values are medians and quartiles over seeds: the stationary point of a noisy polynomial without
 a minimum has no mean. The paper does not give its N or the fixed epsilon. It has delta = 1e-5 for synthetic data; here
 delta is 1e-3 for all.
-
-Tested in tests/papers/figures/test_regression_figures.py.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Crime has the ranges 0 to 1 of its description, without the columns with missing values. KEGG (in place of the paper's
 Twitter set) is scaled to its smallest and largest values, and the synthetic columns to their largest magnitude: this is
 the paper's preparation and is not private.
-
-Tested in tests/papers/figures/test_regression_figures.py.
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ the epsilon of a round. capeDJICA of 1024 people at an exact total of 276 has th
 (two seeds) and 0.248 or 0.250 after 20. Without noise the papers' tolerance ends djICA after 355 rounds at 0.264;
 without tolerance it reaches 0.247, and compressed 0.248. DP-djICA, which has no such total, receives the larger step
 only.
-
-Tested in tests/papers/test_figures_ica.py.
 """
 
 from __future__ import annotations

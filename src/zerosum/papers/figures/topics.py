@@ -4,8 +4,6 @@ Five sites, one of them colluding; D = 10 words with K = 5 topics and D = 50 wit
 distribution (0.3); documents of three words, each of one topic. Every published method runs twice: at the same exact
 epsilon as Zerosum, and at its own calibration, with the exact epsilon beside it. The metric is the mean distance to the
 true topics, matched by optimal assignment (the paper takes the nearest).
-
-Tested in tests/papers/figures/test_topic_figures.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Runs one study on public or synthetic data with temporary ledgers, for figures and benchmarks.
-
-Tested in tests/algorithms/ica/test_ica.py.
-"""
+"""Runs one study on public or synthetic data with temporary ledgers, for figures and benchmarks."""
 
 from __future__ import annotations
 

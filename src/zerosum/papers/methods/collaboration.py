@@ -19,8 +19,6 @@ smallest client. Its sensitivity 2C/m assumes that training is a mean over recor
 case: one record can move the result of training anywhere in the ball, so that 2C is proved, and the factor m is lost.
 `federated_epsilons` has both. Its server adds noise if there are more rounds than sqrt(clients) times the exposures of
 a client. Here every client is exposed in every round, so the server adds none.
-
-Tested in tests/papers/methods/test_collaboration_methods.py.
 """
 
 from __future__ import annotations

@@ -31,8 +31,6 @@ the unit ball: the distinct entries move by at most 1 + 4 sqrt D + sqrt(D (D + 1
 opposite responses). Laplace noise of scale b on a shift of a_i is a_i/b-private in each coordinate, hence of sum
 (a_i/b)^2/2 zCDP in all (Bun and Steinke 2016, proposition 1.4). `dp_fm_epsilon` takes the smaller of L1/b and the
 epsilon of that zCDP at delta. It is a bound, not an exact value.
-
-Tested in tests/papers/methods/test_regression_methods.py.
 """
 
 from __future__ import annotations

@@ -19,8 +19,6 @@ Choices where the papers are incomplete:
 - DP-djICA prints G without dividing by the number of time points, and I where N I belongs. At its step this diverges in
   the first round. The mean is taken, as in capeDJICA.
 - DP-djICA calls the reduced data whitened, but neither paper's reduction whitens.
-
-Tested in tests/papers/test_ica_baselines.py.
 """
 
 from __future__ import annotations

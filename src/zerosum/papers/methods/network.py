@@ -16,8 +16,6 @@ are released together (2 times the mu), in every iteration (sqrt(T) times), to a
 which knows its own draws. `exact_epsilon` gives the total.
 
 **Exactly**, gradients are clipped over all tensors together, and the noise makes the whole training cost epsilon.
-
-Tested in tests/papers/methods/test_network_methods.py.
 """
 
 from __future__ import annotations

@@ -19,8 +19,6 @@ the densities, <b, v>/sigma^2 + |v|^2/(2 sigma^2), is at most mu R + mu^2/2, whe
 over sigma and P(R > t) = e^(-t^2/2). It exceeds mu^2/2 + mu sqrt(2 ln(1/delta)) with probability at most delta; this is
 the epsilon of b. It is a bound, not an exact value. For linear regression the squared loss is replaced by sqrt(1 + r^2)
 - 1 in the residual r, which is r^2/2 for small r and has slope and curvature at most 1.
-
-Tested in tests/papers/methods/test_regression_methods.py.
 """
 
 from __future__ import annotations

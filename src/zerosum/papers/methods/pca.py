@@ -15,8 +15,6 @@ cancelling noise off the diagonal. That at most doubles mu^2 of such an entry. W
 diagonal, the entries above it change by at most (2 - d)/2 in all: the worst pair is still on the diagonal, and mu^2 is
 that of `zerosum.kernel.view` at sensitivity sqrt(2)/n. `exact_epsilon` gives the exact cost of the published
 calibration, `tau_for_exact` the noise of each method at a given exact epsilon.
-
-Tested in tests/papers/test_figures_pca.py.
 """
 
 from __future__ import annotations

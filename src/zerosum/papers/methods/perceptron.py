@@ -1,8 +1,6 @@
 """Neural network of the Data Collaboration paper (inputs-512-128-classes, rectified units) in NumPy, trained by Adam.
 
 **Public or synthetic data only**, as in all of `zerosum.papers`.
-
-Tested in tests/papers/methods/test_collaboration_methods.py.
 """
 
 from __future__ import annotations

@@ -19,8 +19,6 @@ ledger is charged. Data are prepared as in the papers: rows of norm at most 1, r
 
 `fit` runs a method at the published calibration or at one that costs the given epsilon. `exact_epsilon` gives the cost
 of the published one. Neighbouring data sets have one record replaced.
-
-Tested in tests/papers/methods/test_regression_methods.py.
 """
 
 from __future__ import annotations

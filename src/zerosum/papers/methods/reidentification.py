@@ -18,8 +18,6 @@ same population, and compares with what they would have given.
   score is the component of the excess of the total along the record's own gradient, over all rounds.
 * `left_over`: share of the variance of records that remains after the best linear prediction from the published data,
   which the attacker learns on own records. 1 is the result of predicting the mean.
-
-Tested in tests/papers/methods/test_reidentification.py.
 """
 
 from __future__ import annotations

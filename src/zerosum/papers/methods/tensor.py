@@ -20,8 +20,6 @@ or where t^2 = v. Distinct entries are at most that far apart. If cancelling noi
 averages permuted entries gains at most their multiplicity in the full tensor: the same diameter holds for every noise
 law here. `exact_epsilon` composes both releases with it; AVN's tensor is purely epsilon-private, and its epsilon is
 added.
-
-Tested in tests/papers/methods/test_tensor_methods.py.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ their sum.
 
 **Sensitivities.** The paper has sqrt(2)/n for both, which is correct: contributions have no negative entries and norm
 at most 1, so two are at most sqrt(2) apart, as for documents of one word each; symmetrising is a contraction.
-
-Tested in tests/papers/methods/test_topic_methods.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A map is named in a study by its `kind` and its public settings; a site builds it from its own registry, from entry
 points of the group `zerosum.features` in its environment, or from `register` in its own process. No code travels.
-
-Tested in tests/statistics/test_features.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a feature map is: a public function of one row, computed in batches of one fixed shape.
-
-Tested in tests/statistics/test_features.py.
-"""
+"""What a feature map is: a public function of one row, computed in batches of one fixed shape."""
 
 from __future__ import annotations
 

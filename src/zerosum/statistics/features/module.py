@@ -1,7 +1,4 @@
-"""Features by a frozen PyTorch module that a site knows by name: a public, pretrained network, say.
-
-Tested in tests/statistics/test_module_features.py.
-"""
+"""Features by a frozen PyTorch module that a site knows by name: a public, pretrained network, say."""
 
 from __future__ import annotations
 

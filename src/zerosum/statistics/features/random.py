@@ -1,7 +1,4 @@
-"""Features of tables: columns by their public ranges, and random waves of them.
-
-Tested in tests/statistics/test_features.py.
-"""
+"""Features of tables: columns by their public ranges, and random waves of them."""
 
 from __future__ import annotations
 

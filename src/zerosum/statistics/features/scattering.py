@@ -5,8 +5,6 @@ Bruna and Mallat, "Invariant scattering convolution networks" (2013). An image i
 L^2 J (J-1)/2 channels is low-passed at the scale 2^J, sampled at that step, and kept as its lowest cosines. A group of
 channels (all angles that follow one another from the same channel) is brought to mean 0 and size 1 first, by itself,
 so that neither brightness nor contrast matters.
-
-Tested in tests/statistics/test_features.py.
 """
 
 from __future__ import annotations
