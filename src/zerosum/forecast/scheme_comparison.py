@@ -1,4 +1,4 @@
-"""Comparison of schemes: runs one study under each scheme on public or synthetic data, with seeds and without spending."""
+"""Comparison of schemes: one study under each scheme, on public or synthetic data, with seeds and without spending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which units are held out. A unit's own data decide, so that its part does not depend on the round or on other units."""
+"""Which units are held out. A unit's own data decide, so its part does not depend on the round or on other units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scaled sources of many units at once on a device, in batches of one shape: the input of statistics of time courses."""
+"""Scaled sources of many units at once on a device, in batches of one shape, for statistics of time courses."""
 
 from __future__ import annotations
 
