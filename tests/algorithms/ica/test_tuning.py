@@ -1,4 +1,4 @@
-"""The constants of PCA and ICA: all in one place, each with a description and a source."""
+"""The constants of the algorithms that are packages: all in one place, each with a description and a source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import zerosum.algorithms
 
-PACKAGES = ("pca", "ica")
+PACKAGES = {"pca": 40, "ica": 40, "regression": 40}  # with the least number of fields
 ROOT = Path(zerosum.algorithms.__file__).parent
 # Words of which a description has at least one: how the value came about.
 SOURCES = (
@@ -44,7 +44,7 @@ def fields(package: str) -> dict[str, str]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_tuning_every_field_has_a_description_with_a_source(package: str) -> None:
     described = fields(package)
-    assert len(described) > 40
+    assert len(described) > PACKAGES[package]
     assert [name for name, text in described.items() if not any(word in text for word in SOURCES)] == []
 
 

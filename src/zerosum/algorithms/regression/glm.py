@@ -9,7 +9,7 @@ sqrt(4 + b^2) for Poisson),
 
     g = sum r u (D),    H = sum h u u' (D, D),
 
-r the residual and h = p (1 - p) or the rate. All releases are merged by `inference.combined`, and the next w is the
+r the residual and h = p (1 - p) or the rate. All releases are merged by `inference.merge`, and the next w is the
 posterior mean under the prior N(0, prior^2 I). Coefficients of the result are that mean after the last round.
 
 The start of the logistic model is the functional mechanism (Zhang et al. 2012; capeFM, Imtiaz, Mohammadi and Sarwate
@@ -32,7 +32,8 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.program import Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, Regression, counted_units
 from zerosum.algorithms.regression.functional import lowest_quadratic
-from zerosum.algorithms.regression.inference import Belief, GradientRelease, believed, combined
+from zerosum.algorithms.regression.inference import GradientRelease, Posterior, merge, posterior
+from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
 from zerosum.kernel.request import PrivateSum
@@ -40,35 +41,6 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.polynomial import PolynomialCoefficients
 from zerosum.statistics.regression import Family, NewtonStep
-
-# All values below: chosen by hand; no benchmark recorded, unless a source is given.
-# Squared clip per feature, over its mean square (_ROOM) and where only ranges are known (_RANGED). Wider than for
-# linear models, because clipped features bias these models.
-_ROOM, _RANGED = 1.6, 0.45
-# Share of the quadratic start, relative to the shares of the Newton rounds.
-_START = 0.1
-# Relative shares of the Newton rounds, by their number. Later rounds are nearer to the maximum and cost more.
-_NEWTON = {3: (0.2, 0.3, 0.4), 8: (0.04, 0.05, 0.07, 0.1, 0.13, 0.16, 0.17, 0.18)}
-# Bias of a coefficient per share of clipped rows, in prior units: the planner's model of the cost of clipping.
-_BIAS = 0.3
-# Coefficient noise at which the clips of counts and rates begin to widen.
-_TAILS = 0.009
-# Coefficient noise below which there are eight rounds and not three.
-_QUIET = 0.05
-# Prior standard deviation of the change of the linear predictor by a typical change of one feature.
-_PREDICTOR = 1.25
-# Factor of the remainder of third order in `combined`. The trapezoidal rule gives |h''|/12 h^-1.5, about 0.15 for the
-# largest |h''| = 1/8 of the logistic model and h = 1/6; rare classes have more, hence a larger value.
-_BEND = 2.0
-# Typical h = p (1 - p) of a logistic model, for the planner: 0.25 at p = 1/2 and 0.15 at p = 0.18.
-_CURVED = 0.15
-# Least ratio of prior standard deviation to coefficient noise of one Newton round for "newton"; below it the quadratic
-# alone ranks better.
-_WORTH = 4.5
-# Mean weight of a unit that the planner assumes, since weights are data.
-_GUESSED_WEIGHT = 0.5
-# The prior of the score coefficients is narrower by this factor: ranking gains more from shrinkage than estimates do.
-_SCORES = 4.0
 
 
 class NewtonRegression(Regression):
@@ -99,7 +71,7 @@ class NewtonRegression(Regression):
 
     def _unit_noise(self, facts: PublicFacts) -> float:
         """As in `Regression`, but relative to the signal that the assumed mean weight leaves."""
-        return super()._unit_noise(facts) / (_GUESSED_WEIGHT if self.weight is not None else 1.0)
+        return super()._unit_noise(facts) / (TUNING.weight_typical if self.weight is not None else 1.0)
 
     @property
     def _turns(self) -> int:
@@ -107,36 +79,46 @@ class NewtonRegression(Regression):
 
     @property
     def _newton(self) -> tuple[float, ...]:
-        return _NEWTON[self._turns]
+        """Relative shares of the Newton rounds, by their number."""
+        return TUNING.newton_shares_many if self._turns == 8 else TUNING.newton_shares_few
 
     def resolve(self, facts: PublicFacts) -> Self:
-        """Sets clip, rounds and `standardise`: wider clips and more rounds with less noise."""
+        """Sets clip, rounds and `standardise`: wider clips and more rounds with less noise.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise of a sum of sensitivity 1 that takes the whole budget, and the public number of units.
+        """
         width = self.features + int(self.intercept)
-        noise, room = self._coefficient_noise(facts, width, _ROOM), _ROOM
-        # widen until the modelled bias is below a third of the noise: clipped rows bias these models. Steps of 1.25,
-        # at most 12 times the mean square: chosen by hand.
-        while room < 12 and _BIAS * clipped_share(width, room) > self._coefficient_noise(facts, width, room) / 3:
-            room *= 1.25
+        noise, room = self._coefficient_noise(facts, width, TUNING.newton_room), TUNING.newton_room
+        # Clipped rows bias these models, so the clip widens until the modelled bias is below a third of the noise. The
+        # planner needs the bias to within a step only, so this is a search on a grid and not a root of both curves.
+        while room < TUNING.newton_room_most:
+            bias = TUNING.clipping_bias * clipped_share(width, room)
+            if not bias > self._coefficient_noise(facts, width, room) / TUNING.clipping_bias_ratio:
+                break
+            room *= TUNING.newton_room_step
         chosen = {
             "standardise": self._standardised(facts),
-            "rounds": self.rounds or (8 if noise < _QUIET else 3),
+            "rounds": self.rounds or (8 if noise < TUNING.newton_noise else 3),
             "room": self.room or room,
         }
         return self.model_copy(update=chosen)
 
     def _coefficient_noise(self, facts: PublicFacts, width: int, room: float) -> float:
-        """Approximate noise of a coefficient in one round of the whole budget.
+        """Approximate noise of a coefficient in one round of the whole budget, for `width` coefficients.
 
         The gradient has noise 2 clip unit (sensitivity 2, clip^2 = room width), the Hessian of scaled features is about
-        _CURVED, and a Newton step is their ratio.
+        `TUNING.hessian_typical`, and a Newton step is their ratio.
         """
-        return 2 * math.sqrt(room * width) * self._unit_noise(facts) / _CURVED
+        return 2 * math.sqrt(room * width) * self._unit_noise(facts) / TUNING.hessian_typical
 
     @property
     def _rooms(self) -> tuple[float, float]:
         """Arguments `room` and `ranged` of `Regression._frame`; a feature in [-1, 1] has a square of at most 1."""
-        room = self.room or _ROOM
-        return room, min(1.0, _RANGED * room / _ROOM)
+        room = self.room or TUNING.newton_room
+        return room, min(1.0, TUNING.newton_room_ranged * room / TUNING.newton_room)
 
     def _shares(self) -> tuple[float, ...]:
         return tuple(self._left * share / math.fsum(self._newton) for share in self._newton)
@@ -147,10 +129,11 @@ class NewtonRegression(Regression):
 
     def _prior(self, frame: Frame) -> float:
         """Prior standard deviation of a coefficient: clip/sqrt(width) is a typical entry of a row."""
-        return _PREDICTOR * math.sqrt(frame.width) / frame.clip
+        return TUNING.predictor_spread * math.sqrt(frame.width) / frame.clip
 
-    def _look(self, statistic: NewtonStep, at: Floats, value: Floats, noise: float, units: float) -> GradientRelease:
+    def _point(self, statistic: NewtonStep, at: Floats, value: Floats, noise: float, units: float) -> GradientRelease:
         """A released sum as a `GradientRelease`: means over `units`, and the noise of a released number."""
+        # noise of one entry, in the units of the gradient and of the Hessian
         gradient, hessian = statistic.split(value)
         return GradientRelease(
             at,
@@ -163,7 +146,7 @@ class NewtonRegression(Regression):
     def _rounds(
         self,
         frame: Frame,
-        looks: list[GradientRelease],
+        points: list[GradientRelease],
         at: Floats,
         adjacency: Adjacency,
         shares: tuple[float, ...],
@@ -173,27 +156,31 @@ class NewtonRegression(Regression):
 
         Parameters
         ----------
-        looks : earlier looks (of the quadratic start); the rounds append theirs.
+        points : earlier points (of the quadratic start); the rounds append theirs.
         at : (width,), coefficients of the first round.
         shares : one per round.
         rate : approximate mean response, which sets the bounds of counts.
         """
         # the remainder in one entry of the gradient is proportional to a typical entry of a row, clip/sqrt(width)
-        prior, bend = self._prior(frame), _BEND * frame.clip / math.sqrt(frame.width)
+        prior, bend = self._prior(frame), TUNING.remainder * frame.clip / math.sqrt(frame.width)
         units = 1.0
         for share in shares:
             statistic = self._step(frame, at, adjacency, rate)
             release = yield PrivateSum(statistic, share)
             units = counted_units(release)
-            looks.append(self._look(statistic, at, release.value, release.noise_std, units))
-            at = settled(looks, prior, bend).mean
-        pooled = settled(looks, prior, bend)
-        population = settled(looks, prior, bend, sampling=1 / units)
+            points.append(self._point(statistic, at, release.value, release.noise_std, units))
+            # The posterior mean of all points so far is the next point of expansion: a Newton step that is shrunk
+            # towards 0 where the noise exceeds the prior, so that it cannot diverge.
+            at = joint_posterior(points, prior, bend).mean
+        # The dispersion of both families is 1, so that the sampling variance of the mean gradient is H/n.
+        pooled = joint_posterior(points, prior, bend)
+        population = joint_posterior(points, prior, bend, sampling=1 / units)
         matrix, constant = self._in_data_units(frame)
-        scores = matrix @ settled(looks, prior / _SCORES, 0.0).mean + constant
-        told = self._report(frame, pooled.mean, pooled, population, prior)
-        told = {**told, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
-        return (yield from self._evaluated(frame, pooled.mean, adjacency, told))
+        # a narrower prior, and no remainder: both make the scores less variable
+        scores = matrix @ joint_posterior(points, prior / TUNING.score_prior, 0.0).mean + constant
+        estimate = self._report(frame, pooled.mean, pooled, population, prior)
+        estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
+        return (yield from self._evaluated(frame, pooled.mean, adjacency, estimate))
 
 
 def clipped_share(width: int, room: float) -> float:
@@ -207,9 +194,16 @@ def clipped_share(width: int, room: float) -> float:
     return float(gammaincc(width / 2, room * width / 2))
 
 
-def settled(looks: list[GradientRelease], prior: float, bend: float, sampling: float = 0.0) -> Belief:
-    """Posterior from all looks: `combined`, then `believed`."""
-    return believed(combined(looks, bend), prior, sampling)
+def joint_posterior(points: list[GradientRelease], prior: float, bend: float, sampling: float = 0.0) -> Posterior:
+    """Posterior from all points: `merge`, then `posterior`.
+
+    Parameters
+    ----------
+    points : releases in the order of the rounds.
+    prior, sampling : as for `posterior`.
+    bend : as for `merge`.
+    """
+    return posterior(merge(points, bend), prior, sampling)
 
 
 class LogisticRegressionProgram(NewtonRegression):
@@ -217,7 +211,7 @@ class LogisticRegressionProgram(NewtonRegression):
 
     The start is the functional mechanism: the quadratic Taylor polynomial of the loss, released once as coefficient
     arrays and minimised with a ridge from the known noise. With `method` "polynomial" it takes the whole budget and no
-    rounds follow. It ranks better at small budgets; its intervals come from one look at zero coefficients and leave
+    rounds follow. It ranks better at small budgets; its intervals come from one point at zero coefficients and leave
     most coefficients not identified. "auto" chooses it if the noise of one Newton round is more than 1/4.5 of the
     prior. The quadratic has no offset; with an offset the Newton rounds start at zero.
     """
@@ -234,12 +228,14 @@ class LogisticRegressionProgram(NewtonRegression):
         return self
 
     def resolve(self, facts: PublicFacts) -> Self:
+        # Prior standard deviation over the noise of a coefficient (`_prior`, `_coefficient_noise`), both for a squared
+        # clip of one per coefficient.
         width = self.features + int(self.intercept)
-        # prior standard deviation over the coefficient noise of `_coefficient_noise`; the clip cancels
-        known = _CURVED * _PREDICTOR / (2 * math.sqrt(width) * max(self._unit_noise(facts), 1e-300))
+        gradient_noise = 2 * math.sqrt(width) * max(self._unit_noise(facts), 1e-300)
+        known = TUNING.hessian_typical * TUNING.predictor_spread / gradient_noise
         method = self.method
         if method == "auto":
-            method = "newton" if known > _WORTH or self.offset is not None else "polynomial"
+            method = "newton" if known > TUNING.newton_worth or self.offset is not None else "polynomial"
         return super().resolve(facts).model_copy(update={"method": method})
 
     @property
@@ -254,17 +250,21 @@ class LogisticRegressionProgram(NewtonRegression):
             return super()._shares()
         if self.method == "polynomial":
             return (self._left,)
-        return tuple(self._left * share / (_START + math.fsum(self._newton)) for share in (_START, *self._newton))
+        relative = (TUNING.start_share, *self._newton)
+        whole = TUNING.start_share + math.fsum(self._newton)
+        return tuple(self._left * share / whole for share in relative)
 
     def _fit_statistic(self, frame: Frame, at: Floats, adjacency: Adjacency, size: float | None = None) -> FitHistogram:
         bounds = self._fit_bounds(frame, adjacency) | {"family": "logistic"}
-        return FitHistogram(**bounds, coefficients=at, edges=np.linspace(-5, 5, 41))
+        edges = np.linspace(-TUNING.score_span, TUNING.score_span, TUNING.score_bins + 1)
+        return FitHistogram(**bounds, coefficients=at, edges=edges)
 
     def _quadratic(self, frame: Frame, adjacency: Adjacency) -> PolynomialCoefficients:
         """The statistic of the start: Taylor's coefficients -y/2 and 1/8, each weighted to a largest norm of 1."""
         return PolynomialCoefficients(
             **self._bounds(frame, adjacency),
             table=np.array([[0.0, 0.0], [0.0, -0.5], [0.125, 0.0]]),
+            # 1/(1/2) and 1/(1/8); the constant log 2 is not released, since it does not depend on the data
             weights=np.array([0.0, 2.0, 8.0]),
         )
 
@@ -293,9 +293,9 @@ class LogisticRegressionProgram(NewtonRegression):
         arrays = statistic.split(release.value)
         second = coordinates.unpack(arrays[2] / units, frame.width)
         noise = release.noise_std * statistic.worth(2) / units
-        # With one release alone the ridge is twice the noise's norm, since nothing corrects it later (prototype: 2
-        # sigma sqrt(D)). Before Newton rounds half of that: chosen by hand; no benchmark recorded.
-        ridge = 2.0 if self.method == "polynomial" else 1.0
+        # The noise of the quadratic part has norm about noise * sqrt(D). Without rounds the ridge is twice that norm,
+        # since nothing corrects the start later.
+        ridge = TUNING.alone_ridge if self.method == "polynomial" else TUNING.start_ridge
         at = lowest_quadratic(arrays[1] / units, second, ridge * noise * math.sqrt(frame.width))
         # the start as a release at w = 0: the log-likelihood is minus the loss, and the Hessian of w'Lw is 2 L
         first = GradientRelease(
@@ -308,10 +308,12 @@ class LogisticRegressionProgram(NewtonRegression):
         if self.method == "polynomial":
             matrix, constant = self._in_data_units(frame)
             scores, prior = matrix @ at + constant, self._prior(frame)
-            pooled, population = settled([first], prior, 0.0), settled([first], prior, 0.0, sampling=1 / units)
-            told = self._report(frame, pooled.mean, pooled, population, prior)
-            told = {**told, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
-            return (yield from self._evaluated(frame, at, adjacency, told))
+            # The loss is quadratic by construction, so there is no remainder. Sampling: dispersion 1 of a class.
+            pooled = joint_posterior([first], prior, 0.0)
+            population = joint_posterior([first], prior, 0.0, sampling=1 / units)
+            estimate = self._report(frame, pooled.mean, pooled, population, prior)
+            estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
+            return (yield from self._evaluated(frame, at, adjacency, estimate))
         return (yield from self._rounds(frame, [first], at, adjacency, tuple(rest), 0.5))
 
 
@@ -346,9 +348,9 @@ class PoissonRegressionProgram(NewtonRegression):
         return 2 * float(self.half[-1])
 
     def resolve(self, facts: PublicFacts) -> Self:
-        noise = self._coefficient_noise(facts, self.features + int(self.intercept), _ROOM)
-        # exponent 0.6 and the limit 8: chosen by hand; no benchmark recorded
-        wide = float(np.clip((_TAILS / max(noise, 1e-300)) ** 0.6, 1, 8))
+        """As in `NewtonRegression`, and sets `tails`: the less noise, the wider the clips of counts and rates."""
+        noise = self._coefficient_noise(facts, self.features + int(self.intercept), TUNING.newton_room)
+        wide = float(np.clip((TUNING.tail_noise / max(noise, 1e-300)) ** TUNING.tail_exponent, 1, TUNING.tail_most))
         return super().resolve(facts).model_copy(update={"tails": self.tails or wide})
 
     @property
@@ -365,7 +367,7 @@ class PoissonRegressionProgram(NewtonRegression):
 
     def _fit_statistic(self, frame: Frame, at: Floats, adjacency: Adjacency, size: float | None = None) -> FitHistogram:
         bounds = self._fit_bounds(frame, adjacency) | {"family": "poisson", "most": self._most, "bound": self._most}
-        return FitHistogram(**bounds, coefficients=at, edges=np.linspace(-1, 1, 41))
+        return FitHistogram(**bounds, coefficients=at, edges=np.linspace(-1, 1, TUNING.count_bins + 1))
 
     def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, rate: float) -> NewtonStep:
         bounds: dict[str, Any] = self._bounds(frame, adjacency)
@@ -374,9 +376,11 @@ class PoissonRegressionProgram(NewtonRegression):
             coefficients=at,
             family="poisson",
             most=self._most,
+            # A Poisson count of mean m has standard deviation sqrt(m); the 1 is for small rates, where single counts
+            # exceed any multiple of it.
             bound=min(self._most, self._wide * (self.residual_clip * math.sqrt(rate) + 1)),
-            rate_bound=min(self._most, self._wide * (4 * rate + 1)),
-            curvature=_CURVATURE,
+            rate_bound=min(self._most, self._wide * (TUNING.rate_clip * rate + 1)),
+            curvature=TUNING.hessian_weight,
         )
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
@@ -386,12 +390,13 @@ class PoissonRegressionProgram(NewtonRegression):
 
     def _rate(self, mean_response: float) -> float:
         """Mean count from a released mean in [-1, 1]; at least 1 % of the largest count, as its logarithm is used."""
-        return max(self._most * (mean_response + 1) / 2, 0.01 * self._most)
+        return max(self._most * (mean_response + 1) / 2, TUNING.rate_least * self._most)
 
     def _constant(self, mean_response: float) -> float:
         return math.log(self._rate(mean_response))
 
     def program(self, adjacency: Adjacency) -> Program:
+        # The moments are released whatever `standardise` is: the mean count sets the start and the clips.
         statistic = self._columns(adjacency)
         release = yield PrivateSum(statistic, self.standardise_share)
         units = counted_units(release)
@@ -407,6 +412,7 @@ class PoissonRegressionProgram(NewtonRegression):
             if self.intercept:
                 begin = self._constant(mean) - self._mean_offset(means, spreads)
                 at = np.append(at[:-1], begin / frame.intercept)
+        # clips of counts refer to the rates of units with a large exposure, not only to the mean rate
         rate = self._rate(mean) * self._uneven(means, spreads)
         return (yield from self._rounds(frame, [], at, adjacency, self._shares(), rate))
 
@@ -426,17 +432,10 @@ class PoissonRegressionProgram(NewtonRegression):
     def _uneven(self, mean: Floats, variance: Floats) -> float:
         """Factor on the mean rate for the clips of counts, where exposures differ; at least 1.
 
-        The factor is the exposure _EXPOSED standard deviations above the mean, over 2, because the clips already allow
-        several times the mean rate. The division by 2: chosen by hand; no benchmark recorded.
+        The factor is the exposure `TUNING.exposure_spread` standard deviations above the mean, over
+        `TUNING.exposure_divisor`, because the clips already allow several times the mean rate.
         """
         if (ends := self._offset_range) is None:
             return 1.0
-        above = min(_EXPOSED * self._offset_spread(variance), ends[1] - self._mean_offset(mean, variance))
-        return max(1.0, math.exp(above) / 2)
-
-
-# Standard deviations of the offset above its mean that clips of counts allow. Chosen by hand; no benchmark recorded.
-_EXPOSED = 1.5
-# Weight b of the Hessian beside a Poisson gradient. The sensitivity is sqrt(4 + b^2): a larger b makes the gradient
-# noisier, a smaller one the Hessian. Chosen by hand; no benchmark recorded.
-_CURVATURE = 0.7
+        above = min(TUNING.exposure_spread * self._offset_spread(variance), ends[1] - self._mean_offset(mean, variance))
+        return max(1.0, math.exp(above) / TUNING.exposure_divisor)

@@ -12,14 +12,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import Release
 from zerosum.statistics.fit import FitHistogram
-
-# Simulated noise vectors for the standard deviation of the area under the curve, which is no linear function of the
-# counts. Chosen by hand: 400 draws give it to about 4 %.
-_DRAWS = 400
 
 
 def fit_of(statistic: FitHistogram, release: Release) -> dict[str, Quantity]:
@@ -27,25 +24,34 @@ def fit_of(statistic: FitHistogram, release: Release) -> dict[str, Quantity]:
 
     `deviance` is the mean of -2 log P(true class) with scores at the middle of their bins. `scores` has the counts by
     class and bin, `residuals` those by bin.
+
+    Parameters
+    ----------
+    statistic : FitHistogram
+        The statistic of the release, for the edges of its bins and the number of classes.
+    release : Release
+        Noisy counts n[clipped, class, bin] in one flat vector, and the noise of a count.
     """
     counts, noise = np.asarray(statistic.split(release.value)), release.noise_std
     # the public number of units is the total only if each unit counts fully; otherwise the noisy sum is used
     public = release.units is not None and not statistic.weighted and statistic.kept is None
     total = max(float(release.units or 0) if public else float(np.sum(counts)), 1.0)
     cells = statistic.classes * statistic.bins
+    # a sum over the cells of the clipped rows has sqrt(cells) of the noise of a count
     share = float(np.clip(np.sum(counts[1]) / total, 0, 1))
     found = {
         "clipped_share": Quantity(np.array([share]), "share", std=math.sqrt(cells) * noise / total),
     }
     labels = tuple(f"{low:g} to {high:g}" for low, high in pairwise(statistic.edges.tolist()))
-    both = counts.sum(axis=0)
+    both = counts.sum(axis=0)  # clipped or not: two counts, hence sqrt(2) of the noise
     if statistic.classes == 1:
         axis = Axis("residual over its bound", labels)
         return found | {"residuals": Quantity(both[0], "count", (axis,), math.sqrt(2) * noise)}
     # parametric bootstrap of the noise around the released counts, with a fixed seed: a function of the release
     rng = np.random.default_rng(0)
-    played = [area(both + math.sqrt(2) * noise * rng.normal(size=both.shape)) for _ in range(_DRAWS)]
+    played = [area(both + math.sqrt(2) * noise * rng.normal(size=both.shape)) for _ in range(TUNING.auc_draws)]
     axes = Axis("class", ("reference", "second")), Axis("score", labels)
+    # -2 log P(class) at the middle of each bin: 2 log(1 + exp(eta)) for the reference class, eta -> -eta for the second
     middle = (statistic.edges[1:] + statistic.edges[:-1]) / 2
     lost = 2 * np.logaddexp(0.0, np.stack([middle, -middle]))
     return found | {
@@ -76,6 +82,7 @@ def spread_of(statistic: FitHistogram, release: Release, worth: float, variance:
     # delta method: the standard deviation of a square root is that of its argument over twice the root
     found = {"residual_std": Quantity(np.array([worth * size]), "diagnostic", std=worth * blur / (2 * size))}
     if variance is not None:
+        # the noise of `variance` itself is not part of the standard deviation
         explained = np.array([1 - float(mean) / variance])
         found["r_squared"] = Quantity(np.clip(explained, 0, 1), "diagnostic", std=blur / variance)
     return found
@@ -89,6 +96,7 @@ def mean_of(values: Floats, counts: Floats, noise: float) -> Quantity:
     >>> float(mean_of(np.array([1.0, 3.0]), np.array([5.0, 5.0]), 0.0))
     2.0
     """
+    # A mean of values lies between the least and the largest; beyond it is noise, and so is a total below one unit.
     total = max(float(np.sum(counts)), 1.0)
     mean = float(np.clip(np.sum(values * counts) / total, np.min(values), np.max(values)))
     blur = noise * float(np.linalg.norm(values - mean)) / total
@@ -107,5 +115,6 @@ def area(counts: Floats) -> float:
     pairs = float(np.sum(low) * np.sum(high))
     if pairs <= 0:
         return 0.5
+    # Mann and Whitney: the share of pairs of a reference and a second unit in which the second has the higher score
     below = np.cumsum(low) - low
     return float(np.sum(high * (below + low / 2)) / pairs)

@@ -2,13 +2,13 @@
 
 Model
 -----
-A `GradientRelease` is one release at coefficients w (width D): the gradient g (D) and the negative Hessian H (D, D,
-positive semidefinite without noise) of the mean log-likelihood. Both have independent normal noise of known size. H
-was released in isometric coordinates, so its noise E is symmetric with variance s^2 on the diagonal and s^2/2 off it,
-and for a vector d the product E d has covariance (s^2/2)(|d|^2 I + d d').
+A `GradientRelease`, called a point below, is one release at coefficients w (width D): the gradient g (D) and the
+negative Hessian H (D, D, positive semidefinite without noise) of the mean log-likelihood. Both have independent normal
+noise of known size. H was released in isometric coordinates, so its noise E is symmetric with variance s^2 on the
+diagonal and s^2/2 off it, and for a vector d the product E d has covariance (s^2/2)(|d|^2 I + d d').
 
 With w* the maximiser of the pooled log-likelihood, g = H (w* - w) up to third-order terms. The prior is w* ~ N(0,
-prior^2 I). `combined` merges several releases into one, `believed` gives the posterior N(mean, covariance) of w*, and
+prior^2 I). `merge` merges several releases into one, `posterior` gives the posterior N(mean, covariance) of w*, and
 `table` the standard errors, the intervals and the identified coefficients.
 
 The posterior without sampling error is about the regression on the pooled data. With the variance of the sampled
@@ -23,11 +23,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 
 _LEVELS = {"90": 1.6448536269514722, "95": 1.959963984540054}  # two-sided quantiles of the normal law
-# Iterations of the fixed point in `believed`, whose noise depends on its own step. Chosen by hand: three suffice.
-_TURNS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +40,8 @@ class GradientRelease:
     hessian_noise: float  # standard deviation of an isometric coordinate of the Hessian (a diagonal entry)
 
 
-def combined(looks: Sequence[GradientRelease], bend: float = 0.0) -> GradientRelease:
-    """Several looks merged into one at the coefficients of the last, with inverse-variance weights.
+def merge(points: Sequence[GradientRelease], bend: float = 0.0) -> GradientRelease:
+    """Several points merged into one at the coefficients of the last, with inverse-variance weights.
 
     A gradient is moved from w to the last coefficients by the mean of the Hessians at both ends, g - (H + H_last)/2 d
     with d = w_last - w (trapezoidal rule). Two errors of this are counted as further noise: the noise of the two
@@ -50,44 +49,52 @@ def combined(looks: Sequence[GradientRelease], bend: float = 0.0) -> GradientRel
 
     Parameters
     ----------
-    looks : in the order of the rounds; the last one is the best known.
+    points : in the order of the rounds; the last one is the best known.
     bend : factor of the remainder; 0 where the log-likelihood is quadratic.
+
+    Returns
+    -------
+    point : gradient (D,), Hessian (D, D) and their noise at the last coefficients.
     """
-    last = looks[-1]
+    last = points[-1]
     gradients, variances = [], []
-    for look in looks:
-        way = last.at - look.at
-        hessian = (look.hessian + last.hessian) / 2
-        gradients.append(look.gradient - hessian @ way)
+    for point in points:
+        way = last.at - point.at
+        # trapezoidal rule: the change of the gradient along `way` is the integral of the Hessian times `way`
+        hessian = (point.hessian + last.hessian) / 2
+        gradients.append(point.gradient - hessian @ way)
+        # a noisy Hessian may be indefinite; the quadratic form is that of a covariance, so it is at least 0
         left_out = bend * max(float(way @ hessian @ way), 0.0) ** 1.5
         # noise variance of (E + E_last)/2 is (s^2 + s_last^2)/4, and half of it times |d|^2 remains in each entry of
         # its product with d; the d d' part is left out
-        blurred = (look.hessian_noise**2 + last.hessian_noise**2) / 8 * float(way @ way)
-        variances.append(look.gradient_noise**2 + blurred + left_out**2)
-    if not min(variances) > 0:  # no noise: the last look is exact
+        blurred = (point.hessian_noise**2 + last.hessian_noise**2) / 8 * float(way @ way)
+        variances.append(point.gradient_noise**2 + blurred + left_out**2)
+    if not min(variances) > 0:  # no noise: the last point is exact
         return last
+    # Inverse-variance weights give the unbiased average of least variance. The errors of the moved gradients share the
+    # noise of the last Hessian; their covariance is left out.
     weights = 1 / np.array(variances)
     weights = weights / np.sum(weights)
     # the Hessian is averaged with the weights of the gradients: only its product with the last step matters
     return GradientRelease(
         last.at,
         np.asarray(weights @ np.array(gradients)),
-        np.asarray(sum(w * look.hessian for w, look in zip(weights, looks, strict=True))),
+        np.asarray(sum(w * point.hessian for w, point in zip(weights, points, strict=True))),
         math.sqrt(float(weights**2 @ np.array(variances))),
-        math.sqrt(float(weights**2 @ np.array([look.hessian_noise**2 for look in looks]))),
+        math.sqrt(float(weights**2 @ np.array([point.hessian_noise**2 for point in points]))),
     )
 
 
 @dataclass(frozen=True, eq=False)
-class Belief:
+class Posterior:
     """Normal posterior of the coefficients."""
 
     mean: Floats  # (D,)
     covariance: Floats  # (D, D)
 
 
-def believed(look: GradientRelease, prior: float, sampling: float = 0.0, slope: float = 1.0) -> Belief:
-    """Posterior of the maximiser w* given one look and the prior N(0, prior^2 I).
+def posterior(point: GradientRelease, prior: float, sampling: float = 0.0, slope: float = 1.0) -> Posterior:
+    """Posterior of the maximiser w* given one point and the prior N(0, prior^2 I).
 
     In the eigenvectors of H with eigenvalues e, each coordinate of d = w* - w is observed as g = e d + noise with
     variance gradient_noise^2 + (hessian_noise^2/2) E|d|^2. The variance depends on d, so the posterior is iterated.
@@ -95,56 +102,71 @@ def believed(look: GradientRelease, prior: float, sampling: float = 0.0, slope: 
 
     Parameters
     ----------
-    look : one look, or several from `combined`.
+    point : one point, or several from `merge`; D coefficients.
     prior : standard deviation of each coefficient before any data.
     sampling : dispersion over the number of units, so that sampling * e is the sampling variance of the gradient along
         an eigenvector (information equality); 0 for the posterior about the pooled data.
     slope : derivative of the mean clipped residual to the mean residual, in (0, 1]; 1 if no residual is clipped.
+
+    Returns
+    -------
+    posterior : mean (D,) and covariance (D, D) in the frame; the covariance is zero where there is no noise at all.
+
+    >>> exact = GradientRelease(np.zeros(2), np.array([2.0, 3.0]), np.diag([1.0, 2.0]), 0.0, 0.0)
+    >>> posterior(exact, prior=1.0).mean.tolist()
+    [2.0, 1.5]
     """
-    values, vectors = np.linalg.eigh(look.hessian)
+    values, vectors = np.linalg.eigh(point.hessian)
     columns = len(values)
     # The noise has entries of standard deviation sigma = hessian_noise/sqrt(2), and sigma sqrt(columns) is the smallest
     # eigenvalue of a signal that leads to a detectable eigenvector (half the semicircle's radius).
-    edge = look.hessian_noise * math.sqrt(columns / 2)
+    edge = point.hessian_noise * math.sqrt(columns / 2)
     # The factor sqrt(1 - (edge/e)^4) falls smoothly from 1 to 0 at the edge, because eigenvectors near it are mixed
     # with noise. Form and exponent: chosen by hand; no benchmark recorded.
     raised = np.maximum(values, max(edge, 1e-300))
     signal = slope * raised * np.sqrt(np.maximum(1 - (edge / raised) ** 4, 0.0)) * (values > 0)
-    # the prior mean of w* is 0, which is d = -w
-    gradient, back = vectors.T @ look.gradient, vectors.T @ -look.at
+    # In the eigenvectors of H the coordinates of g and d are independent, so D scalar problems remain. The prior mean
+    # of w* is 0, which is d = -w.
+    gradient, back = vectors.T @ point.gradient, vectors.T @ -point.at
     step, spread = np.zeros(columns), np.zeros(columns)
     sampled = sampling * np.maximum(values, 0.0)
-    for _ in range(_TURNS):
-        noise = look.gradient_noise**2 + look.hessian_noise**2 / 2 * (step @ step + np.sum(spread)) + sampled
+    # E|d|^2 is the squared norm of the posterior mean plus the trace of its covariance. The iteration starts at d = 0
+    # and has a fixed length: a root finder would gain digits that the model does not have.
+    for _ in range(TUNING.posterior_iterations):
+        noise = point.gradient_noise**2 + point.hessian_noise**2 / 2 * (step @ step + np.sum(spread)) + sampled
         if not np.all(noise > 0):  # no noise at all: an exact step where there is a Hessian
             precise = signal > 1e-12 * max(float(np.max(signal)), 1e-300)
             step = np.where(precise, gradient / np.where(precise, signal, 1.0), 0.0)
-            return Belief(look.at + vectors @ step, np.zeros((columns, columns)))
+            return Posterior(point.at + vectors @ step, np.zeros((columns, columns)))
         # Bayes' rule for one normal observation and a normal prior, coordinate by coordinate
         precision = signal**2 / noise + prior**-2
         step = (signal * gradient / noise + back / prior**2) / precision
         spread = 1 / precision
-    return Belief(look.at + vectors @ step, (vectors * spread) @ vectors.T)
+    return Posterior(point.at + vectors @ step, (vectors * spread) @ vectors.T)
 
 
-def unclipped(mean_square: float, bound: float) -> float:
+def unclipped_share(mean_square: float, bound: float) -> float:
     """The share of normal residuals within `bound`, from the mean square of those clipped to it.
 
     By Stein's lemma this share is also the derivative of the mean clipped residual to the mean residual: the factor by
-    which clipping reduces the gradient (`slope` of `believed`).
+    which clipping reduces the gradient (`slope` of `posterior`).
 
     Parameters
     ----------
     mean_square : released mean of min(r^2, bound^2).
     bound : clip of the residuals, in the same units.
 
-    >>> unclipped(1.0, 10.0)
+    Returns
+    -------
+    share : in (0, 1].
+
+    >>> unclipped_share(1.0, 10.0)
     1.0
-    >>> round(unclipped(0.516, 1.0), 3)  # standard normal residuals clipped at 1
+    >>> round(unclipped_share(0.516, 1.0), 3)  # standard normal residuals clipped at 1
     0.683
     """
     # a ratio near 1 means that nearly all residuals are at the bound, where the share cannot be estimated
-    ratio = min(max(mean_square / bound**2, 1e-12), 0.9)
+    ratio = min(max(mean_square / bound**2, 1e-12), TUNING.clipped_ratio_most)
 
     def clipped_square(cut: float) -> float:
         # E min(z^2, cut^2)/cut^2 for a standard normal z, from E[z^2; |z| < cut] = P(|z| < cut) - 2 cut density(cut)
@@ -152,29 +174,37 @@ def unclipped(mean_square: float, bound: float) -> float:
         inside = math.erf(cut / math.sqrt(2))
         return (inside - 2 * cut * density) / cut**2 + (1 - inside)
 
-    # it falls with the cut: bisection on the logarithm; 80 halvings exhaust double precision
-    low, high = 1e-3, 1e7
-    for _ in range(80):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if clipped_square(middle) > ratio else (low, middle)
-    return math.erf(low / math.sqrt(2))
+    from scipy.optimize import brentq  # heavy: loaded when it is used
+
+    # The function falls with the cut, from nearly 1 to 1e-14 on [1e-3, 1e7], so the root is unique and lies inside for
+    # every ratio above. On the logarithm of the cut an absolute error of 1e-15 is a relative one.
+    ends = math.log(1e-3), math.log(1e7)
+    root = brentq(lambda log_cut: clipped_square(math.exp(log_cut)) - ratio, *ends, xtol=1e-15)
+    return math.erf(math.exp(root) / math.sqrt(2))
 
 
 def table(mean: Floats, pooled: Floats, population: Floats, known: Floats) -> dict[str, Floats]:
     """Standard errors, 90 % and 95 % intervals of both kinds, and `identified` (0 or 1).
 
+    Intervals are Wald's: estimate plus or minus a normal quantile times the standard error.
+
     Parameters
     ----------
     mean : (n,), coefficients in the units of the data.
     pooled, population : (n, n), covariances without and with sampling error.
-    known : (n,), prior standard deviations. A coefficient whose pooled standard error is more than half of its prior
-        one is not identified. One half: chosen by hand; no benchmark recorded.
+    known : (n,), prior standard deviations. A coefficient whose pooled standard error is more than
+        `TUNING.identified_ratio` of its prior one is not identified.
+
+    Returns
+    -------
+    results : by name, standard errors and `identified` (n,), intervals (n, 2) with lower and upper ends.
     """
     found: dict[str, Floats] = {}
     for kind, covariance in (("pooled", pooled), ("population", population)):
+        # M C M' is positive semidefinite; rounding may leave a diagonal entry slightly negative
         std = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         found[f"{kind}_std"] = std
         for level, quantile in _LEVELS.items():
             found[f"{kind}_interval_{level}"] = np.stack([mean - quantile * std, mean + quantile * std], axis=1)
-    found["identified"] = (found["pooled_std"] <= known / 2).astype(np.float64)
+    found["identified"] = (found["pooled_std"] <= TUNING.identified_ratio * known).astype(np.float64)
     return found

@@ -37,26 +37,13 @@ from pydantic import Field
 
 from zerosum.algorithms.program import Estimate, Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, Regression, counted_units
-from zerosum.algorithms.regression.inference import GradientRelease, believed, unclipped
+from zerosum.algorithms.regression.inference import GradientRelease, posterior, unclipped_share
+from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.regression import SQUARE, ResidualGradient, ResidualMoment
-
-# Mean square of a value that is uniform in [-1, 1]: the squared clip per feature where only ranges are known.
-_SQUARES = 1 / 3
-# Spectral norm of the noise of S/n over the squared clip, below which the clips of rows and residuals are widened.
-# Chosen by hand; no benchmark recorded.
-_QUIET = 0.008
-# Bound of the residuals after the first round, over that of the first, from the prototype of linear regression.
-_FIRST_BOUND = 0.35
-# Most coefficients of the method "moment", whose releases grow with the square. Chosen by hand; no benchmark recorded.
-_MATRIX_COLUMNS = 256
-# Rounds of the method "moment". Chosen by hand; no benchmark recorded.
-_ROUNDS = 24
-# Momentum of the method "gradient", from the prototype of linear regression.
-_MOMENTUM = 0.7
 
 
 class LinearRegressionProgram(Regression):
@@ -90,9 +77,26 @@ class LinearRegressionProgram(Regression):
     def describe(self) -> str:
         measured = "standardised" if self.standardise == "dp" else "measured"
         bought = f"columns {measured} for a share of {self.standardise_share:g}, " if self._buys else ""
-        return f"{bought}{self.rounds or _ROUNDS} {self.method} rounds"
+        return f"{bought}{self._turns} {self.method} rounds"
+
+    @property
+    def _turns(self) -> int:
+        """Number of rounds, as declared or chosen by the planner."""
+        return self.rounds or TUNING.moment_rounds
 
     def resolve(self, facts: PublicFacts) -> Self:
+        """Sets the method, the rounds and both clips from the noise, the number of units and the number of columns.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise of a sum of sensitivity 1 that takes the whole budget, and the public number of units.
+
+        Returns
+        -------
+        algorithm : LinearRegressionProgram
+            A copy in which no choice is left open. Values that were given stay.
+        """
         unit = self._unit_noise(facts)
         width = self.features + int(self.intercept)
         # Norm of the noise of S/n over the squared clip: an entry of the joint matrix has noise sqrt(2) unit, z is
@@ -100,25 +104,30 @@ class LinearRegressionProgram(Regression):
         blur = 2 * math.sqrt(2) * unit * math.sqrt(2 * width)
         method = self.method
         if method == "auto":
-            method = "moment" if width <= _MATRIX_COLUMNS and blur < 1 else "gradient"
-        quiet = math.sqrt(_QUIET / max(blur, 1e-12))
+            method = "moment" if width <= TUNING.moment_columns_most and blur < 1 else "gradient"
+        quiet = math.sqrt(TUNING.linear_noise / max(blur, 1e-12))
         rounds, rate = self.rounds, self.learning_rate
         if method == "gradient":
             # The effect of noise depends on the learning time rounds * rate/(1 - momentum) alone, in units of 1/clip^2:
-            # longer where noise is smaller. 0.17, 0.3 and 12 to 100 rounds are from the prototype of linear regression.
-            time = 0.17 / (2 * 0.3 * max(unit, 1e-12)) * (1 - _MOMENTUM)
-            rounds = rounds or int(np.clip(math.ceil(time / 2), 12, 100))
-            rate = rate or float(min(2.0, time / rounds))
-        # With less noise than _QUIET the clips widen (less bias); with more they keep the tightest values. Exponent 1.5
-        # and the limits of both clips: chosen by hand; no benchmark recorded.
+            # longer where noise is smaller. `time` is rounds * rate, so the factor 1 - momentum is taken out.
+            # A mean gradient of rows of norm c and residuals within b has sensitivity 2 b c.
+            gradient_noise = 2 * TUNING.planned_residual * max(unit, 1e-12)
+            time = TUNING.learning_time / gradient_noise * (1 - TUNING.gradient_momentum)
+            rounds = rounds or int(np.clip(math.ceil(time / TUNING.learning_rate_most), *TUNING.gradient_rounds))
+            rate = rate or float(min(TUNING.learning_rate_most, time / rounds))
+        # With less noise than `linear_noise` the clips widen (less bias); with more they keep the tightest values.
+        rounds = rounds or TUNING.moment_rounds
+        burn_in = 1 if quiet > 1 else rounds // TUNING.burn_in_divisor
+        widening = quiet**TUNING.linear_exponent
+        (tightest, loosest), (least, most) = TUNING.linear_residual_clip, TUNING.linear_room
         chosen = {
             "standardise": self._standardised(facts),
             "method": method,
-            "rounds": rounds or _ROUNDS,
+            "rounds": rounds,
             "learning_rate": rate,
-            "residual_clip": self.residual_clip or float(np.clip(1.5 * quiet**1.5, 1.5, 5.0)),
-            "room": self.room or float(np.clip(0.8 * quiet**1.5, 0.8, 2.5)),
-            "burn_in": self.burn_in if self.burn_in is not None else (1 if quiet > 1 else (rounds or _ROUNDS) // 3),
+            "residual_clip": self.residual_clip or float(np.clip(tightest * widening, tightest, loosest)),
+            "room": self.room or float(np.clip(least * widening, least, most)),
+            "burn_in": burn_in if self.burn_in is None else self.burn_in,
         }
         return self.model_copy(update=chosen)
 
@@ -135,24 +144,27 @@ class LinearRegressionProgram(Regression):
         return float(self.middle[-1])
 
     def _moment(self, frame: Frame, at: Floats, bound: float, adjacency: Adjacency) -> ResidualMoment:
+        """The statistic of a round of "moment" at coefficients `at` (width,), residuals clipped at `bound`."""
         return ResidualMoment(**self._bounds(frame, adjacency), coefficients=at, bound=bound)
 
     def _gradient(self, frame: Frame, at: Floats, bound: float, adjacency: Adjacency) -> ResidualGradient:
+        """The statistic of a round of "gradient", with the arguments of `_moment`."""
         return ResidualGradient(**self._bounds(frame, adjacency), coefficients=at, bound=bound)
 
     @property
     def _share(self) -> float:
         """Share of the budget of one round."""
-        return self._left / (self.rounds or _ROUNDS)
+        return self._left / self._turns
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        frame = self._frame(self.room or 0.8, _SQUARES)
+        # Templates at coefficients of zero: sensitivity and size of a release depend on neither coefficients nor bound.
+        frame = self._frame(self.room or TUNING.linear_room[0], TUNING.uniform_square)
         kind = self._gradient if self.method == "gradient" else self._moment
         each = PrivateSum(kind(frame, frame.start, 1.0, adjacency), self._share)
-        return (*self._bought(adjacency), *[each] * (self.rounds or _ROUNDS), *self._evaluation(adjacency))
+        return (*self._bought(adjacency), *[each] * self._turns, *self._evaluation(adjacency))
 
     def program(self, adjacency: Adjacency) -> Program:
-        frame = yield from self._measure(adjacency, self.room or 0.8, _SQUARES)
+        frame = yield from self._measure(adjacency, self.room or TUNING.linear_room[0], TUNING.uniform_square)
         if self.method == "gradient":
             return (yield from self._descend(frame, adjacency))
         return (yield from self._newton(frame, adjacency))
@@ -175,16 +187,27 @@ class LinearRegressionProgram(Regression):
         noise : its standard deviation; it is added, because a bound that is too small biases the fit.
         """
         if first:
-            return min(bound, _FIRST_BOUND * self._widest)
+            return min(bound, TUNING.first_bound * self._widest)
         size = math.sqrt(max(mean_square + noise, 1e-6))
-        return float(np.clip((self.residual_clip or 1.5) * size, bound / 2, bound))
+        clip = self.residual_clip or TUNING.linear_residual_clip[0]
+        return float(np.clip(clip * size, bound / TUNING.bound_fall_most, bound))
 
     def _newton(self, frame: Frame, adjacency: Adjacency) -> Program:
-        """Rounds of the method "moment": damped Newton steps, then the posterior at their average."""
-        rounds, width = self.rounds or _ROUNDS, frame.width
+        """Rounds of the method "moment": damped Newton steps, then the posterior at their average.
+
+        Parameters
+        ----------
+        frame : Frame
+            How features enter, and the coefficients (width,) of the first round.
+        adjacency : Adjacency
+            Whether the release holds a count of units.
+        """
+        rounds, width = self._turns, frame.width
         at, bound = frame.start, self._widest
-        moments, looks, weights = np.zeros((width, width)), [], []
-        residual, used, slope, units = 1.0, 1.0, 1.0, 1.0
+        burn_in = self.burn_in if self.burn_in is not None else rounds // TUNING.burn_in_divisor
+        burn_in = min(burn_in, rounds - 1)  # at least one round remains for the average
+        moments, history, weights = np.zeros((width, width)), [], []
+        residual, used, units = 1.0, 1.0, 1.0
         for turn in range(rounds):
             statistic = self._moment(frame, at, bound, adjacency)
             release = yield PrivateSum(statistic, self._share)
@@ -192,16 +215,20 @@ class LinearRegressionProgram(Regression):
             second, gradient, squares = (part / units for part in statistic.split(release.value))
             # units of weight zero have no residual: their share is taken out of the mean square
             squares = squares / frame.weight
+            # c and b map a coordinate of the release to the units of features and residuals
             c, b = statistic.scales
             noise = release.noise_std / units
+            # The Hessian of least squares does not depend on the coefficients: the moments of all rounds estimate the
+            # same matrix, and the noise of their mean falls with the root of the number of rounds.
             moments = moments + second
             entry_noise = c**2 * noise / math.sqrt(turn + 1)
             values, vectors = np.linalg.eigh(moments / (turn + 1))
             # about the norm of the noise of the averaged moments: a smaller floor makes the steps diverge
             damping = entry_noise * math.sqrt(width)
             # rounds before the burn-in are left out of the final average: their coefficients are still far off
-            if turn >= min(self.burn_in if self.burn_in is not None else rounds // 3, rounds - 1):
-                looks.append((at, np.asarray(gradient)))
+            if turn >= burn_in:
+                history.append((at, np.asarray(gradient)))
+                # inverse-variance weights: the noise of a gradient is proportional to the bound of its residuals
                 weights.append(bound**-2)
                 residual, used = float(squares), bound
             # an entry of the gradient is an off-diagonal entry of the joint matrix: 1/sqrt(2) of a coordinate's noise
@@ -212,21 +239,23 @@ class LinearRegressionProgram(Regression):
         # Noise of the average gradient. That of one round is its bound times a constant (step_noise/used), and with
         # weights 1/b^2 the average has the constant over sqrt(sum of 1/b^2).
         mean_noise = step_noise / used * math.sqrt(1 / float(np.sum(weights)))
-        average = np.asarray(sum(w * point for w, (point, _) in zip(share, looks, strict=True)))
-        gradient = np.asarray(sum(w * g for w, (_, g) in zip(share, looks, strict=True)))
-        slope = unclipped(max(residual, 0.0), used)
+        average = np.asarray(sum(w * place for w, (place, _) in zip(share, history, strict=True)))
+        gradient = np.asarray(sum(w * g for w, (_, g) in zip(share, history, strict=True)))
+        # Clipping reduces the mean gradient by the share of residuals within the bound (Stein's lemma). The covariance
+        # of the posterior accounts for it; the last step does not.
+        slope = unclipped_share(max(residual, 0.0), used)
         # one last step from the average, with less damping: its noise is smaller than that of a single round
-        step = vectors @ ((vectors.T @ gradient) / _floored(values, damping / 2))
+        step = vectors @ ((vectors.T @ gradient) / _floored(values, damping * TUNING.last_damping))
         found = average + step
-        look = GradientRelease(average, gradient, moments / rounds, mean_noise, entry_noise)
-        told = self._finish(frame, found, look, residual, used, slope, units)
-        return (yield from self._evaluated(frame, found, adjacency, told))
+        point = GradientRelease(average, gradient, moments / rounds, mean_noise, entry_noise)
+        estimate = self._finish(frame, found, point, residual, used, slope, units)
+        return (yield from self._evaluated(frame, found, adjacency, estimate))
 
     def _finish(
         self,
         frame: Frame,
         found: Floats,
-        look: GradientRelease,
+        point: GradientRelease,
         residual: float,
         bound: float,
         slope: float,
@@ -237,26 +266,30 @@ class LinearRegressionProgram(Regression):
         Parameters
         ----------
         found : (width,), final coefficients in the frame.
-        look : gradient and moments for the posterior's covariance.
+        point : gradient and moments for the posterior's covariance.
         residual, bound : mean square of the residuals and the bound at which they were clipped.
         slope : factor by which this clipping reduced the gradient.
         units : number of units.
         """
         # Prior: a typical entry of a row, clip/sqrt(width), changes a response in [-1, 1] by 1 (standard deviation).
         prior = math.sqrt(frame.width) / frame.clip
+        # The released mean square is noisy: it lies between a positive floor (it becomes a variance) and the bound.
         dispersion = float(np.clip(residual, 1e-6, bound**2))
-        pooled = believed(look, prior, slope=slope)
-        population = believed(look, prior, sampling=dispersion / units, slope=slope)
-        told = self._report(frame, found, pooled, population, prior)
+        pooled = posterior(point, prior, slope=slope)
+        population = posterior(point, prior, sampling=dispersion / units, slope=slope)
+        estimate = self._report(frame, found, pooled, population, prior)
         extra = {"residual_std": Quantity(np.array([self._response_half * math.sqrt(dispersion)]), "diagnostic")}
         if frame.response_variance is not None:
+            # share of variance explained; noise may move the ratio beyond 1
             explained = np.array([1 - dispersion / frame.response_variance])
             extra["r_squared"] = Quantity(np.clip(explained, 0, 1), "diagnostic")
-        return {**told, **extra}
+        return {**estimate, **extra}
 
     def _descend(self, frame: Frame, adjacency: Adjacency) -> Program:
-        """Rounds of the method "gradient". Of the Hessian only the bound clip^2 on its norm is known."""
-        rounds, rate = self.rounds or _ROUNDS, self.learning_rate or 1.0
+        """Rounds of the method "gradient", with the arguments of `_newton`. Of the Hessian only the bound clip^2 on its
+        norm is known.
+        """
+        rounds, rate = self._turns, self.learning_rate or 1.0
         at, speed, bound = frame.start, np.zeros(frame.width), self._widest
         residual, used, units, noise = 1.0, 1.0, 1.0, 0.0
         for turn in range(rounds):
@@ -265,15 +298,18 @@ class LinearRegressionProgram(Regression):
             units = counted_units(release)
             gradient, squares = statistic.split(release.value)
             noise, residual, used = release.noise_std / units, squares / (units * frame.weight), bound
-            speed = _MOMENTUM * speed + gradient / units
+            # Heavy ball (Polyak 1964), stable while rate * e/clip^2 < 2 (1 + momentum) for all eigenvalues e of the
+            # Hessian. These are at most clip^2, so that every rate of at most 2 is stable.
+            speed = TUNING.gradient_momentum * speed + gradient / units
             at = at + rate / frame.clip**2 * speed
+            # the noise of the released mean square: `ResidualGradient` releases SQUARE r^2/bound^2
             bound = self._next_bound(bound, turn == 0, residual, bound**2 * noise / (SQUARE * frame.weight))
         # No Hessian was released. A Hessian of zero with noise clip^2 makes the posterior equal to the prior, so all
         # coefficients are reported as not identified.
         blank = np.zeros((frame.width, frame.width))
-        look = GradientRelease(at, np.zeros(frame.width), blank, max(frame.clip * used * noise, 1e-12), frame.clip**2)
-        told = self._finish(frame, at, look, residual, used, 1.0, units)
-        return (yield from self._evaluated(frame, at, adjacency, told))
+        point = GradientRelease(at, np.zeros(frame.width), blank, max(frame.clip * used * noise, 1e-12), frame.clip**2)
+        estimate = self._finish(frame, at, point, residual, used, 1.0, units)
+        return (yield from self._evaluated(frame, at, adjacency, estimate))
 
 
 def _floored(values: Floats, damping: float) -> Floats:
@@ -281,5 +317,10 @@ def _floored(values: Floats, damping: float) -> Floats:
 
     The moment matrix is positive semidefinite, so negative eigenvalues are noise and become 0. Then `damping` is added
     to all; a relative 1e-9 keeps the division finite without noise.
+
+    Parameters
+    ----------
+    values : (width,), eigenvalues of the averaged moment matrix.
+    damping : in the same units; about the spectral norm of the noise of that matrix.
     """
     return np.maximum(values, 0.0) + max(damping, 1e-9 * max(float(np.max(np.abs(values))), 1e-12))

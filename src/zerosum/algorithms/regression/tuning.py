@@ -1,0 +1,234 @@
+"""All tuned constants of the regressions: name, unit and source of each.
+
+Symbols are those of `regression.base`: D coefficients (`width`), u a row of features in a frame, c the clip of a row, n
+units, S(f) the standard deviation of the noise of a mean of sensitivity 1 that takes the share f of the budget.
+
+No privacy depends on these constants: every contribution is within its bound whatever they are
+(`zerosum.statistics.regression` has the proofs). They decide how the budget is split, where rows and residuals are
+clipped, and how releases are used.
+
+Sources. "Prototype" is the prototype of linear regression that `benchmarks/regression.py` compares with; its values
+were swept on Communities and Crime, KEGG and synthetic rows with 20 and 50 columns, and the sweep is not recorded. The
+other values were chosen by hand on the kinds of data of docs/regression.md ("Accuracy"); no record says which run
+chose which, and "no benchmark recorded" marks these. Numerical guards (such as 1e-300 in a denominator) and constants
+that follow from an equation stand beside their use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The constants, grouped by the module that uses them. `TUNING` is the only instance."""
+
+    # ---- base: limits on declared values, as validation only -----------------------------------------------------
+
+    declared_most: float = 1e4
+    """Largest (and, inverted, smallest) declared center and scale in half ranges, and clip in standardised units.
+    Chosen by hand: no real study comes near it, and the arithmetic stays in range."""
+    offset_most: float = 1e4
+    """Largest absolute offset, in units of the linear predictor. Chosen by hand, for the same reason."""
+
+    # ---- base: the frame -----------------------------------------------------------------------------------------
+
+    mean_noise_most: float = 0.2
+    """Largest standard deviation of the noise of a released column mean, in half ranges, at which `standardise =
+    "auto"` buys the column moments. Chosen by hand; no benchmark recorded."""
+    scale_least: float = 0.05
+    """Smallest standard deviation of a feature that is used as its scale, in half ranges. Narrower features would be
+    enlarged without limit, and their noise with them. Prototype's value."""
+    intercept_share: float = 0.1
+    """Least squared constant column, as a fraction of the squared norm of the features at the clip. The prior and the
+    damping treat all columns alike, so a small constant beside many features would be shrunk too much. Chosen by hand;
+    no benchmark recorded."""
+    variance_significance: float = 2.0
+    """Standard deviations of its noise by which the released variance of the response must exceed 0 before `r_squared`
+    divides by it. The usual limit; chosen by hand."""
+    weight_least: float = 0.02
+    """Lower limit of the estimated mean weight, as a fraction of the largest weight: it is a divisor, and a released
+    mean below it is mostly noise. Chosen by hand; no benchmark recorded."""
+    uniform_square: float = 1 / 3
+    """Squared clip per feature of linear models and polynomial losses where only ranges are known: the mean square of a
+    value that is uniform in [-1, 1]. Prototype's value."""
+
+    # ---- base and goodness_of_fit: the histogram of the fit ------------------------------------------------------
+
+    residual_span: float = 5.0
+    """Half width of the histogram of held-out residuals, in estimated residual standard deviations. Chosen by hand;
+    normal residuals exceed it with probability 6e-7."""
+    residual_bins: int = 20
+    """Bins of the histogram of residuals of linear models. Chosen by hand; no benchmark recorded."""
+    count_bins: int = 40
+    """Bins of the histogram of residuals of Poisson models, whose axis is the whole range of counts. Chosen by hand; no
+    benchmark recorded."""
+    score_span: float = 5.0
+    """Half width of the histogram of scores of logistic models, in units of the linear predictor: probabilities from
+    0.0067 to 0.9933. Chosen by hand; no benchmark recorded."""
+    score_bins: int = 40
+    """Bins of that histogram. Chosen by hand; no benchmark recorded."""
+    auc_draws: int = 400
+    """Simulated noise vectors for the standard deviation of the area under the ROC curve, which is not linear in the
+    counts. Chosen by hand: 400 draws give a standard deviation to about 4 per cent (1/sqrt(2 * 400))."""
+
+    # ---- inference: the posterior --------------------------------------------------------------------------------
+
+    posterior_iterations: int = 6
+    """Iterations of the fixed point in `posterior`, whose noise depends on its own step. Chosen by hand: three
+    suffice."""
+    clipped_ratio_most: float = 0.9
+    """Largest mean square of clipped residuals, over the squared bound, from which the unclipped share is estimated.
+    Nearer to 1 nearly all residuals are at the bound, and the share cannot be estimated. Chosen by hand."""
+    identified_ratio: float = 0.5
+    """Pooled standard error of a coefficient, over its prior standard deviation, above which it is reported as not
+    identified. Chosen by hand; no benchmark recorded."""
+
+    # ---- linear: the method and its rounds -----------------------------------------------------------------------
+
+    moment_columns_most: int = 256
+    """Most coefficients of the method "moment", whose releases grow with the square. Chosen by hand; no benchmark
+    recorded."""
+    moment_rounds: int = 24
+    """Rounds of the method "moment". Chosen by hand; no benchmark recorded."""
+    burn_in_divisor: int = 3
+    """The first 1/3 of the rounds is left out of the final average where noise is large (one round where it is small).
+    Chosen by hand; no benchmark recorded."""
+    last_damping: float = 0.5
+    """Damping of the last step, over that of the rounds: the gradient of the last step is an average, and has less
+    noise. Chosen by hand; no benchmark recorded."""
+    first_bound: float = 0.35
+    """Bound of the residuals after the first round, over that of the first. Prototype's value."""
+    bound_fall_most: float = 2.0
+    """Largest factor by which the bound of the residuals falls in one round, so that one noisy release cannot clip all
+    later ones. Chosen by hand; no benchmark recorded."""
+    gradient_momentum: float = 0.7
+    """Momentum of the method "gradient". Prototype's value."""
+    learning_time: float = 0.17
+    """Learning time, rounds * rate/(1 - momentum) in units of 1/c^2, times the noise of a mean gradient over c. Only
+    this product decides how far noise moves the coefficients. Prototype's value."""
+    planned_residual: float = 0.3
+    """Bound of the residuals that the learning time assumes, in half ranges of the response. Prototype's value."""
+    gradient_rounds: tuple[int, int] = (12, 100)
+    """Fewest and most rounds of the method "gradient". Prototype's values."""
+    learning_rate_most: float = 2.0
+    """Largest learning rate, in units of 1/c^2. Gradient descent on a quadratic diverges above 2 over the largest
+    eigenvalue, which is at most c^2. Prototype's value."""
+
+    # ---- linear: clips -------------------------------------------------------------------------------------------
+
+    linear_noise: float = 0.008
+    """Spectral norm of the noise of S/n over c^2, below which the clips of rows and residuals widen. Chosen by hand; no
+    benchmark recorded."""
+    linear_exponent: float = 1.5
+    """Both clips are proportional to q^1.5 with q = sqrt(`linear_noise`/noise): wider clips have less bias and more
+    noise. Chosen by hand; no benchmark recorded."""
+    linear_residual_clip: tuple[float, float] = (1.5, 5.0)
+    """Least and largest clip of residuals, in their standard deviations. The least is the prototype's value; the
+    largest was chosen by hand."""
+    linear_room: tuple[float, float] = (0.8, 2.5)
+    """Least and largest squared clip of a row, over the mean square of its scaled features. The least is the
+    prototype's value; the largest was chosen by hand."""
+
+    # ---- glm: clips ----------------------------------------------------------------------------------------------
+
+    newton_room: float = 1.6
+    """Least squared clip per scaled feature, over its mean square. Wider than for linear models, because clipped
+    features bias these models. Chosen by hand; no benchmark recorded."""
+    newton_room_ranged: float = 0.45
+    """The same where only ranges are known: a feature in [-1, 1] has a mean square of at most 1. Chosen by hand; no
+    benchmark recorded."""
+    newton_room_most: float = 12.0
+    """Squared clip per feature at which widening stops. Chosen by hand; no benchmark recorded."""
+    newton_room_step: float = 1.25
+    """Factor by which the planner widens the squared clip. Chosen by hand; no benchmark recorded."""
+    clipping_bias: float = 0.3
+    """Bias of a coefficient per share of clipped rows, in prior units: the planner's model of the cost of clipping.
+    Chosen by hand; no benchmark recorded."""
+    clipping_bias_ratio: float = 3.0
+    """The planner widens the clip while this multiple of the modelled bias exceeds the noise of a coefficient. Chosen
+    by hand; no benchmark recorded."""
+
+    # ---- glm: rounds and start -----------------------------------------------------------------------------------
+
+    newton_shares_few: tuple[float, ...] = (0.2, 0.3, 0.4)
+    """Relative shares of three Newton rounds. Later rounds are nearer to the maximum and get more. Chosen by hand; no
+    benchmark recorded."""
+    newton_shares_many: tuple[float, ...] = (0.04, 0.05, 0.07, 0.1, 0.13, 0.16, 0.17, 0.18)
+    """Relative shares of eight Newton rounds. Chosen by hand; no benchmark recorded."""
+    newton_noise: float = 0.05
+    """Noise of a coefficient below which there are eight rounds and not three. Chosen by hand; no benchmark
+    recorded."""
+    start_share: float = 0.1
+    """Share of the quadratic start, relative to the shares of the Newton rounds. Chosen by hand; no benchmark
+    recorded."""
+    start_ridge: float = 1.0
+    """Ridge of the quadratic start before Newton rounds, over the noise of an entry times sqrt(D). Chosen by hand; no
+    benchmark recorded."""
+    alone_ridge: float = 2.0
+    """The same ridge without Newton rounds, since nothing corrects the start later, and of polynomial losses: about the
+    norm of the noise of the quadratic part. From the prototype of logistic regression (2 sigma sqrt(D))."""
+    newton_worth: float = 4.5
+    """Least ratio of the prior standard deviation to the noise of a coefficient for `method = "newton"`; below it the
+    quadratic alone ranks better. Chosen by hand; no benchmark recorded."""
+
+    # ---- glm: the model that the planner and the posterior assume ------------------------------------------------
+
+    predictor_spread: float = 1.25
+    """Prior standard deviation of the change of the linear predictor by a typical change of one feature. Chosen by
+    hand; no benchmark recorded."""
+    score_prior: float = 4.0
+    """The prior of the score coefficients is narrower by this factor: ranking gains more from shrinkage than estimates
+    do. Chosen by hand; no benchmark recorded."""
+    remainder: float = 2.0
+    """Factor of the remainder of third order in `inference.merge`. The trapezoidal rule gives |h''|/12 h^-1.5, about
+    0.15 for the largest |h''| = 1/8 of the logistic model and h = 1/6; rare classes have more, hence a larger value,
+    chosen by hand."""
+    hessian_typical: float = 0.15
+    """Typical h = p (1 - p) of a logistic model, for the planner: 0.25 at p = 1/2 and 0.15 at p = 0.18. Chosen by
+    hand; no benchmark recorded."""
+    weight_typical: float = 0.5
+    """Mean weight of a unit that the planner assumes, since weights are data. Chosen by hand; no benchmark recorded."""
+
+    # ---- glm: counts ---------------------------------------------------------------------------------------------
+
+    hessian_weight: float = 0.7
+    """Weight b of the Hessian beside a Poisson gradient. The sensitivity is sqrt(4 + b^2): a larger b makes the
+    gradient noisier, a smaller one the Hessian. Chosen by hand; no benchmark recorded."""
+    tail_noise: float = 0.009
+    """Noise of a coefficient below which the clips of counts and rates widen. Chosen by hand; no benchmark recorded."""
+    tail_exponent: float = 0.6
+    """The clips are proportional to (`tail_noise`/noise)^0.6. Chosen by hand; no benchmark recorded."""
+    tail_most: float = 8.0
+    """Largest factor on these clips. Chosen by hand; no benchmark recorded."""
+    rate_clip: float = 4.0
+    """Rates are clipped at 4 times the mean rate plus 1, before the factor on the clips. Chosen by hand; no benchmark
+    recorded."""
+    rate_least: float = 0.01
+    """Smallest mean count, as a fraction of the largest count; its logarithm is the start. Chosen by hand; no benchmark
+    recorded."""
+    exposure_spread: float = 1.5
+    """Standard deviations of the offset above its mean that the clips of counts allow. Chosen by hand; no benchmark
+    recorded."""
+    exposure_divisor: float = 2.0
+    """The exposure at that offset is divided by 2, because the clips already allow several times the mean rate. Chosen
+    by hand; no benchmark recorded."""
+
+    # ---- functional: polynomial losses ---------------------------------------------------------------------------
+
+    polynomial_room: float = 1.0
+    """Squared clip per scaled feature: its mean square. Chosen by hand; no benchmark recorded."""
+    constant_weight: float = 0.3
+    """Weight of the constant term of the loss, over that of the others: it serves the reported loss only. Chosen by
+    hand; no benchmark recorded."""
+    predictor_most: float = 5.0
+    """Standard deviation of the linear predictor of a typical row at the default radius of the search. Chosen by hand;
+    no benchmark recorded."""
+    descent_steps: int = 500
+    """Most steps of the projected gradient descent. Chosen by hand; no benchmark recorded."""
+    armijo: float = 1e-4
+    """Fraction of the predicted decrease that a step must reach (Armijo's condition). The usual value; chosen by
+    hand, the same as in Nocedal and Wright 2006, section 3.1."""
+
+
+TUNING = Tuning()
