@@ -19,10 +19,9 @@ from zerosum.compute.backends.exact import INSIDE, exponential, fold
 from zerosum.compute.devices import to_numpy
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
-from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.module_gradients import Architecture, Runner, Tensor, deterministic, runner, torch_
 from zerosum.statistics.module_registry import find_module
-from zerosum.statistics.network import Examples
+from zerosum.statistics.network import ClippedGradient, Examples
 from zerosum.statistics.predictions import PredictionHistogram
 
 
@@ -53,7 +52,6 @@ class ModuleExamples(Examples):
     module: str = Field(min_length=1, max_length=200)
     settings: Mapping[str, JsonValue] = Field(default_factory=dict)
     shape: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1, max_length=6)
-    weights: FloatArray
     batch: int = Field(default=256, ge=1, le=8192)
     precision: Literal["float32", "float64"] = "float32"
 
@@ -125,7 +123,7 @@ class ModuleExamples(Examples):
         return torch.from_numpy(np.ascontiguousarray(to_numpy(x))), torch.from_numpy(to_numpy(y))
 
 
-class ModuleGradient(ModuleExamples):
+class ModuleGradient(ModuleExamples, ClippedGradient):
     """The sum over units of the gradient of the loss at public weights, clipped to norm c over all tensors together.
 
     The loss is the cross-entropy of `classes` classes or, with one class, half the squared error of a response in [-1,
@@ -133,8 +131,8 @@ class ModuleGradient(ModuleExamples):
     finite counts as zero, which its unit alone decides. The numbers computed for an example depend on it alone, bit for
     bit, as far as `module_gradients` tests it. Norms, averages and sums are in doubles.
 
-    Sensitivity. Contributions lie in the ball of radius c for any module. One replaced unit moves the sum by at most
-    2c, one added or removed by at most c. Attained by examples whose gradients are opposite and longer than c.
+    Sensitivity. That of `ClippedGradient`, for any module. Attained by examples whose gradients are opposite and longer
+    than c.
 
     Parameters
     ----------
@@ -145,15 +143,6 @@ class ModuleGradient(ModuleExamples):
     """
 
     name: ClassVar[str] = "module_gradient"
-
-    @property
-    def size(self) -> int:
-        """n, the number of weights."""
-        return len(self.weights)
-
-    def sensitivity(self, adjacency: Adjacency) -> float:
-        """The bound proved in the class docstring."""
-        return 2 * self.clip if adjacency is Adjacency.REPLACE_ONE else self.clip
 
     def sum_block(self, block: Units) -> Array:
         """The sum of the clipped gradients of a block, shape (n,)."""

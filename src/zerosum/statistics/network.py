@@ -16,6 +16,7 @@ V and V e are elementwise with `fold`, and the sums over units are matrix produc
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
@@ -108,7 +109,8 @@ def outputs_of(classes: int) -> int:
 
 
 class Examples(Ranged):
-    """Base of statistics of networks: rows of features and, last, a class (0, 1, ...) or, with one class, a number.
+    """Base of statistics of networks at public weights: rows of features and, last, a class (0, 1, ...) or, with one
+    class, a number.
 
     A class outside the range counts as the nearest class. With ranges, a number is mapped to [-1, 1]; classes stay
     unchanged.
@@ -119,6 +121,8 @@ class Examples(Ranged):
         p features and the response.
     classes : int
         The number of classes; 1 for a numeric response.
+    weights : array of shape (n,)
+        All weights of the network in one flat vector.
     center, scale : array of shape (p,), optional
         Subtracted from the features, then divided by.
     part : {"all", "fitted", "held-out"}
@@ -130,10 +134,15 @@ class Examples(Ranged):
     """
 
     classes: int = Field(default=2, ge=1, le=100_000)
+    weights: FloatArray
     center: FloatArray | None = None
     scale: FloatArray | None = None
     part: Part = "all"
     hold_out: float = Field(default=0.0, ge=0, lt=1)
+
+    @abstractmethod
+    def probabilities(self, block: Units) -> Floats:
+        """The probability of every class for each row, shape (rows, classes); a row's do not depend on other rows."""
 
     @model_validator(mode="after")
     def _features_fit(self) -> Self:
@@ -187,7 +196,6 @@ class TwoLayerExamples(Examples):
 
     classes: int = Field(default=2, ge=2, le=10_000)
     hidden: int = Field(gt=0, le=100_000)
-    weights: FloatArray
     radius: float = Field(default=1.0, ge=1e-6, le=_LARGEST_WEIGHT)
 
     @model_validator(mode="after")
@@ -242,7 +250,32 @@ class TwoLayerExamples(Examples):
         return np.asarray(growth / fold(growth.copy())[:, None])
 
 
-class TwoLayerGradient(TwoLayerExamples):
+class ClippedGradient(Examples):
+    """Base of the statistics of a step: the sum over units of contributions of norm at most c, one number per weight.
+
+    Sensitivity. Contributions lie in the ball of radius c, whatever the network is. One replaced unit moves the sum by
+    at most 2c, one added or removed by at most c. Subclasses clip each contribution, and state by which inputs the
+    bounds are attained.
+
+    Parameters
+    ----------
+    clip : float
+        c, the largest norm of a contribution.
+    columns, classes, weights, center, scale, part, hold_out, lower, upper, fill, own_rows
+        As for `Examples`.
+    """
+
+    @property
+    def size(self) -> int:
+        """n, the number of weights."""
+        return len(self.weights)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
+        return 2 * self.clip if adjacency is Adjacency.REPLACE_ONE else self.clip
+
+
+class TwoLayerGradient(TwoLayerExamples, ClippedGradient):
     """The sum over units of the gradient of the cross-entropy at public weights, clipped to norm c over all tensors.
 
     A unit with several rows contributes the mean of its rows' gradients, each clipped. A mean of vectors in the ball
@@ -250,10 +283,9 @@ class TwoLayerGradient(TwoLayerExamples):
     sums at their own size, and the rounding errors beside them affect the sums of other units: no bound on the mean
     bounds these errors.
 
-    Sensitivity. Contributions lie in the ball of radius c. One replaced unit moves the sum by at most 2c, one added or
-    removed by at most c. Both are attained: an example and the same example with the other class, both clipped, have
-    gradients of opposite sign if there is one output, since e = p - y is positive for one class and negative for the
-    other.
+    Sensitivity. That of `ClippedGradient`. Both bounds are attained: an example and the same example with the other
+    class, both clipped, have gradients of opposite sign if there is one output, since e = p - y is positive for one
+    class and negative for the other.
 
     Parameters
     ----------
@@ -264,15 +296,6 @@ class TwoLayerGradient(TwoLayerExamples):
     """
 
     name: ClassVar[str] = "two_layer_gradient"
-
-    @property
-    def size(self) -> int:
-        """The number of weights."""
-        return len(self.weights)
-
-    def sensitivity(self, adjacency: Adjacency) -> float:
-        """The bound proved in the class docstring."""
-        return 2 * self.clip if adjacency is Adjacency.REPLACE_ONE else self.clip
 
     def sum_block(self, block: Units) -> Array:
         """The gradient of a block in the order of the flat weights."""

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from zerosum import run
 from zerosum.algorithms import NeuralClassifierProgram, build
 from zerosum.algorithms.program import PublicFacts
-from zerosum.algorithms.training.network import Momentum, TorchOptimiser
+from zerosum.algorithms.training.models import make_model
+from zerosum.algorithms.training.optimisers import Momentum, TorchOptimiser, make_optimiser
 from zerosum.compute.units import Units
 from zerosum.errors import Abandoned, BadParameter
 from zerosum.kernel.request import PrivateSum, Release
@@ -189,13 +190,27 @@ def test_neural_classifier_add_remove_is_refused() -> None:
         made().requests(Adjacency.ADD_REMOVE)
 
 
+def test_optimiser_without_settings_needs_no_torch() -> None:
+    assert isinstance(make_optimiser("SGD", 0.1, 0.9, {}), Momentum)
+
+
+def test_models_share_one_interface() -> None:
+    own: dict[str, Any] = {"hidden": 3, "batch": 8, "precision": "float64"}
+    two = make_model("two-layer", 4, 2, settings={}, shape=None, **own)
+    module = make_model("perceptron", 4, 2, settings={"features": 4, "classes": 2}, shape=None, **own)
+    assert (two.gradient.name, two.predictions.name) == ("two_layer_gradient", "two_layer_predictions")
+    assert (module.gradient.name, module.predictions.name) == ("module_gradient", "module_predictions")
+    assert module.parameters(None)["shape"] == (4,)
+    assert two.first_weights(0).shape == ((4 + 1) * 3 + 3 + 1,)
+
+
 # ---- PyTorch --------------------------------------------------------------------------------------------------------
 
 
 @needs_torch
 def test_momentum_is_what_torch_takes_it_for() -> None:
     rng = np.random.default_rng(0)
-    ours, theirs = Momentum(0.1, 0.9), TorchOptimiser("SGD", 0.1, 0.9, {})
+    ours, theirs = make_optimiser("SGD", 0.1, 0.9, {}), TorchOptimiser("SGD", 0.1, 0.9, {})
     here = there = rng.normal(size=5)
     for _ in range(4):
         gradient = rng.normal(size=5)

@@ -2,12 +2,14 @@
 
 Model
 -----
-A row has public features f and a class y. With mean m and whitener W of the features, z = (W'(f - m), 1), and the
-probabilities of the classes are softmax(z'B) with weights B (width + 1, classes). Releases:
+A row has public features f (F numbers) and a class y. With mean m (F) and whitener W (F, k) of the features, z =
+W'(f - m) scaled to norm 1, and the probabilities of the classes are softmax((z, bias)'B) with weights B (k + 1,
+classes). Each round is B <- B - step/n (sum of clipped gradients), from B = 0; the result is an exponential average of
+B over the rounds. Releases:
 
-1. mean and second moments of the features (`FeatureMoments`, share `whiten_share`): m and W;
-2. in each of `rounds` rounds the sum of the units' gradients, each clipped to norm `clip` (`SoftmaxGradient`); all
-   rounds are one phase of the accountant, with rate 1;
+1. mean and second moments of the features (`FeatureMoments`, share `whiten_share`, sensitivity sqrt(2)): m and W;
+2. in each of `rounds` rounds the sum of the units' gradients, each clipped to norm `clip` (`SoftmaxGradient`,
+   sensitivity 2 clip); all rounds are one phase of the accountant, with rate 1;
 3. optional, a histogram of the predictions for held-out units (`SoftmaxPredictions`, share `evaluate_share`).
 
 Steps, averaging and evaluation are free post-processing.
@@ -26,6 +28,7 @@ from zerosum.algorithms.groups import shown
 from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
 from zerosum.algorithms.training.evaluation import quality_of
+from zerosum.algorithms.training.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.quantity import Axis, Quantity
@@ -33,15 +36,6 @@ from zerosum.kernel.request import PrivateSum, Request
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.features import FeatureMap, build
 from zerosum.statistics.softmax import FeatureMoments, SoftmaxGradient, SoftmaxPredictions
-
-# Settings found by search at a noise of _NOISE of a mean gradient of norm 1: learning time (rounds times step), rounds
-# and clip. At other noise they are multiplied by powers of _NOISE/noise, fitted over a factor of thirty in the noise,
-# on two sets of images with 2000 to 50 000 images.
-_NOISE, _TIME, _ROUNDS, _CLIP = 8.9e-4, 7100.0, 40.0, 0.33
-_TIME_POWER, _ROUNDS_POWER, _CLIP_POWER = 0.68, 0.2, 0.14
-_RIDGE = 0.2  # ridge of the whitener, over the noise of an entry of the second moment; chosen by hand
-_FARTHEST = 1e6  # largest weight, as a limit on the arithmetic only
-_AVERAGED = 0.85  # factor of the exponential average of the weights over rounds; chosen by hand
 
 
 class FeatureAlgorithm(Algorithm):
@@ -121,39 +115,47 @@ class FeatureClassifierProgram(FeatureAlgorithm):
     def resolve(self, facts: PublicFacts) -> Self:
         """Sets rounds, clip and learning rate: less noise allows longer training, more rounds and a wider clip."""
         units = (facts.units or GUESSED_UNITS) * (1 - self._held_out)
-        quiet = _NOISE / max(2 * facts.noise / units, 1e-12)
-        rounds = self.rounds or int(np.clip(round(_ROUNDS * quiet**_ROUNDS_POWER), 5, 200))
-        time = min(_TIME * quiet**_TIME_POWER, 1e6)
+        # Noise of a mean gradient of clip 1 (sensitivity 2) that takes the whole budget, relative to the reference.
+        quiet = TUNING.reference_noise / max(2 * facts.noise / units, 1e-12)
+        planned = round(TUNING.rounds * quiet**TUNING.rounds_exponent)
+        rounds = self.rounds or int(np.clip(planned, *TUNING.rounds_limits))
+        time = min(TUNING.learning_time * quiet**TUNING.time_exponent, TUNING.time_most)
         chosen = {
             "rounds": rounds,
-            "clip": self.clip or min(1.0, _CLIP * quiet**_CLIP_POWER),
+            "clip": self.clip or min(TUNING.clip_most, TUNING.clip * quiet**TUNING.clip_exponent),
             "learning_rate": self.learning_rate or time / rounds,
         }
         return self.model_copy(update=chosen)
 
     @property
     def _turns(self) -> int:
-        return self.rounds or int(_ROUNDS)
+        """Number of rounds, as declared or chosen by the planner."""
+        return self.rounds or int(TUNING.rounds)
 
     @property
     def _clip(self) -> float:
-        return self.clip or _CLIP
+        """Clip of a row's gradient."""
+        return self.clip or TUNING.clip
 
     @property
     def _held_out(self) -> float:
+        """Share of units that are held out: none without an evaluation."""
         return self.hold_out if self.evaluate_share else 0.0
 
     @property
     def _width(self) -> int:
+        """k, the number of directions: at most the number of features."""
         return min(self.directions, self.feature_map.size)
 
     @property
     def _left(self) -> float:
+        """Share of the budget for the rounds."""
         return 1 - self.whiten_share - self.evaluate_share
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
     def _shared(self, *, judged: bool = False) -> dict[str, Any]:
+        """Parameters of all statistics; `judged`: of the held-out units, if there are any."""
         part = "all" if not self._held_out else ("held-out" if judged else "fitted")
         return {
             "columns": len(self.columns),
@@ -166,6 +168,7 @@ class FeatureClassifierProgram(FeatureAlgorithm):
         return FeatureMoments(**self._shared(), count=adjacency is Adjacency.ADD_REMOVE)
 
     def _gradient(self, center: Floats, projection: Floats, weights: Floats) -> PrivateSum:
+        """The request of one round, at `center` (F,), `projection` (F, k) and `weights` (k + 1, classes)."""
         statistic = SoftmaxGradient(
             **self._shared(),
             classes=len(self.classes),
@@ -177,6 +180,7 @@ class FeatureClassifierProgram(FeatureAlgorithm):
         return PrivateSum(statistic, self._left, Sampling(1.0, self._turns))
 
     def _predictions(self, center: Floats, projection: Floats, weights: Floats) -> SoftmaxPredictions:
+        """The statistic of the evaluation, with the arguments of `_gradient`."""
         return SoftmaxPredictions(
             **self._shared(judged=True),
             classes=len(self.classes),
@@ -186,27 +190,35 @@ class FeatureClassifierProgram(FeatureAlgorithm):
         )
 
     def requests(self, adjacency: Adjacency) -> tuple[Request, ...]:
+        # Templates: sensitivity and size of a release do not depend on the whitener and the weights.
         size = self.feature_map.size
         unknown = np.zeros(size), np.eye(size, self._width), np.zeros((self._width + 1, len(self.classes)))
         judged = (PrivateSum(self._predictions(*unknown), self.evaluate_share),) if self.evaluate_share else ()
         return (PrivateSum(self._moments(adjacency), self.whiten_share), self._gradient(*unknown), *judged)
 
     def program(self, adjacency: Adjacency) -> Program:
+        """The moments, the rounds of gradient descent, and the evaluation."""
         statistic = self._moments(adjacency)
         release = yield PrivateSum(statistic, self.whiten_share)
         second, first, counted = statistic.split(release.value)
         units = counted if counted is not None else (release.units or 1.0) * (1 - self._held_out)
         units = max(units, 1.0)
+        # `FeatureMoments` releases half of x x', so that an entry of the second moment has twice the noise.
         mean, noise = first / units, 2 * release.noise_std / units
-        projection = whitener(second / units - np.outer(mean, mean), self._width, _RIDGE * noise)
+        covariance = second / units - np.outer(mean, mean)
+        projection = whitener(covariance, self._width, TUNING.whitener_ridge * noise)
         weights = np.zeros((self._width + 1, len(self.classes)))
         average, mass = np.zeros_like(weights), 0.0
-        step = self.learning_rate or _TIME / self._turns
+        step = self.learning_rate or TUNING.learning_time / self._turns
+        memory = TUNING.average_memory
         for _ in range(self._turns):
             release = yield self._gradient(mean, projection, weights)
+            # Plain gradient descent: after whitening all directions have about the same length, so that one step size
+            # serves all. Weights are limited, so that a long step under noise cannot overflow.
             weights = weights - step / units * release.value.reshape(weights.shape)
-            weights = np.clip(weights, -_FARTHEST, _FARTHEST)
-            average, mass = _AVERAGED * average + (1 - _AVERAGED) * weights, _AVERAGED * mass + 1 - _AVERAGED
+            weights = np.clip(weights, -TUNING.weight_most, TUNING.weight_most)
+            # exponential average with its total mass, so that the first rounds are not averaged with the zeros before
+            average, mass = memory * average + (1 - memory) * weights, memory * mass + 1 - memory
         weights = average / mass
         found = self._named(mean, projection, weights)
         if not self.evaluate_share:
@@ -228,16 +240,32 @@ class FeatureClassifierProgram(FeatureAlgorithm):
 
 
 def whitener(covariance: Floats, width: int, ridge: float) -> Floats:
-    """Directions of largest variance, each divided by sqrt(variance + ridge of the noise's norm); (columns, width).
+    """Directions of largest variance, each divided by sqrt(variance + ridge of the noise's norm).
 
-    Directions of negative variance, which are noise, are zero. `ridge` is for one entry of the noise: a symmetric noise
-    matrix has spectral norm about sqrt(2 columns) times that.
+    Directions of negative variance, which are noise, are zero.
+
+    Parameters
+    ----------
+    covariance : array of shape (columns, columns)
+        Noisy; it is symmetrised first.
+    width : int
+        Number of directions.
+    ridge : float
+        For one entry of the noise: a symmetric noise matrix has spectral norm about sqrt(2 columns) times that.
+
+    Returns
+    -------
+    projection : array of shape (columns, width)
+        Each column with the sign that makes its largest absolute entry positive.
 
     >>> whitener(np.diag([4.0, 1.0, -1.0]), 3, 0.0).round(3).tolist()
     [[0.5, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
     """
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     values, vectors = values[::-1][:width], vectors[:, ::-1][:, :width]
+    # An eigenvector has no sign of its own: fixed, so that results do not depend on the library of linear algebra.
     vectors = vectors * np.where(np.max(vectors, axis=0) >= -np.min(vectors, axis=0), 1.0, -1.0)
+    # Without a ridge, directions whose variance is below its noise would be enlarged to the size of the others. The
+    # second term keeps the root finite without noise.
     floor = ridge * math.sqrt(2 * len(covariance)) + 1e-7 * max(float(values[0]), 1e-300)
     return np.asarray(vectors * np.where(values > 0, 1 / np.sqrt(np.maximum(values, 0) + floor), 0.0))

@@ -1,15 +1,28 @@
 """Networks trained through the private sum.
 
-Every step releases one noisy sum of clipped per-unit gradients (`TwoLayerGradient`, `ModuleGradient`), as in DP-SGD
-(Abadi et al. 2016). All steps are one phase of the accountant. Optional, a histogram of the predictions of held-out
-units is the last release. Optimiser and averaging are free post-processing.
+Model
+-----
+A row has features x (p numbers, in half ranges, optionally centred and scaled) and a class. A network (`models`) with
+weights w (n numbers in one flat vector) gives the probability of each class, and the loss is the cross-entropy. With
+N fitted units and the clip c, step t is
+
+    G_t = sum over units of g_i min(1, c/|g_i|) + noise (n),    w_{t+1} = optimiser(w_t, G_t/N),
+
+g_i the gradient of unit i at w_t, as in DP-SGD (Abadi et al. 2016). The result is the mean of w over the last steps.
+
+Releases
+--------
+1. In each step the sum G_t (`ClippedGradient`, sensitivity 2 c). All steps are one phase of the accountant, over all
+   units or over a secret Poisson sample of rate `rate` at each site.
+2. Optional, `evaluate_share`: a histogram of the predictions for held-out units (`PredictionHistogram`).
+
+First weights and the model are public. Optimiser (`optimisers`), averaging and evaluation are free post-processing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, JsonValue, model_validator
@@ -17,6 +30,9 @@ from pydantic import Field, JsonValue, model_validator
 from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Estimate, Program, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.training.evaluation import quality_of
+from zerosum.algorithms.training.models import TWO_LAYER, Model, make_model
+from zerosum.algorithms.training.optimisers import OPTIMIZERS, make_optimiser, rate_for
+from zerosum.algorithms.training.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import Abandoned, BadParameter
@@ -25,29 +41,8 @@ from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum, Request
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.holdout import Part
-from zerosum.statistics.module import ModuleGradient, ModulePredictions
-from zerosum.statistics.module_gradients import Architecture, torch_
-from zerosum.statistics.network import TwoLayer, TwoLayerGradient, TwoLayerPredictions
-
-TWO_LAYER = "two-layer"
-
-# Found by simulation on part of the training rows of synthetic classes, forest cover types and digits (800 to 9000
-# weights), with noise from 3e-5 to 4e-3 of a unit's gradient. The best path length of the weights is inversely
-# proportional to the noise, and shorter for more weights. The number of steps matters little unless steps are too long.
-_TRAVEL = 0.4  # path length in clips, times the noise of a mean of sensitivity 1 for the whole budget, at _WEIGHTS
-_WEIGHTS, _WEIGHTS_POWER = 1000.0, 0.25  # number of weights, and exponent of _WEIGHTS/weights in the path length
-_LONGEST_STEP = 5.0  # length of a step in clips, where all gradients agree
-_STEPS = 30, 300  # least and most steps
-_CLIP = 1.0  # largest norm of a unit's gradient
-_MOMENTUM = 0.9
-_AVERAGED = 0.5  # share of the steps, the last ones, whose weights are averaged
-_EPOCHS = 10.0  # least expected passes over the data of sampled training
-_NORM = 2.0  # typical norm of an input of the two-layer net; inputs are clipped at 1.5 times it
-_UNIFORM = math.sqrt(1 / 3)  # standard deviation of a uniform value in [-1, 1]
-_FARTHEST = 1e6  # largest weight that statistics accept
-
-#: PyTorch's optimisers that update each weight by itself. Others use the shapes of layers, which a flat vector lacks.
-OPTIMIZERS = ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "Adagrad", "Adadelta", "RMSprop", "ASGD", "Rprop")
+from zerosum.statistics.network import ClippedGradient
+from zerosum.statistics.predictions import PredictionHistogram
 
 
 class NeuralClassifierProgram(RangedAlgorithm):
@@ -86,11 +81,11 @@ class NeuralClassifierProgram(RangedAlgorithm):
     steps: int | None = Field(default=None, ge=1, le=100_000)
     rate: float = Field(default=1.0, gt=0, le=1)
     learning_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    momentum: float = Field(default=_MOMENTUM, ge=0, lt=1)
+    momentum: float = Field(default=TUNING.momentum, ge=0, lt=1)
     optimizer: str = "SGD"
     optimizer_settings: dict[str, JsonValue] = Field(default_factory=dict)
     """Settings of a PyTorch optimiser."""
-    averaging: float = Field(default=_AVERAGED, ge=0, le=1)
+    averaging: float = Field(default=TUNING.averaging, ge=0, le=1)
     start: int = Field(default=0, ge=0)
     evaluate_share: float = Field(default=0.0, ge=0, lt=0.5)
     hold_out: float = Field(default=0.1, ge=0, le=0.9)
@@ -140,10 +135,7 @@ class NeuralClassifierProgram(RangedAlgorithm):
                 )
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
-        if self.model == TWO_LAYER and (self.settings or self.shape):
-            raise ValueError("settings and shape are for PyTorch modules only: leave them out with model = 'two-layer'")
-        if math.prod(self.shape or (self.features,)) != self.features:
-            raise ValueError(f"shape must have {self.features} numbers, one per feature, got {self.shape}")
+        _ = self.network  # raises if hidden, settings and shape do not fit the model; nothing is computed
         return self
 
     @property
@@ -162,52 +154,79 @@ class NeuralClassifierProgram(RangedAlgorithm):
     # ---- what is chosen --------------------------------------------------------------------------------------------
 
     def resolve(self, facts: PublicFacts) -> Self:
-        """Sets steps, clip and learning rate: with less noise a longer path of the weights, in more steps, is best."""
+        """Sets steps, clip and learning rate: with less noise a longer path of the weights, in more steps, is best.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise of a sum of sensitivity 1 that takes the whole budget, and the public number of units.
+        """
         units = (facts.units or GUESSED_UNITS) * (1 - self._held_out)
         noise = max(facts.noise / units, 1e-12)
-        many = (_WEIGHTS / len(self.first_weights())) ** _WEIGHTS_POWER
-        travel = min(_TRAVEL * many / noise, _LONGEST_STEP * _STEPS[1])
-        full = int(np.clip(math.ceil(travel / _LONGEST_STEP), *_STEPS))
-        steps = self.steps or (full if self.rate == 1 else max(full, math.ceil(_EPOCHS / self.rate)))
-        clip = self.clip or _CLIP
+        # The best path of the weights, in clips, is inversely proportional to the noise (`TUNING.path_length`). Its
+        # limit is the longest step in each of the most steps.
+        many = (TUNING.path_weights / len(self.first_weights())) ** TUNING.path_exponent
+        path = min(TUNING.path_length * many / noise, TUNING.step_most * TUNING.steps_limits[1])
+        # As few steps as the longest step allows. A sample sees only `rate` of the units, so sampled training needs
+        # enough steps for several passes over the data.
+        full = int(np.clip(math.ceil(path / TUNING.step_most), *TUNING.steps_limits))
+        steps = self.steps or (full if self.rate == 1 else max(full, math.ceil(TUNING.epochs_least / self.rate)))
+        clip = self.clip or TUNING.gradient_clip
         chosen = {
             "steps": steps,
             "clip": clip,
-            "learning_rate": self.learning_rate or self._rate_for(travel / steps, clip),
+            "learning_rate": self.learning_rate or rate_for(self.optimizer, path / steps, self.momentum, clip),
         }
         return self.model_copy(update=chosen)
 
-    def _rate_for(self, each: float, clip: float) -> float:
-        """The learning rate at which a step has length `each`, in clips, if the gradients of all units agree."""
-        if self.optimizer == "SGD":
-            return each * (1 - self.momentum) / clip
-        return 0.002  # other optimisers divide by the size of the gradients
-
     @property
     def _turns(self) -> int:
-        return self.steps or _STEPS[0]
+        """Number of steps, as declared or chosen by the planner."""
+        return self.steps or TUNING.steps_limits[0]
 
     @property
     def _clip(self) -> float:
-        return self.clip or _CLIP
+        """Clip of a unit's gradient."""
+        return self.clip or TUNING.gradient_clip
 
     @property
     def _held_out(self) -> float:
+        """Share of units that are held out: none without an evaluation."""
         return self.hold_out if self.evaluate_share else 0.0
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
-    def statistic(self, weights: Floats) -> TwoLayerGradient | ModuleGradient:
-        """The statistic of a step at these weights."""
-        common = self._common(weights, "fitted")
-        return TwoLayerGradient(**common) if self.model == TWO_LAYER else ModuleGradient(**common)
+    @property
+    def network(self) -> Model:
+        """The model behind its interface: the two-layer network, or a PyTorch module."""
+        return make_model(
+            self.model,
+            self.features,
+            len(self.classes),
+            hidden=self.hidden,
+            settings=self.settings,
+            shape=self.shape,
+            batch=self.batch,
+            precision=self.precision,
+        )
 
-    def _predictions(self, weights: Floats) -> TwoLayerPredictions | ModulePredictions:
-        common = self._common(weights, "held-out")
-        return TwoLayerPredictions(**common) if self.model == TWO_LAYER else ModulePredictions(**common)
+    def first_weights(self) -> Floats:
+        """The first weights (n,), from the public seed `start`."""
+        return self.network.first_weights(self.start)
 
-    def _common(self, weights: Floats, part: Part) -> dict[str, Any]:
-        common: dict[str, Any] = {
+    def statistic(self, weights: Floats) -> ClippedGradient:
+        """The statistic of a step at these weights (n,)."""
+        return self.network.gradient(**self._parameters(weights, "fitted"))
+
+    def _predictions(self, weights: Floats) -> PredictionHistogram:
+        """The statistic of the evaluation at these weights (n,)."""
+        return self.network.predictions(**self._parameters(weights, "held-out"))
+
+    def _parameters(self, weights: Floats, part: Part) -> dict[str, Any]:
+        """Parameters of a statistic at these weights (n,), over one part of the units."""
+        # Statistics see features in half ranges from the middle of their range: center and scale follow.
+        scale = None if self.scale is None else self.scale / self.half[:-1]
+        return {
             "part": part if self._held_out else "all",
             "hold_out": self._held_out,
             "columns": len(self.columns),
@@ -218,21 +237,8 @@ class NeuralClassifierProgram(RangedAlgorithm):
             "weights": weights,
             "center": None if self.center is None else (self.center - self.middle[:-1]) / self.half[:-1],
             **self.filling,
+            **self.network.parameters(scale),
         }
-        scale = None if self.scale is None else self.scale / self.half[:-1]
-        if self.model == TWO_LAYER:
-            each = np.full(self.features, _UNIFORM) if scale is None else scale
-            each = each * math.sqrt(self.features) / _NORM
-            return common | {"scale": each, "hidden": self.hidden, "radius": 1.5 * _NORM}
-        how = {"batch": self.batch, "precision": self.precision, "shape": self.shape or (self.features,)}
-        return common | how | {"scale": scale, "module": self.model, "settings": self.settings}
-
-    def first_weights(self) -> Floats:
-        """The first weights, from the public seed `start`."""
-        if self.model == TWO_LAYER:
-            return TwoLayer.start(self.features, self.hidden, len(self.classes), self.start)
-        shape = self.shape or (self.features,)
-        return Architecture.of(self.model, self.settings, shape, len(self.classes), self.precision).start(self.start)
 
     def _request(self, weights: Floats) -> PrivateSum:
         return PrivateSum(self.statistic(weights), 1 - self.evaluate_share, Sampling(self.rate, self._turns))
@@ -248,20 +254,28 @@ class NeuralClassifierProgram(RangedAlgorithm):
         return (self._request(weights), *judged)
 
     def program(self, adjacency: Adjacency) -> Program:
+        """The steps, the average of the weights, and the evaluation."""
         weights = self.first_weights()
-        optimiser = self._optimiser()
+        rate = self.learning_rate or rate_for(self.optimizer, 1.0, self.momentum, self._clip)
+        optimiser = make_optimiser(self.optimizer, rate, self.momentum, self.optimizer_settings)
         average, averaged, taken = np.zeros_like(weights), 0, 0
         for step in range(self._turns):
             try:
                 release = yield self._request(weights)
-            except Abandoned:  # the phase is paid for: the next step may have its answers
+            except Abandoned:
+                # The whole phase is paid for, so that a lost step saves nothing: the next step goes on from the same
+                # weights. Only a study without any step ends here.
                 if step + 1 == self._turns and taken == 0:
                     raise
                 continue
             taken += 1
+            # The mean gradient over the fitted units. The number of held-out units is their expected number: the
+            # true one is not released.
             gradient = release.value / ((release.units or 1.0) * (1 - self._held_out))
-            weights = np.clip(optimiser.step(weights, gradient), -_FARTHEST, _FARTHEST)
+            # a long step under noise must not end the study: statistics refuse larger weights
+            weights = np.clip(optimiser.step(weights, gradient), -TUNING.weight_most, TUNING.weight_most)
             if step >= (1 - self.averaging) * self._turns:
+                # running mean (Polyak and Ruppert): it has less noise than the last weights
                 averaged += 1
                 average = average + (weights - average) / averaged
         weights = average if averaged else weights
@@ -275,65 +289,24 @@ class NeuralClassifierProgram(RangedAlgorithm):
         release = yield PrivateSum(judging, self.evaluate_share)
         return {**found, **quality_of(judging, release, self.classes)}
 
-    def _optimiser(self) -> Optimiser:
-        rate = self.learning_rate or self._rate_for(1.0, self._clip)
-        if self.optimizer == "SGD" and not self.optimizer_settings:
-            return Momentum(rate, self.momentum)
-        return TorchOptimiser(self.optimizer, rate, self.momentum, self.optimizer_settings)
-
     # ---- what comes of it ------------------------------------------------------------------------------------------
 
     def probabilities(self, weights: Floats, features: Floats) -> Floats:
-        """Probabilities of the classes (n, classes) for rows of features (n, features) in the units of the data."""
+        """Probabilities of the classes for rows in the units of the data, as a site would compute them.
+
+        Parameters
+        ----------
+        weights : array of shape (n,)
+            Weights of the network.
+        features : array of shape (rows, features)
+            Rows without the class.
+
+        Returns
+        -------
+        probabilities : array of shape (rows, classes)
+        """
+        # A statistic expects a class in the last column, which predictions do not use.
         rows = np.column_stack([np.asarray(features, dtype=np.float64), np.zeros(len(features))])
         statistic = self.statistic(np.asarray(weights))
         parts = [statistic.probabilities(block) for block in Units(rows).blocks(row_bytes=statistic.row_bytes)]
         return np.concatenate(parts) if parts else np.zeros((0, len(self.classes)))
-
-
-class Optimiser(Protocol):
-    """An optimiser: new weights from the old ones and a gradient."""
-
-    def step(self, weights: Floats, gradient: Floats) -> Floats: ...
-
-
-class Momentum:
-    """Gradient descent with momentum.
-
-    >>> Momentum(0.5, 0.0).step(np.array([1.0]), np.array([2.0])).tolist()
-    [0.0]
-    """
-
-    def __init__(self, rate: float, momentum: float) -> None:
-        self._rate, self._momentum = rate, momentum
-        self._velocity: Floats | float = 0.0
-
-    def step(self, weights: Floats, gradient: Floats) -> Floats:
-        self._velocity = self._momentum * self._velocity + gradient
-        return np.asarray(weights - self._rate * self._velocity)
-
-
-class TorchOptimiser:
-    """One of PyTorch's optimisers, on one flat vector of doubles."""
-
-    def __init__(self, name: str, rate: float, momentum: float, settings: Mapping[str, Any]) -> None:
-        self._torch = torch_()
-        self._weights: Any = None
-        own = {"momentum": momentum} if name == "SGD" else {}
-        self._made: Any = getattr(self._torch.optim, name)
-        self._settings = {"lr": rate, **own, **settings}
-        self._optimiser: Any = None
-
-    def step(self, weights: Floats, gradient: Floats) -> Floats:
-        torch = self._torch
-        if self._optimiser is None:
-            self._weights = torch.nn.Parameter(torch.from_numpy(np.array(weights)))
-            try:
-                self._optimiser = self._made([self._weights], **self._settings)
-            except (TypeError, ValueError) as error:
-                raise BadParameter(f"optimizer_settings do not suit the optimiser: {error}") from error
-        with torch.no_grad():
-            self._weights.copy_(torch.from_numpy(np.array(weights)))
-        self._weights.grad = torch.from_numpy(np.array(gradient))
-        self._optimiser.step()
-        return np.asarray(self._weights.detach().numpy().copy())
