@@ -29,6 +29,7 @@ from zerosum.algorithms.groups import shown
 from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Program, PublicFacts
 from zerosum.algorithms.training.classifier import FeatureAlgorithm, whitener
+from zerosum.algorithms.training.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
@@ -36,16 +37,16 @@ from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.records import LabelledRecords
 from zerosum.statistics.softmax import FeatureMoments
 
-# Chosen by hand; no benchmark recorded, unless a source is given.
-# Weight of the one-hot class beside a record of norm 1: the best of 0.5, 1 and 1.5 from epsilon 4 to 50.
+# Weight of the one-hot class beside a record of norm 1: the best of 0.5, 1 and 1.5 from epsilon 4 to 50. The comparison
+# is not recorded.
 _LABEL_WEIGHT = 1.5
-# Published numbers per record, over units^(1/4)/(noise of a record).
+# Published numbers per record, over units^(1/4)/(noise of a record). Chosen by hand; no benchmark recorded.
 _WIDTH = 1.5
-# Noise of a publication of sensitivity 1, where there is no plan yet.
+# Noise of a publication of sensitivity 1 that templates of requests assume before there is a plan. Chosen by hand.
 _GUESSED_NOISE = 0.5
-# Ridge of the whitener, over the noise of an entry of the second moment.
-_WHITENER_RIDGE = 0.2
-# Ridge of the model, over the norm of the noise of the records' second moment.
+# Fewest and most published numbers per record. Chosen by hand; no benchmark recorded.
+_WIDTHS = 5, 200
+# Ridge of the model, over the norm of the noise of the records' second moment. Chosen by hand; no benchmark recorded.
 _RIDGE = 8.0
 
 
@@ -100,9 +101,12 @@ class DataCollaborationProgram(FeatureAlgorithm):
         """
         weight = self.label_weight or _LABEL_WEIGHT
         alone = facts.noise if facts.published is None else facts.published
+        # A record (z, weight e) is at most sqrt(4 + 2 weight^2) from another (`LabelledRecords`); with a share f of the
+        # budget its noise is 1/sqrt(f) times that of the whole budget.
         noise = max(alone * math.sqrt((4 + 2 * weight**2) / self._left), 1e-3)
         fitting = round(_WIDTH * (facts.units or GUESSED_UNITS) ** 0.25 / noise)
-        width = self.n_components or int(np.clip(fitting, 5, min(self.feature_map.size, 200)))
+        fewest, most = _WIDTHS
+        width = self.n_components or int(np.clip(fitting, fewest, min(self.feature_map.size, most)))
         return self.model_copy(update={"label_weight": weight, "n_components": min(width, self.feature_map.size)})
 
     @property
@@ -115,14 +119,17 @@ class DataCollaborationProgram(FeatureAlgorithm):
 
     @property
     def _left(self) -> float:
+        """Share of the budget for the publication."""
         return 1 - self.reduction_share if self.reduction == "dp" else 1.0
 
     @property
     def _weight(self) -> float:
+        """Weight of the one-hot class in a record."""
         return self.label_weight or _LABEL_WEIGHT
 
     @property
     def _width(self) -> int:
+        """Number of published numbers z per record."""
         if self.n_components is not None:
             return self.n_components
         return self.resolve(PublicFacts(_GUESSED_NOISE, None)).n_components or 1
@@ -146,6 +153,7 @@ class DataCollaborationProgram(FeatureAlgorithm):
         """Center and random projection from public values alone."""
         size = self.feature_map.size
         center = np.zeros(size) if self.center is None else self.center
+        # a uniformly distributed subspace: orthonormal columns of a normal matrix
         drawn = np.random.default_rng(self.seed).normal(size=(size, self._width))
         return center, np.linalg.qr(drawn)[0]
 
@@ -154,15 +162,17 @@ class DataCollaborationProgram(FeatureAlgorithm):
         return (*bought, PrivatePublication(self._records(*self._public()), self._left))
 
     def program(self, adjacency: Adjacency) -> Program:
+        """The moments (for "dp"), the publication, and the model."""
         center, projection = self._public()
         if self.reduction == "dp":
             statistic = self._moments()
             release = yield PrivateSum(statistic, self.reduction_share)
             second, first, _counted = statistic.split(release.value)
             units = release.units or 1.0
+            # `FeatureMoments` releases half of x x', so that an entry of the second moment has twice the noise.
             center, noise = first / units, 2 * release.noise_std / units
             covariance = second / units - np.outer(center, center)
-            projection = whitener(covariance, self._width, _WHITENER_RIDGE * noise)
+            projection = whitener(covariance, self._width, TUNING.whitener_ridge * noise)
         release = yield PrivatePublication(self._records(center, projection), self._left)
         weights = corrected_least_squares(release.value, self._width, release.noise_std, self._weight)
         return self._named(center, projection, weights, release.value, release.noise_std)
@@ -219,14 +229,18 @@ def corrected_least_squares(records: Floats, width: int, noise: float, weight: f
     z, e = records[:, :width], records[:, width:] / weight
     center, shares = np.mean(z, axis=0), np.mean(e, axis=0)
     z = z - center
+    # Errors in variables: the noise of z adds noise^2 to its variances, which biases least squares towards 0.
     moment = z.T @ z / len(z) - noise**2 * np.eye(width)
     values, vectors = np.linalg.eigh(moment)
+    # Random error of `moment`: an entry has variance about (2 spread noise^2 + noise^4)/n, and a symmetric matrix of
+    # such entries has norm sqrt(width) times the root. 1e-9 keeps the division finite without noise.
     spread = max(float(np.trace(moment)) / width, 0.0)
     ridge = _RIDGE * noise * math.sqrt((2 * spread + noise**2) * width / len(z)) + 1e-9
     turned = vectors.T @ (z.T @ (e - shares) / len(z)) / (np.maximum(values, 0) + ridge)[:, None]
     slopes = vectors @ turned
     # The shares of the classes are noisy too: they are shrunk towards equal shares (James and Stein), and by the same
     # factor as the slopes.
+    # `kept` is the positive part of 1 - (noise variance)/(squared distance).
     even = np.full(len(shares), 1 / len(shares))
     apart = float(np.sum((shares - even) ** 2)) + 1e-300
     kept = max(0.0, 1 - (len(shares) - 1) * (noise / weight) ** 2 / (len(z) * apart))

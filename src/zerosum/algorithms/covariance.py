@@ -1,8 +1,9 @@
 """The mean and covariance of the columns, from one joint release.
 
-The release holds the sums over units of x x' and, with weight `mean_weight`, of x, in half ranges and clipped
-(`SecondMoment`).
-With n units, covariance = sum x x'/n - mean mean'. Under add/remove adjacency the release also holds a noisy count.
+With x (p numbers) a row in half ranges from the middle of its ranges, clipped to norm r, the release holds the sums
+over units of x x' (p, p) and, with weight `mean_weight`, of x (p), in one vector of one sensitivity (`SecondMoment`).
+With n units, mean = sum x/n and covariance = sum x x'/n - mean mean'. Under add/remove adjacency the release also holds
+a noisy count, which replaces n. Projection, correlation and standard deviations are free post-processing.
 """
 
 from __future__ import annotations
@@ -24,6 +25,16 @@ class CovarianceProgram(RangedAlgorithm):
 
     `mean_weight` is the weight of the first moment as a fraction of the clip: a larger one makes the mean more accurate
     and the covariance less. The covariance is projected to the nearest positive semi-definite matrix.
+
+    Parameters
+    ----------
+    columns, lower, upper, clip
+        As for `RangedAlgorithm`: public ranges, and the largest norm of a row in half ranges.
+    mean_weight : float
+        In (0, 1].
+
+    Results: `mean`, `covariance` and `correlation` in the units of the data; `mean_noise_std` and `moment_noise_std`,
+    the standard deviations that privacy adds to the mean and to the second moments.
     """
 
     name: ClassVar[str] = "covariance"
@@ -41,6 +52,8 @@ class CovarianceProgram(RangedAlgorithm):
         release = yield PrivateSum(statistic)
         second, first, counted = statistic.split(release.value)
         units = release.units if release.units is not None else max(counted or 1.0, 1.0)
+        # Noise of a mean over units. Off-diagonal entries have 1/sqrt(2) of the noise of a coordinate; the first moment
+        # is released as such entries, times its weight.
         noise = release.noise_std / units
         mean_noise = noise / (np.sqrt(2) * statistic.mean_weight)
         mean = np.zeros(len(self.columns)) if first is None else first / units
@@ -51,7 +64,9 @@ class CovarianceProgram(RangedAlgorithm):
         values, vectors = np.linalg.eigh(covariance)
         covariance = (vectors * np.maximum(values, 0)) @ vectors.T
         deviation = np.sqrt(np.diag(covariance))
+        # a column whose variance is 0 after the projection has correlations of 0
         scale = np.where(deviation > 0, deviation, 1.0)
+        # delta method: the mean is a ratio, and a noisy count adds mean * (noise of the count)/n
         mean_std = self.half * np.hypot(mean_noise, mean * count_noise)
         moment_std = np.outer(self.half, self.half) * np.where(np.eye(len(mean)) > 0, noise, noise / np.sqrt(2))
         axis = self.column_axis

@@ -33,6 +33,10 @@ from zerosum.statistics.groups import FREE_SECOND, Grouped, GroupedCounts, Group
 
 Part = Literal["means", "quantiles", "proportions"]
 
+# Variance of a quantile, over that of a mean, at the same share of the budget and in units of the range: for a normal
+# density whose range is six standard deviations wide. The derivation is not recorded.
+_QUANTILE_VARIANCE = 1.7
+
 
 class DescribeProgram(QuantileAlgorithm):
     """A table of descriptive statistics for all units and, with `by`, for each group.
@@ -41,8 +45,14 @@ class DescribeProgram(QuantileAlgorithm):
     have proportions. With groups there are differences from the first group.
 
     Every estimate has two intervals of 95 %. The first is for the pooled data: it covers the value of the same table
-    without privacy. The second is for the population of which the data are a sample. `parts` lists the releases, and
-    `shares` splits the budget between them.
+    without privacy. The second is for the population of which the data are a sample.
+
+    Parameters
+    ----------
+    parts : tuple of {"means", "quantiles", "proportions"}
+        The releases. Parts without columns are left out.
+    shares : dict, optional
+        Share of the budget of each part, with the sum 1; the planner's choice if not given (`split`).
     """
 
     name: ClassVar[str] = "describe"
@@ -75,13 +85,14 @@ class DescribeProgram(QuantileAlgorithm):
         """Each part's share of the budget: as given, or the shares that minimise the sum of the parts' variances.
 
         Errors of means and quantiles are in units of the range, errors of proportions as they are. A quantile's error
-        assumes a normal density whose range is six standard deviations wide (1.7 per column). A part has variance
-        v/share, and the sum is least for shares proportional to sqrt(v).
+        assumes a normal density whose range is six standard deviations wide. A part has variance v/share, and the sum
+        is least for shares proportional to sqrt(v).
         """
         if self.shares is not None:
             return {part: self.shares[part] for part in self.wanted}
         numbers, tables = len(self.numbers), len(self.described) + (self.by is not None)
-        variance = {"means": numbers, "quantiles": 1.7 * numbers, "proportions": 2 * tables}
+        # Lagrange: the sum of v/share subject to shares that add up to 1 is least for shares proportional to sqrt(v).
+        variance = {"means": numbers, "quantiles": _QUANTILE_VARIANCE * numbers, "proportions": 2 * tables}
         roots = {part: math.sqrt(variance[part]) for part in self.wanted}
         return {part: root / sum(roots.values()) for part, root in roots.items()}
 
@@ -101,6 +112,8 @@ class DescribeProgram(QuantileAlgorithm):
 
         For one group under replace-one, counts and squares get the largest weights that do not raise the sensitivity.
         """
+        # With several groups, or add/remove neighbours, the squared sensitivity grows with the squares of both weights:
+        # a larger weight gives counts or squares less noise, and means more. Chosen by hand; no benchmark recorded.
         second, count = math.sqrt(0.5), math.sqrt(0.5)
         if self.groups == 1 and adjacency is Adjacency.REPLACE_ONE:
             second, count = FREE_SECOND, math.sqrt(3 - FREE_SECOND**2)
@@ -146,24 +159,29 @@ class DescribeProgram(QuantileAlgorithm):
 
         Arrays are (groups, columns); with `by`, row 0 is for all units.
         """
+        # Each number by group, then for all units: (groups or groups + 1, columns).
         counts, sums, squares = self.with_all(statistic.split(release.value), axis=1)
         noise = statistic.noise(release.noise_std) ** 2
         variances = noise[:, None, None] * np.broadcast_to(self.noise_factors[:, None], counts.shape)
         count_var = self._share_counts(counts, variances[0], release.units)
+        # a noisy count may be near 0 or negative; intervals below use the count itself and become the whole range
         divisor = np.maximum(counts, 1.0)
         raw = sums / divisor
         mean = np.clip(raw, -1, 1)
-        # delta method: S_x/n has error (e_x - mean e_n)/n
+        # Delta method: S_x/n has error (e_x - mean e_n)/n, and the errors of both sums are independent.
         mean_var = (variances[1] + mean**2 * count_var) / divisor**2
         ends = ratio_interval(sums, counts, variances[1], np.zeros_like(sums), count_var, -np.inf, np.inf)
         square = (squares + counts) / (2 * divisor)
-        variance = np.clip(square - mean**2 + mean_var, 0, 1)  # the noisy mean's square is too large by its variance
+        # The square of the noisy mean is too large by its variance, which is added back. x in [-1, 1] has a variance of
+        # at most 1.
+        variance = np.clip(square - mean**2 + mean_var, 0, 1)
         # delta method again: derivatives of (S_2 + n)/(2 n) - (S_x/n)^2, times n, in S_2 (1/2), S_x and n
         by_count = 0.5 - (square - 2 * mean**2)
         variance_std = np.sqrt(variances[2] / 4 + 4 * mean**2 * variances[1] + by_count**2 * count_var) / divisor
         spread = np.clip(np.stack([variance - Z * variance_std, variance + Z * variance_std], axis=-1), 0, 1)
+        # The sample variance divides by n - 1; with a noisy count of at most 2 that would be no divisor.
         one_less = np.where(divisor > 2, divisor - 1, divisor)
-        sampled = variance * divisor / one_less  # as if divided by n - 1
+        sampled = variance * divisor / one_less
         scale = np.sqrt(np.divide(sampled, variance, out=np.ones_like(variance), where=variance > 0))
         population = widened(raw, ends, sampled / divisor)
         middle, half = (statistic.lower + statistic.upper) / 2, (statistic.upper - statistic.lower) / 2
@@ -194,7 +212,17 @@ class DescribeProgram(QuantileAlgorithm):
 
         In these columns the true counts of a group are equal, so their noisy counts are averaged. The count of all
         units is replaced by the public number where there is one.
+
+        Parameters
+        ----------
+        counts : array of shape (groups, columns)
+            Noisy counts, changed in place; with `by`, row 0 is for all units.
+        variance : array of shape (groups, columns)
+            Variances of their noise.
+        units : float, optional
+            The public number of units.
         """
+        # The mean of k independent noisy counts has 1/k of the variance. A public number has none.
         variance = variance.copy()
         always = np.array([self.is_whole(name) for name in self.numbers])
         if np.any(always):
@@ -205,7 +233,10 @@ class DescribeProgram(QuantileAlgorithm):
         return variance
 
     def _proportions(self, release: Release) -> Estimate:
-        """Proportions of each category among the observed units of its column, and the sizes of the groups."""
+        """Proportions of each category among the observed units of its column, and the sizes of the groups.
+
+        Arrays are (groups, levels of all columns); with `by`, row 0 is for all units.
+        """
         tables = [self.with_all(table) for table in self.counts.split(release.value)]
         noise = release.noise_std**2 * self.noise_factors
         found: dict[str, Quantity] = {}
@@ -243,18 +274,35 @@ class DescribeProgram(QuantileAlgorithm):
     def _of_column(self, name: str, table: Floats, noise: Floats, units: float | None) -> tuple[Floats, ...]:
         """Proportions of one column: estimate, unclipped ratio, two intervals, standard deviation, observed units.
 
-        `table` is (groups, levels), and `noise` (groups,) the variance of its entries. `units` is the public number of
-        all units.
+        Parameters
+        ----------
+        name : str
+            The column.
+        table : array of shape (groups, levels)
+            Noisy counts; with `by`, row 0 is for all units.
+        noise : array of shape (groups,)
+            Variance of an entry in each row.
+        units : float, optional
+            The public number of all units.
+
+        Returns
+        -------
+        parts : tuple of arrays
+            Each (groups, levels); intervals (groups, levels, 2).
         """
         levels = table.shape[1]
         counts, total = table.copy(), np.sum(table, axis=1)
         own, cross, whole = noise.copy(), noise.copy(), levels * noise
-        if self.is_whole(name) and units is not None:  # the total is public: its noise is subtracted in equal parts
+        if self.is_whole(name) and units is not None:
+            # The total is public: its noise is subtracted in equal parts, which is the conditional mean of equal normal
+            # errors. A count keeps 1 - 1/levels of its variance.
             counts[0] -= (total[0] - units) / levels
             total[0], own[0], cross[0], whole[0] = units, noise[0] * (1 - 1 / levels), 0.0, 0.0
         shape = table.shape
         wide = [np.broadcast_to(each[:, None], shape) for each in (total, own, cross, whole)]
+        # A count is part of its total: their noise has the variance of the count as covariance.
         ends = ratio_interval(counts, wide[0], wide[1], wide[2], wide[3], -np.inf, np.inf)
+        # The estimate is the nearest probability vector, within its intervals.
         near = np.stack([nearest_probabilities(row) for row in counts])
         share = np.clip(near, np.clip(ends[..., 0], 0, 1), np.clip(ends[..., 1], 0, 1))
         divisor = np.maximum(wide[0], 1.0)
@@ -265,11 +313,21 @@ class DescribeProgram(QuantileAlgorithm):
 
 
 def _ends(ends: Floats, axes: tuple[Axis, ...]) -> Quantity:
+    """Intervals (..., 2) as a quantity with these axes and one for the ends."""
     return Quantity(ends, "number", (*axes, ENDS))
 
 
 def _differences(value: Floats, axes: tuple[Axis, ...], std: Floats | float | None) -> Quantity:
-    """Each group minus the first one. Row 0 is for all units, so groups begin at row 1."""
+    """Each group minus the first one. Row 0 is for all units, so groups begin at row 1.
+
+    Parameters
+    ----------
+    value, std : array of shape (groups + 1, columns)
+        Estimates, and the standard deviation that privacy adds.
+    axes : tuple of Axis
+        Differences, and columns or levels.
+    """
+    # groups have disjoint blocks of the release: their noise is independent
     spread = np.asarray(std)
     return Quantity(value[2:] - value[1], "number", axes, np.hypot(spread[2:], spread[1]))
 

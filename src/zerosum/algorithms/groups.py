@@ -1,4 +1,8 @@
-"""Base class of descriptive algorithms: public ranges and levels of columns, groups, and rules for missing values."""
+"""Base class of descriptive algorithms: public ranges and levels of columns, groups, and rules for missing values.
+
+Statistics of groups release one block of sums per group (g groups). Rows of results are all units first, which is the
+sum of the blocks, and then each group. The noise variance of all units is therefore g times that of a group.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,15 @@ class GroupedAlgorithm(MissingAlgorithm):
     """An algorithm on columns of numbers with public `ranges` and on columns of categories with public `levels`.
 
     With `by`, the name of a column of categories, results are for all units and for each of its groups.
+
+    Parameters
+    ----------
+    ranges : dict
+        Public lowest and highest value of each column of numbers.
+    levels : dict
+        Public categories of each column of categories, in the order of results.
+    by : str, optional
+        Column of groups; it must have levels.
     """
 
     ranges: dict[str, tuple[float, float]] = Field(default_factory=dict)
@@ -46,13 +59,17 @@ class GroupedAlgorithm(MissingAlgorithm):
                 what = "ranges" if name in self.ranges else "levels"
                 raise ValueError(f"{what} names {name!r}, which is not one of the columns {', '.join(self.columns)}")
         for name, (low, high) in self.ranges.items():
-            if not (abs(low) <= LARGEST and abs(high) <= LARGEST and low < high):  # also refuses NaN
+            # written with <= and `not`, so that NaN is refused too
+            if not (abs(low) <= LARGEST and abs(high) <= LARGEST and low < high):
                 raise ValueError(f"the range of column {name!r} must be finite and rise, got {low:g} to {high:g}")
         for name, known in self.levels.items():
             if not all(isinstance(level, str) or np.isfinite(level) for level in known):
-                raise ValueError(f"the levels of column {name!r} must be words or finite numbers")
+                raise ValueError(f"the levels of column {name!r} must be words or finite numbers, got {list(known)}")
             if not known or len(set(known)) < len(known):
-                raise ValueError(f"the levels of column {name!r} must be different from each other, and at least one")
+                raise ValueError(
+                    f"the levels of column {name!r} must be different from each other, and at least one, got "
+                    f"{list(known)}"
+                )
         for name in self.described:
             if len(self.levels[name]) < 2:
                 raise ValueError(f"column {name!r} needs two levels or more for proportions, and has one")
@@ -68,6 +85,7 @@ class GroupedAlgorithm(MissingAlgorithm):
         return self
 
     def _is_value(self, name: str, rule: Rule) -> bool:
+        """Whether a rule for missing values is a level, or a number, that the column may hold."""
         return rule in self.levels[name] if name in self.levels else is_number(rule) and abs(float(rule)) <= LARGEST
 
     def fills(self, rule: Rule) -> bool:
@@ -90,6 +108,7 @@ class GroupedAlgorithm(MissingAlgorithm):
 
     @property
     def groups(self) -> int:
+        """g, the number of groups; 1 without `by`."""
         return 1 if self.by is None else len(self.levels[self.by])
 
     @property
@@ -100,12 +119,15 @@ class GroupedAlgorithm(MissingAlgorithm):
         return {"columns": len(self.columns), "group": at, "groups": self.groups, "fill": fill}
 
     def _fill(self, name: str) -> float | None:
+        """The number that a missing value of a column counts as; None if missing values are left out."""
+        # statistics know categories by their positions
         rule = self.rules.get(name)
         if rule is None or rule == OBSERVED:
             return None
         return float(self.levels[name].index(rule) if name in self.levels else rule)
 
     def positions(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Positions of columns in a row."""
         return tuple(self.columns.index(name) for name in names)
 
     def is_whole(self, name: str) -> bool:
@@ -115,6 +137,7 @@ class GroupedAlgorithm(MissingAlgorithm):
     @property
     def group_axis(self) -> Axis:
         """All units, then each group."""
+        # without `by` the axis has one entry, so that results have the same axes with and without groups
         own = () if self.by is None else tuple(f"{self.by} = {shown(level)}" for level in self.levels[self.by])
         return Axis("group", (ALL, *own))
 
@@ -125,7 +148,15 @@ class GroupedAlgorithm(MissingAlgorithm):
         return Axis("difference", tuple(f"{shown(each)} - {shown(first)}" for each in others))
 
     def with_all(self, by_group: Floats, axis: int = 0) -> Floats:
-        """Sums by group, preceded by the sum over all groups."""
+        """Sums by group, preceded by the sum over all groups.
+
+        Parameters
+        ----------
+        by_group : array
+            Sums with g entries along `axis`.
+        axis : int
+            The axis of groups. Without `by` nothing is added: the only group is all units.
+        """
         if self.by is None:
             return by_group
         return np.concatenate([np.sum(by_group, axis=axis, keepdims=True), by_group], axis=axis)
@@ -142,4 +173,5 @@ def shown(level: Level) -> str:
     >>> shown(1.0), shown("f"), shown(2.5), shown(True), shown(1234567.0)
     ('1', 'f', '2.5', 'True', '1234567')
     """
+    # floats beyond 1e15 do not hold every whole number: they are shown as they are
     return str(int(level)) if isinstance(level, float) and level.is_integer() and abs(level) < 1e15 else str(level)

@@ -1,4 +1,9 @@
-"""Counts of units by public category or bin, from one release."""
+"""Counts of units by public category or bin, from one release.
+
+The release is h (bins,), the sum over units of one-hot vectors, with independent normal noise in each entry
+(`zerosum.statistics.histogram`, sensitivity sqrt(2)). A unit with several rows contributes their mean. `counts` is the
+release itself; `shares` is its projection onto the probability simplex, free post-processing.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +30,15 @@ class HistogramProgram(MissingAlgorithm):
     probabilities (free post-processing). `missing` is the category or number that a missing value counts as, or
     "observed": then missing values do not count, the observed rows of a unit share its weight, and the sum of the
     counts estimates the number of observed units.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        The only column.
+    values : tuple, optional
+        Public categories, in the order of results.
+    edges : array of shape (bins + 1,), optional
+        Public edges of bins; declare either `values` or `edges`.
     """
 
     name: ClassVar[str] = "histogram"
@@ -57,6 +71,7 @@ class HistogramProgram(MissingAlgorithm):
         return {} if self.values is None else {self.columns[0]: self.values}
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        # One release: a histogram needs no earlier one, and takes the whole budget.
         bins = len(self.values or ()) if self.edges is None else self.edges.size - 1
         return (PrivateSum(CountsStatistic(bins=bins, edges=self.edges, fill=self._fill)),)
 
@@ -89,9 +104,19 @@ class HistogramProgram(MissingAlgorithm):
 
 
 def nearest_probabilities(counts: Floats, total: float | None = None) -> Floats:
-    """Euclidean projection of counts/total onto the probability simplex, by sorting.
+    """Euclidean projection of counts/total onto the probability simplex, by sorting (Duchi et al. 2008).
 
-    `total` is the public number of units; None: the sum of the positive counts.
+    Parameters
+    ----------
+    counts : array of shape (bins,)
+        Noisy counts; they may be negative.
+    total : float, optional
+        The public number of units; None: the sum of the positive counts.
+
+    Returns
+    -------
+    probabilities : array of shape (bins,)
+        At least 0, with the sum 1; equal ones if no count is positive.
 
     >>> nearest_probabilities(np.array([3.0, 1.0, -1.0])).tolist()
     [0.75, 0.25, 0.0]
@@ -104,6 +129,8 @@ def nearest_probabilities(counts: Floats, total: float | None = None) -> Floats:
         return np.full(len(counts), 1 / len(counts))
     # a common shift does not change the projection; without it the 1 below is lost in the rounding of huge counts
     below = (counts - np.max(counts)) / total
+    # The projection is max(x - shift, 0) with the shift that makes the sum 1. With the k largest entries positive the
+    # shift is (their sum - 1)/k, and k is the largest number for which the k-th entry exceeds that shift.
     falling = np.sort(below)[::-1]
     slack = (np.cumsum(falling) - 1) / np.arange(1, len(counts) + 1)
     shift = slack[np.flatnonzero(falling > slack)[-1]]

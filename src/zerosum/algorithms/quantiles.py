@@ -30,18 +30,34 @@ from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.groups import MOST_BINS, GroupedRanks, summation_root
 
-# Bins where the noise is not known, and the least and most that the planner chooses. Chosen by hand.
+# Bins where the noise is not known, and the least and most that the planner chooses. Chosen by hand; no benchmark
+# recorded.
 USUAL_BINS, FEWEST_BINS, MANY_BINS = 128, 32, 1024
-# Most bins for non-negative least squares, whose time grows with the cube. It reduces errors by 5 to 10 %.
+# Most bins for non-negative least squares, whose time grows with the cube. It reduces errors by 5 to 10 % (measured by
+# hand; no benchmark recorded).
 FITTED_BINS = 256
+# Typical noise of a cumulative count, over that of an entry of R h. The mean norm of a row of L R^-1 is 1.9 for 32
+# bins, 2.3 for 128 and 3.0 for 1024.
+_RANK_NOISE = 2.2
+# Units of a bin, over the noise of a cumulative count, for units spread evenly: narrower bins would not make quantiles
+# more accurate. Chosen by hand; no benchmark recorded.
+_BIN_UNITS = 0.5
+# Weight of the equation for the public total in least squares, beside 1 for the others: practically a constraint.
+_TOTAL_WEIGHT = 1e3
 ENDS = Axis("end", ("lower", "upper"))
 
 
 class QuantileAlgorithm(GroupedAlgorithm):
     """Base class of algorithms with quantiles: their probabilities, and the bins of the histograms.
 
-    The planner chooses `bins` from the noise if it is not given. Columns in `whole` hold whole numbers: the edges of
-    their bins lie between whole numbers, and their quantiles are whole.
+    Parameters
+    ----------
+    probabilities : tuple of float
+        Rising, each between 0 and 1.
+    bins : int, optional
+        Number of bins n of each histogram; the planner chooses it from the noise if it is not given.
+    whole : tuple of str
+        Columns of whole numbers: the edges of their bins lie between whole numbers, and their quantiles are whole.
     """
 
     probabilities: tuple[float, ...] = (0.25, 0.5, 0.75)
@@ -62,10 +78,11 @@ class QuantileAlgorithm(GroupedAlgorithm):
         return self
 
     def edges(self, name: str) -> Floats:
-        """Edges of the bins of a column."""
+        """Edges of the bins of a column, (n + 1,). A column of few whole numbers has fewer bins than `bins`."""
         bins, (low, high) = self.bins or USUAL_BINS, self.ranges[name]
         if name not in self.whole:
             return np.asarray(np.linspace(low, high, bins + 1))
+        # Edges at halves, so that no whole number lies on an edge; one bin per number if there are few.
         first, last = math.ceil(low), math.floor(high)
         if last - first + 1 <= bins:
             return np.asarray(np.arange(first, last + 2) - 0.5)
@@ -73,6 +90,7 @@ class QuantileAlgorithm(GroupedAlgorithm):
 
     @property
     def ranks(self) -> GroupedRanks:
+        """The statistic of the release: histograms of all columns and groups, in the coordinates R h."""
         edges = tuple(self.edges(name) for name in self.numbers)
         return GroupedRanks(**self.layout, positions=self.positions(self.numbers), edges=edges)
 
@@ -80,12 +98,19 @@ class QuantileAlgorithm(GroupedAlgorithm):
         """Number of bins at which a bin holds half of the noise of a cumulative count, for units spread evenly.
 
         More bins would not make quantiles more accurate. The result is a power of two.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise of a sum of sensitivity 1 that takes the whole budget, and the public number of units.
+        share : float
+            Share of the budget of the release.
         """
         if facts.units is None or facts.noise == 0:
             return self.bins or USUAL_BINS
-        # noise of a cumulative count: sensitivity sqrt(2 columns), and about 2.2 for the rows of L R^-1
-        rank = 2.2 * facts.noise * math.sqrt(2 * len(self.numbers) / share)
-        wanted = 2 * facts.units / self.groups / rank
+        # noise of a cumulative count: sensitivity sqrt(2 columns), and the rows of L R^-1
+        rank = _RANK_NOISE * facts.noise * math.sqrt(2 * len(self.numbers) / share)
+        wanted = facts.units / _BIN_UNITS / self.groups / rank
         return self.bins or int(2 ** round(math.log2(min(max(wanted, FEWEST_BINS), MANY_BINS))))
 
     def from_ranks(self, release: Release) -> Estimate:
@@ -101,6 +126,7 @@ class QuantileAlgorithm(GroupedAlgorithm):
                 for q, probability in enumerate(self.probabilities):
                     pooled[g, j, q] = curve.interval(probability)
                     population[g, j, q] = curve.interval(probability, sampled=True)
+                    # fit and interval are different functions of the release: the estimate stays in its interval
                     value[g, j, q] = np.clip(curve.quantile(probability), *pooled[g, j, q])
         labels = tuple(f"{100 * each:g} %" for each in self.probabilities)
         axes = (self.group_axis, columns_axis(self.numbers), Axis("quantile", labels))
@@ -157,10 +183,26 @@ class Curve:
 
     @classmethod
     def of(cls, noisy: Floats, std: float, edges: Floats, units: float | None, whole: bool) -> Curve:
-        """The curve from a noisy R h with noise `std` per entry; `units` is the public sum of h, or None."""
+        """The curve of one column and group.
+
+        Parameters
+        ----------
+        noisy : array of shape (n,)
+            Released R h.
+        std : float
+            Standard deviation of the noise of an entry.
+        edges : array of shape (n + 1,)
+            Edges of the bins.
+        units : float, optional
+            The public sum of h.
+        whole : bool
+            Whether the column holds whole numbers.
+        """
         to_cumulative, covariance = _summation(len(noisy))
         cumulative = to_cumulative @ noisy
-        if units is not None:  # condition the normal noise on the known total (regression on the last entry)
+        if units is not None:
+            # Condition the normal noise on the known total: the regression of all entries on the last one, whose noise
+            # is then known exactly. The covariance loses the explained part.
             pull = covariance[:, -1] / covariance[-1, -1]
             cumulative = cumulative - pull * (cumulative[-1] - units)
             covariance = covariance - np.outer(pull, covariance[-1])
@@ -171,6 +213,7 @@ class Curve:
 
     def quantile(self, probability: float) -> float:
         """Where the non-decreasing fit reaches this share of its total, interpolated linearly within a bin."""
+        # The total is that of the fit, noisy or public: a quantile is a share of the same curve.
         target = probability * self.rising[-1]
         at = int(np.clip(np.searchsorted(self.rising, target), 1, len(self.edges) - 1))
         low, high = self.edges[at - 1], self.edges[at]
@@ -185,18 +228,21 @@ class Curve:
         count up to its left edge significantly above. Each test errs with probability 2.5 %, so the interval contains
         the bin of the true quantile with probability 95 %. With `sampled`, the binomial variance is added.
         """
+        # gap_b = C_b - p C_n has variance S_bb - 2 p S_bn + p^2 S_nn for the covariance S of the cumulative counts.
         gap = self.cumulative - probability * self.cumulative[-1]
         end = self.covariance[-1]
         variance = np.diag(self.covariance) - 2 * probability * end + probability**2 * end[-1]
         if sampled:
             variance = variance + probability * (1 - probability) * max(self.cumulative[-1], 1.0)
         reach = Z * np.sqrt(np.maximum(variance, 0.0))
-        slack = 1e-9 * max(abs(float(self.cumulative[-1])), 1.0)  # rounding error, for releases without noise
+        # Rounding errors, for releases without noise: a gap of exactly 0 is not significant.
+        slack = 1e-9 * max(abs(float(self.cumulative[-1])), 1.0)
         low = np.flatnonzero(gap[1:] >= -reach[1:] - slack)
         high = np.flatnonzero(gap[:-1] < reach[:-1] - slack)
         first = int(low[0]) if low.size else 0
         last = int(high[-1]) if high.size else len(self.edges) - 2
-        if first > last:  # the tests exclude all bins: only with hardly any units
+        # the tests exclude all bins only with hardly any units: the whole range is then the interval
+        if first > last:
             first, last = 0, len(self.edges) - 2
         inside = 0.5 if self.whole else 0.0
         return float(self.edges[first] + inside), float(self.edges[last + 1] - inside)
@@ -204,7 +250,10 @@ class Curve:
 
 @cache
 def _summation(bins: int) -> tuple[Floats, Floats]:
-    """The matrix that maps R h to cumulative counts, and the covariance of its result for noise of variance 1."""
+    """The matrix that maps R h to cumulative counts, and the covariance of its result for noise of variance 1.
+
+    Both are (bins, bins). They depend on the number of bins alone, so they are computed once.
+    """
     to_cumulative = np.tril(np.ones((bins, bins))) @ np.linalg.inv(summation_root(bins))
     return to_cumulative, to_cumulative @ to_cumulative.T
 
@@ -217,11 +266,28 @@ def _rising(cumulative: Floats) -> Floats:
 
 
 def _fitted(noisy: Floats, units: float | None) -> Floats:
-    """Cumulative counts of the non-negative histogram with the largest likelihood: non-negative least squares."""
+    """Cumulative counts of the non-negative histogram with the largest likelihood: non-negative least squares.
+
+    Parameters
+    ----------
+    noisy : array of shape (n,)
+        Released R h.
+    units : float, optional
+        The public sum of h.
+
+    Returns
+    -------
+    cumulative : array of shape (n,)
+        Non-decreasing.
+    """
     from scipy.optimize import nnls  # heavy: loaded when it is used
 
     root, scale = np.asarray(summation_root(len(noisy))), max(float(np.max(np.abs(noisy))), 1.0)
-    if units is not None:  # one more equation with a weight of 1000: the public total
-        root, noisy = np.vstack([root, np.full(root.shape[1], 1e3)]), np.append(noisy, 1e3 * units)
+    if units is not None:
+        # one more equation with a large weight: the counts add up to the public total
+        total = np.full(root.shape[1], _TOTAL_WEIGHT)
+        root, noisy = np.vstack([root, total]), np.append(noisy, _TOTAL_WEIGHT * units)
+    # Noise of equal variance in every entry of R h: least squares is the largest likelihood. Scaled, so that the
+    # tolerance of the solver is relative.
     counts, _ = nnls(root, noisy / scale, maxiter=20 * len(noisy))
     return np.asarray(np.cumsum(counts) * scale)

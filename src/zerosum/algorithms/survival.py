@@ -32,8 +32,18 @@ from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.survival import SurvivalTable
 
-MOST = 500  # bins of time
-CLEARLY = 4.0  # least number at risk in standard deviations of its noise, since it is a divisor; chosen by hand
+# Most bins of time. Chosen by hand; no benchmark recorded.
+MOST = 500
+# Least number at risk in standard deviations of its noise, since it is a divisor: at 4 the relative error is a quarter.
+# Chosen by hand; no benchmark recorded.
+CLEARLY = 4.0
+# Largest hazard in Greenwood's formula, which divides by 1 - hazard. A numerical guard.
+_HAZARD_MOST = 0.999
+# Imaginary step of complex-step derivatives: its square vanishes beside 1, so that there is no truncation error.
+_STEP = 1e-30
+# Entries of the table that are perturbed together: the perturbed tables of all entries would need the square of the
+# table in memory. Chosen by hand.
+_ENTRIES = 256
 ENDS = Axis("end", ("lower", "upper"))
 
 
@@ -116,6 +126,7 @@ class SurvivalProgram(MissingAlgorithm):
         the end of the first bin in which the upper limit is.
         """
         found, survival = [np.nan], np.append(1.0, curve["survival"])
+        # `survival` begins with 1 at time 0, so that `at` is at least 1 and edges[at] is the end of bin `at`.
         if (below := np.flatnonzero(survival <= 0.5)).size:
             at = int(below[0])
             fallen = (survival[at - 1] - 0.5) / (survival[at - 1] - survival[at])
@@ -131,14 +142,23 @@ class LeavingTable:
     """Noisy counts of leaving units, (groups, 2 B + 1): c_1, d_1, ..., c_B, d_B, and the units after the last edge.
 
     A unit that leaves without the event is at risk for half of its bin (the actuarial convention), so that a curve on
-    coarse bins is near the one on exact times. `std` is the noise of an entry. `tied`: the entries have been adjusted
-    to the public total.
+    coarse bins is near the one on exact times.
+
+    Parameters
+    ----------
+    table : array of shape (groups, 2 B + 1)
+        Noisy counts.
+    std : float
+        Standard deviation of the noise of an entry.
+    tied : bool
+        Whether the entries have been adjusted to the public total.
     """
 
     def __init__(self, table: Floats, std: float, *, tied: bool) -> None:
         self.table, self.std, self.tied = table, std, tied
         self.bins = (table.shape[1] - 1) // 2
         self.at_risk, self.events = _at_risk(table), table[:, 1:-1:2]
+        # the number at risk is linear in the table, so that its noise is the same in all groups
         own = self._std_of(_at_risk, 0)
         self.at_risk_std = np.broadcast_to(own, self.at_risk.shape)
 
@@ -147,6 +167,8 @@ class LeavingTable:
         """The table of a release. If all units count and their number is public, the entries are adjusted to it."""
         table = release.value.reshape(groups, -1)
         tied = whole and release.units is not None
+        # The least change of the counts that gives them the public total: every entry has the same noise, so the
+        # difference is spread evenly.
         if tied:
             table = table - (np.sum(table) - float(release.units or 0)) / table.size
         return cls(table, release.noise_std, tied=tied)
@@ -169,15 +191,16 @@ class LeavingTable:
         """
         chosen = list(range(len(self.table))) if groups is None else list(groups)
         part = self.table[chosen]
-        # Complex-step derivatives have no cancellation, so a step of 1e-30 gives them to full precision. Entries are
-        # taken 256 at a time, since the perturbed tables of all entries would need the square of the table in memory.
+        # Complex-step derivatives, imag f(x + ih)/h, have no cancellation, so they are exact to full precision.
         slopes = []
-        for entries in np.array_split(np.arange(part.size), 1 + part.size // 256):
+        for entries in np.array_split(np.arange(part.size), 1 + part.size // _ENTRIES):
             steps = np.zeros((len(entries), part.size), dtype=complex)
-            steps[np.arange(len(entries)), entries] = 1e-30j
+            steps[np.arange(len(entries)), entries] = 1j * _STEP
             with np.errstate(all="ignore"):
                 slopes.append(function(part + steps.reshape(-1, *part.shape)).imag)
-        slope = np.concatenate(slopes) / 1e-30
+        slope = np.concatenate(slopes) / _STEP
+        # Adjusting to a public total subtracts the mean noise from all entries: the noise loses its part along the
+        # constant vector, and its covariance is std^2 (I - 1 1'/entries).
         together = np.sum(slope, axis=0)
         tie = np.outer(together, together) / self.table.size if self.tied else 0.0
         return self.std**2 * np.asarray(slope.T @ slope - tie)
@@ -192,20 +215,34 @@ class LeavingTable:
         return int(hidden[0]) if hidden.size else self.bins
 
     def curve(self, g: int) -> dict[str, Floats]:
-        """A group's curve at the ends of bins, the standard deviation of its noise, and both intervals."""
+        """A group's curve at the ends of bins, the standard deviation of its noise, and both intervals.
+
+        Parameters
+        ----------
+        g : int
+            Position of the group.
+
+        Returns
+        -------
+        curve : dict
+            `survival` and `noise` (B,), `pooled` and `population` (B, 2).
+        """
         known = self.horizon(g)
         survival, noise = np.full(self.bins, np.nan), np.full(self.bins, np.nan)
         pooled, population = (np.tile([0.0, 1.0], (self.bins, 1)) for _ in range(2))
         if known:
             raw = _survival(self.table)[g, :known]
             noise[:known] = self._std_of(lambda each: _survival(each)[..., :known], g)
-            hazard = np.clip(self.events[g, :known] / self.at_risk[g, :known], 0, 0.999)
+            hazard = np.clip(self.events[g, :known] / self.at_risk[g, :known], 0, _HAZARD_MOST)
             # Greenwood: var S = S^2 sum d/(r (r - d)) = S^2 sum hazard/((1 - hazard) r)
             greenwood = np.cumsum(hazard / (1 - hazard) / self.at_risk[g, :known])
+            # A survival curve does not rise: the estimate is a non-increasing fit. Intervals are around the raw curve,
+            # whose error the delta method gives.
             falling = np.clip(_falling(raw), 0.0, 1.0)
             for ends, extra in ((pooled, 0.0), (population, greenwood * falling**2)):
                 reach = Z * np.sqrt(noise[:known] ** 2 + extra)
                 ends[:known] = np.clip(np.stack([raw - reach, raw + reach], axis=-1), 0.0, 1.0)
+                # beyond the horizon the curve is unknown, but not above its last upper limit
                 ends[known:, 1] = ends[known - 1, 1]
             survival[:known] = np.clip(falling, pooled[:known, 0], pooled[:known, 1])
         return {"survival": survival, "noise": noise, "pooled": pooled, "population": population}
@@ -224,17 +261,22 @@ class LeavingTable:
         if known == 0:
             nothing = {"log_rank_statistic": 0.0, "log_rank_p": 1.0, "log_rank_bins": 0.0}
             return {name: Quantity(np.array([value]), "diagnostic") for name, value in nothing.items()}
+        # The first group is left out: the scores of all groups add up to 0.
         score = _score(self.table, known)
         noise = self.covariance(lambda each: _score(each, known))
         risk, events = self.at_risk[:, :known], np.maximum(np.sum(self.events[:, :known], axis=0), 0.0)
         total = np.sum(risk, axis=0)
         share = risk / total
+        # Hypergeometric covariance of the events of the groups in a bin with d events and r at risk: d (r - d)/(r - 1)
+        # times diag(p) - p p' for the shares p of the groups at risk (Mantel and Haenszel).
         weight = events * np.clip((total - events) / np.maximum(total - 1, 1.0), 0, 1)
         chance = np.diag(share @ weight) - (share * weight) @ share.T
         chance = chance[1:, 1:]
         from scipy.special import gammaincc
 
+        # The pseudo-inverse, since noisy tables may have a group without events or risk.
         statistic = float(score @ np.linalg.pinv(chance + noise) @ score)
+        # the upper tail of a chi-squared variable with groups - 1 degrees of freedom
         p = float(gammaincc((groups - 1) / 2, statistic / 2))
         found = {"log_rank_statistic": statistic, "log_rank_p": p, "log_rank_bins": float(known)}
         quantities = {name: Quantity(np.array([value]), "diagnostic") for name, value in found.items()}
@@ -245,19 +287,43 @@ class LeavingTable:
 
 
 def _at_risk(table: Any) -> Any:
-    """Number at risk in each bin: units that leave in it or later, minus half of its censored units."""
+    """Number at risk in each bin: units that leave in it or later, minus half of its censored units.
+
+    Parameters
+    ----------
+    table : array of shape (..., 2 B + 1)
+        Counts of leaving units, real or complex.
+
+    Returns
+    -------
+    at_risk : array of shape (..., B)
+    """
     leaving = table[..., 0:-1:2] + table[..., 1:-1:2]
     later = np.flip(np.cumsum(np.flip(leaving, axis=-1), axis=-1), axis=-1) + table[..., -1:]
     return later - table[..., 0:-1:2] / 2
 
 
 def _survival(table: Any) -> Any:
+    """Kaplan-Meier curve at the ends of bins, (..., B), from a table (..., 2 B + 1)."""
+    # bins without units at risk divide by 0; the caller cuts the curve off before them
     with np.errstate(all="ignore"):
         return np.cumprod(1 - table[..., 1:-1:2] / _at_risk(table), axis=-1)
 
 
 def _score(table: Any, known: int) -> Any:
-    """Events minus expected events over the first `known` bins, for every group but the first."""
+    """Events minus expected events over the first `known` bins, for every group but the first.
+
+    Parameters
+    ----------
+    table : array of shape (..., groups, 2 B + 1)
+        Counts of leaving units, real or complex.
+    known : int
+        Number of bins.
+
+    Returns
+    -------
+    score : array of shape (..., groups - 1)
+    """
     risk, events = _at_risk(table)[..., :known], table[..., 1:-1:2][..., :known]
     expected = risk * (np.sum(events, axis=-2) / np.sum(risk, axis=-2))[..., None, :]
     return np.sum(events - expected, axis=-1)[..., 1:]

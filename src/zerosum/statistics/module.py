@@ -60,9 +60,9 @@ class ModuleExamples(Examples):
         if math.prod(self.shape) != self.columns - 1:
             raise ValueError(f"an input of shape {self.shape} does not have {self.columns - 1} numbers")
         if self.batch & (self.batch - 1):
-            raise ValueError("batch must be a power of two")
+            raise ValueError(f"batch must be a power of two, got {self.batch}")
         if self.weights.ndim != 1:
-            raise ValueError("weights must be one flat vector")
+            raise ValueError(f"weights must be one flat vector, got shape {self.weights.shape}")
         return self
 
     @property
@@ -72,6 +72,7 @@ class ModuleExamples(Examples):
 
     def runner(self, units: Units) -> Runner:
         """The module on the device of the units, or on this site's own device, once its batch has passed the test."""
+        # Rows that lie on a GPU already are not moved; a site's own setting decides otherwise.
         device = units.device
         if is_torch_array(units.rows) and units.rows.device.type != "cpu":
             device = str(units.rows.device)
@@ -110,7 +111,8 @@ class ModuleExamples(Examples):
         with deterministic():
             found = [run.outputs(parameters, own)[:real] for real, own, _label in run.batches(x, y)]
         logits = to_numpy(torch.cat(found).double().cpu()) if found else np.zeros((0, self.classes))
-        # The largest logit is subtracted; exp in elementwise operations, so that each row rounds by itself.
+        # The largest logit is subtracted, and differences below -60 count as -60 (exp(-60) = 9e-27), the limit of
+        # `exponential`. It is made of elementwise operations, so that each row rounds by itself.
         growth = exponential(np.clip(logits - logits.max(axis=1, keepdims=True), -60.0, 0.0))
         return np.asarray(growth / fold(growth.copy())[:, None])
 
@@ -157,6 +159,7 @@ class ModuleGradient(ModuleExamples, ClippedGradient):
         """The sum for units of one row each."""
         torch = torch_()
         parameters = run.parameters(self.weights)
+        # Gradients may be single floats; their sum over units is in doubles, as the planned rounding error assumes.
         total = torch.zeros(run.size, dtype=torch.float64, device=run.device)
         for real, own, label in run.batches(x, y):
             for where, rows, norms in run.rows(run.gradients(parameters, own, label)):
@@ -204,6 +207,7 @@ class ModuleGradient(ModuleExamples, ClippedGradient):
     def _factors(self, norms: Tensor) -> tuple[Tensor, Tensor]:
         """The clip factors of gradients of these norms, and which of them are finite."""
         torch = torch_()
+        # `INSIDE` makes the norm slightly larger, so that a rounded product stays within the ball.
         sound = torch.isfinite(norms)
         factors = torch.clamp(self.clip / torch.clamp(norms * INSIDE, min=1e-300), max=1.0)
         return torch.where(sound, factors, torch.zeros_like(factors)), sound

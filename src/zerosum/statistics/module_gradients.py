@@ -40,10 +40,14 @@ from zerosum.compute.backends.exact import squares
 from zerosum.errors import BadParameter, Refused
 from zerosum.statistics.module_registry import find_module
 
-Tensor = Any  # torch ships with its own types, but need not be here
+# PyTorch ships with its own types, but need not be installed.
+Tensor = Any
 
-DEVICE = "ZEROSUM_TORCH_DEVICE"  # a site's own setting: cpu, cuda, cuda:1
-_AT_ONCE = 8  # examples whose gradients are made doubles together
+# Environment variable with a site's own device: cpu, cuda, cuda:1.
+DEVICE = "ZEROSUM_TORCH_DEVICE"
+# Examples whose gradients are converted to doubles together on a processor, so that they stay in its cache. Chosen by
+# hand; no benchmark recorded. It changes no result: each row is converted by itself.
+_AT_ONCE = 8
 _log = logging.getLogger(__name__)
 
 
@@ -58,7 +62,21 @@ def torch_() -> Any:
 
 @dataclass(frozen=True)
 class Architecture:
-    """What is public about a module: its name in registries, its settings as JSON, and what goes in and comes out."""
+    """The public description of a module. Hashable, as the key of a cache of modules.
+
+    Parameters
+    ----------
+    module : str
+        Name in the registries.
+    settings : str
+        Settings of the factory as JSON with sorted keys.
+    shape : tuple of int
+        Shape of one input.
+    classes : int
+        Number of outputs; 1 for a numeric response.
+    precision : {"float32", "float64"}
+        Precision of parameters and inputs.
+    """
 
     module: str
     settings: str
@@ -70,16 +88,31 @@ class Architecture:
     def of(
         module: str, settings: Mapping[str, Any], shape: tuple[int, ...], classes: int, precision: str
     ) -> Architecture:
+        """The architecture of settings that are a mapping."""
         return Architecture(module, json.dumps(dict(settings), sort_keys=True), shape, classes, precision)
 
     def built(self, seed: int = 0) -> Any:
-        """The module, with weights from a public seed; the process's own random numbers stay where they were."""
+        """The module in evaluation mode, with weights from a public seed.
+
+        Parameters
+        ----------
+        seed : int
+            Seed of PyTorch's generator while the factory runs. The state of the generator is restored afterwards.
+
+        Raises
+        ------
+        BadParameter
+            If the factory fails, or does not return a module with parameters of known sizes.
+        Refused
+            If a layer combines the examples of a batch.
+        """
         torch, factory = torch_(), find_module(self.module)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             try:
                 module = factory(**json.loads(self.settings))
-            except Exception as error:  # the site's code and the coordinator's settings: no data are near
+            except Exception as error:
+                # The message may travel: it comes from the site's code and the coordinator's settings, without data.
                 raise BadParameter(
                     f"the module {self.module!r} cannot be built with these settings: {error}"
                 ) from error
@@ -89,12 +122,13 @@ class Architecture:
         return module.eval().to(getattr(torch, self.precision))
 
     def start(self, seed: int) -> Floats:
-        """Flat weights to begin with, from a public seed."""
+        """The first weights from a public seed, flat, in doubles, shape (n,)."""
         flat = [each.detach().flatten() for each in self.built(seed).parameters()]
         return np.asarray(torch_().cat(flat).double().numpy())
 
 
 def _check_layers(module: Any, name: str) -> None:
+    """Refuse layers whose output for one example depends on others, and parameters that cannot be trained."""
     nn = torch_().nn
     for layer in module.modules():
         kind = type(layer).__name__
@@ -117,7 +151,7 @@ def _check_layers(module: Any, name: str) -> None:
 
 
 def own_device() -> str:
-    """Where this site computes: its own choice, never the coordinator's."""
+    """The device of this site, from its own environment; a coordinator cannot set it."""
     chosen = os.environ.get(DEVICE, "cpu")
     if chosen.startswith("cuda") and not torch_().cuda.is_available():
         raise BadParameter(f"{DEVICE} is {chosen!r}, but PyTorch finds no such device here")
@@ -131,6 +165,7 @@ def runner(architecture: Architecture, batch: int, device: str | None = None) ->
 
 @lru_cache(maxsize=8)
 def _runner(architecture: Architecture, batch: int, device: str, threads: int) -> Runner:
+    """A cached runner. The number of threads is part of the key, since rounding may depend on it."""
     return Runner(architecture, batch, device)
 
 
@@ -145,21 +180,25 @@ def deterministic() -> Iterator[None]:
         filling.fill_uninitialized_memory,
     )
     with warnings.catch_warnings(), torch.backends.cudnn.flags(benchmark=False, deterministic=True, allow_tf32=False):
-        warnings.simplefilter("ignore")  # a kernel without a deterministic form is the test's to find
+        # PyTorch warns of kernels without a deterministic form; the test of the module docstring decides about them.
+        warnings.simplefilter("ignore")
         torch.use_deterministic_algorithms(True, warn_only=True)
-        filling.fill_uninitialized_memory = False  # it would write every result twice
+        # PyTorch would fill new memory with NaN first, and so write every result twice.
+        filling.fill_uninitialized_memory = False
         try:
             yield
         except torch.OutOfMemoryError as error:
-            raise MemoryError(str(error)) from None  # not caused by one unit's data
+            # as a MemoryError it is not attributed to the data of a unit
+            raise MemoryError(str(error)) from None
         finally:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
             filling.fill_uninitialized_memory = before[2]
 
 
 def _unfold(module: Any) -> None:
-    """Have plain convolutions compute a matrix product of its own for every example: a GPU's library takes far longer
-    for the gradients of each."""
+    """Replace the forward pass of plain convolutions by one matrix product per example. The library of a GPU takes far
+    longer for per-example gradients of convolutions.
+    """
     nn = torch_().nn
     for layer in module.modules():
         plain = isinstance(layer, nn.Conv2d) and layer.groups == 1 and layer.padding_mode == "zeros"
@@ -168,12 +207,24 @@ def _unfold(module: Any) -> None:
 
 
 def _unfolded(layer: Any, x: Tensor) -> Tensor:
-    """What a convolution computes, of columns of pixels times its weights. They are cut out along one side and then the
-    other: `functional.unfold` would start a kernel for every example."""
+    """A convolution as a product of weights and patches.
+
+    Patches are cut out along one side and then along the other: `functional.unfold` would start a kernel for every
+    example.
+
+    Parameters
+    ----------
+    layer : torch.nn.Conv2d
+        Without groups, dilation or padding modes other than zeros.
+    x : tensor of shape (..., channels, height, width)
+        One example or a batch.
+    """
     (tall, wide), (down, across), (high, broad) = layer.padding, layer.stride, layer.kernel_size
     torch = torch_()
     x = torch.nn.functional.pad(x, (wide, wide, tall, tall))
+    # the size of the output, from the padded input
     height, width = (x.shape[-2] - high) // down + 1, (x.shape[-1] - broad) // across + 1
+    # the last axes of `cut` are in the end: kernel row, kernel column, output row, output column
     cut = torch.stack([x[..., i : i + down * (height - 1) + 1 : down, :] for i in range(high)], dim=-3)
     cut = torch.stack([cut[..., i : i + across * (width - 1) + 1 : across] for i in range(broad)], dim=-3)
     out = layer.weight.flatten(1) @ cut.flatten(-2).flatten(-4, -2)
@@ -183,7 +234,17 @@ def _unfolded(layer: Any, x: Tensor) -> Tensor:
 
 
 class Runner:
-    """A module on a device, its parameters as one flat vector."""
+    """A module on a device, its parameters as one flat vector of n numbers.
+
+    Parameters
+    ----------
+    architecture : Architecture
+        The public description of the module.
+    batch : int
+        The largest batch, a power of two. The attribute `batch` is the one that passed the test.
+    device : str
+        Name of a PyTorch device.
+    """
 
     def __init__(self, architecture: Architecture, batch: int, device: str) -> None:
         torch = torch_()
@@ -193,6 +254,7 @@ class Runner:
         self._sizes = [(name, each.shape, each.numel()) for name, each in self.module.named_parameters()]
         self.size = sum(size for _name, _shape, size in self._sizes)
         self._check_outputs()
+        # before the test, which must see the kernels that are used later
         if self.device.type != "cpu":
             _unfold(self.module)
         self.batch = self._promised(batch)
@@ -204,19 +266,32 @@ class Runner:
     # ---- one batch -------------------------------------------------------------------------------------------------
 
     def parameters(self, weights: Floats) -> dict[str, Tensor]:
-        """Flat weights by the names of the module's tensors."""
+        """Flat weights (n,) as tensors by the names of the module's parameters."""
         torch = torch_()
         flat = torch.from_numpy(np.array(weights)).to(self.device, self.dtype)
         parts = torch.split(flat, [size for _name, _shape, size in self._sizes])
         return {name: part.reshape(shape) for (name, shape, _), part in zip(self._sizes, parts, strict=True)}
 
     def gradients(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> list[Tensor]:
-        """Of every example, one flat row for each tensor."""
+        """Per-example gradients of the loss.
+
+        Parameters
+        ----------
+        parameters : dict
+            From `parameters`.
+        x, y : tensor
+            A batch of inputs (batch, *shape) and of classes or responses (batch,).
+
+        Returns
+        -------
+        gradients : list of tensor
+            For each parameter of the module a tensor (batch, size of the parameter).
+        """
         found = self._gradient(parameters, x, y)
         return [found[name].flatten(1) for name, _shape, _size in self._sizes]
 
     def outputs(self, parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-        """Of every example, one row."""
+        """Outputs of every example, shape (batch, classes)."""
         with torch_().no_grad():
             return self._output(parameters, x)
 
@@ -237,13 +312,29 @@ class Runner:
             out = functional_call(self.module, p, (x[None],))
             if classes == 1:
                 return 0.5 * (out.reshape(()) - y) ** 2
-            return -(torch.log_softmax(out[0], dim=0) * (places == y)).sum()  # no look-up, which some devices add up
+            # Cross-entropy by a mask. The gradient of a look-up is a scatter, which some devices add in any order.
+            return -(torch.log_softmax(out[0], dim=0) * (places == y)).sum()
 
         return vmap(grad(loss), in_dims=(None, 0, 0))
 
     def rows(self, gradients: list[Tensor]) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Gradients over all tensors as rows of doubles, with their norms; on a processor a few examples at a time,
-        which stay in its cache."""
+        which stay in its cache.
+
+        Parameters
+        ----------
+        gradients : list of tensor
+            From `gradients`.
+
+        Yields
+        ------
+        own : slice
+            Positions of the examples in the batch.
+        rows : tensor of shape (examples, n)
+            Their gradients in doubles.
+        norms : tensor of shape (examples,)
+            Euclidean norms of the rows.
+        """
         torch = torch_()
         count = len(gradients[0])
         few = _AT_ONCE if self.device.type == "cpu" else count
@@ -257,16 +348,33 @@ class Runner:
             yield own, rows, self.norms(rows)
 
     def norms(self, rows: Tensor) -> Tensor:
-        """Of rows of doubles. A GPU's own reduction adds up a row in an order that depends on where it begins."""
+        """Euclidean norms of rows of doubles, shape (rows,). The reduction of a GPU adds up a row in an order that
+        depends on where the row begins in memory, so that there `squares` is used.
+        """
         torch = torch_()
         return torch.linalg.vector_norm(rows, dim=1) if self.device.type == "cpu" else torch.sqrt(squares(rows))
 
     def batches(self, x: Tensor, y: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Examples in batches of the one shape: how many are real, and the batch, padded with zeros.
 
-        Each is a tensor of its own. A part of a table may lie there in other steps or at another address than a batch
-        that had to be padded, and a library multiplies either by another kernel, which rounds differently: then a
-        place among others would decide."""
+        Each batch is a tensor of its own. A slice of a table may have other strides or another alignment than a padded
+        batch, and a library may multiply the two by different kernels, which round differently: the position of an
+        example would then affect its bits.
+
+        Parameters
+        ----------
+        x : tensor of shape (rows, columns - 1)
+            Inputs.
+        y : tensor of shape (rows,)
+            Classes or responses.
+
+        Yields
+        ------
+        real : int
+            Number of examples that are not padding.
+        own, label : tensor
+            Inputs (batch, *shape) and responses (batch,).
+        """
         torch = torch_()
         x = x.to(self.device, self.dtype).reshape(-1, *self.architecture.shape)
         y = y.to(self.device, self.dtype)
@@ -281,13 +389,15 @@ class Runner:
     # ---- the test --------------------------------------------------------------------------------------------------
 
     def _check_outputs(self) -> None:
+        """Refuse a module whose output has another shape than (1, classes), or that changes its buffers."""
         torch, wanted = torch_(), max(self.architecture.classes, 1)
         before = [each.clone() for each in self.module.buffers()]
         example = torch.zeros(1, *self.architecture.shape, dtype=self.dtype, device=self.device)
         try:
             with torch.no_grad():
                 out = self.module(example)
-        except Exception as error:  # an example of zeros: no data are near
+        except Exception as error:
+            # The message may travel: it is about an example of zeros, not about data.
             raise BadParameter(f"the module {self.architecture.module!r} does not take such inputs: {error}") from error
         if tuple(out.shape) != (1, wanted):
             raise BadParameter(
@@ -311,7 +421,9 @@ class Runner:
         return tried
 
     def _keeps(self, batch: int) -> bool:
-        """Whether outputs, gradients and norms of public examples are the same at all positions and beside others."""
+        """Whether outputs, gradients and norms of `batch` public examples have the same bits at all positions and
+        beside others.
+        """
         torch = torch_()
         rng = np.random.default_rng(batch)
         x = torch.from_numpy(rng.normal(size=(batch, *self.architecture.shape))).to(self.device, self.dtype)
@@ -324,9 +436,11 @@ class Runner:
             return torch.cat([self.outputs(parameters, x).double(), found[1][:, None], found[0]], dim=1)
 
         base = seen(x, y)
+        # at other positions of the batch
         for shift in sorted({0, 1, 3 % batch, batch // 2, batch - 1}):
             if not torch.equal(seen(x.roll(shift, 0), y.roll(shift, 0)), base.roll(shift, 0)):
                 return False
+        # beside other examples: zeros, large numbers, and NaN, which spreads through any sum over examples
         for factor in (0.0, 1e4, float("nan")) if batch > 1 else ():
             for place in {0, batch // 2 - 1, batch - 1}:
                 beside = x.roll(1, 0) * factor

@@ -147,12 +147,14 @@ class Examples(Ranged):
     @model_validator(mode="after")
     def _features_fit(self) -> Self:
         if self.columns < 2:
-            raise ValueError("there must be a feature beside the response")
+            raise ValueError(f"there must be a feature beside the response, got {self.columns} column")
         for what, value in (("center", self.center), ("scale", self.scale)):
             if value is not None and value.shape != (self.columns - 1,):
-                raise ValueError(f"{what} must hold one number for each of the {self.columns - 1} features")
+                raise ValueError(
+                    f"{what} must hold one number for each of the {self.columns - 1} features, got shape {value.shape}"
+                )
         if self.scale is not None and not np.all(self.scale >= SMALLEST):
-            raise ValueError("every scale must be positive")
+            raise ValueError(f"every scale must be positive, got {np.min(self.scale):g}")
         return self
 
     def entering(self, units: Units) -> Units:
@@ -204,7 +206,8 @@ class TwoLayerExamples(Examples):
         if self.weights.shape != (wanted,):
             raise ValueError(f"there must be {wanted} weights, got shape {self.weights.shape}")
         if np.any(np.abs(self.weights) > _LARGEST_WEIGHT):
-            raise ValueError(f"weights must not exceed {_LARGEST_WEIGHT:g}")
+            largest = float(np.max(np.abs(self.weights)))
+            raise ValueError(f"weights must not exceed {_LARGEST_WEIGHT:g} in absolute value, got {largest:g}")
         return self
 
     @property

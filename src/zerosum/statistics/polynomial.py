@@ -69,17 +69,28 @@ class PolynomialCoefficients(RegressionRows):
     @model_validator(mode="after")
     def _table_fits(self) -> Self:
         if self.table.ndim != 2 or not 2 <= len(self.table) <= _MOST_DEGREE + 1 or self.table.shape[1] < 1:
-            raise ValueError(f"the table must have a row for each degree, from 0 to at most {_MOST_DEGREE}")
+            raise ValueError(
+                f"the table must have a row for each degree, from 0 to at most {_MOST_DEGREE}, got shape "
+                f"{self.table.shape}"
+            )
         if self.table.shape[1] > _MOST_DEGREE + 1 or np.max(np.abs(self.table)) > 1e6:
-            raise ValueError(f"degrees in the response go to {_MOST_DEGREE} and coefficients to 1e6")
+            raise ValueError(
+                f"degrees in the response go to {_MOST_DEGREE} and coefficients to 1e6, got degree "
+                f"{self.table.shape[1] - 1} and a coefficient of {np.max(np.abs(self.table)):g}"
+            )
         if self.weights.shape != (len(self.table),) or np.any(self.weights < 0) or np.max(self.weights) > 1e6:
-            raise ValueError(f"weights must hold a number of at least 0 for each of the {len(self.table)} degrees")
+            raise ValueError(
+                f"weights must hold a number from 0 to 1e6 for each of the {len(self.table)} degrees, got "
+                f"{self.weights.tolist()}"
+            )
         if self.size > _MOST_SIZE:
             raise ValueError(f"a loss of this degree has {self.size} coefficients, more than {_MOST_SIZE}")
         if self.offset is not None:
-            raise ValueError("a polynomial in x.w alone has no offset")
+            raise ValueError(f"a polynomial in x.w alone has no offset, got {self.offset}")
         if not self._norm2 > 1e-12:
-            raise ValueError("nothing of the loss is left: its table or the weights are zero")
+            raise ValueError(
+                f"nothing of the loss is left: its table or the weights are zero, got weights {self.weights.tolist()}"
+            )
         return self
 
     @property
@@ -216,7 +227,8 @@ def farthest(table: Floats, weights: Floats, *, pair: bool) -> float:
     half = 0.1
     # The maximum is often attained at a corner of the cube.
     best = float(np.max(values(np.sign(boxes) * moving)))
-    # Branch and bound. `best` is a value of F that is attained, `bound` an upper bound on each box.
+    # Branch and bound. `best` is a value of F that is attained, `bound` an upper bound on each box. The global
+    # optimisers of scipy return values that are attained, not bounds from above: a sensitivity cannot rest on them.
     while True:
         middle = values(boxes)
         best = max(best, float(np.max(middle)))

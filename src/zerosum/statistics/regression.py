@@ -112,6 +112,7 @@ class ColumnMoments(Ranged):
         """The sum over a block, shape (size,)."""
         rows = self.normalise(block)
         xp = array_namespace(rows)
+        # The parabola lemma holds on [-1, 1] only: values beyond a declared range are moved to its end.
         rows = xp.clip(rows, -1.0, 1.0)
         # The weight 1/m of a row in its unit's mean, and the common factor 1/sqrt(d) of the contribution.
         weights = block.row_weights(rows) / math.sqrt(self.columns)
@@ -186,12 +187,17 @@ class RegressionRows(Ranged):
     @model_validator(mode="after")
     def _features_fit(self) -> Self:
         if self.features < 0 or self.features + int(self.intercept > 0) < 1:
-            raise ValueError("a regression needs a feature or an intercept beside the response")
+            raise ValueError(
+                f"a regression needs a feature or an intercept beside the response, got {self.columns} columns and "
+                f"intercept = {self.intercept:g}"
+            )
         for what, value in (("center", self.center), ("scale", self.scale)):
             if value is not None and value.shape != (self.features,):
-                raise ValueError(f"{what} must hold one number for each of the {self.features} features")
+                raise ValueError(
+                    f"{what} must hold one number for each of the {self.features} features, got shape {value.shape}"
+                )
         if self.scale is not None and not np.all(self.scale >= SMALLEST):
-            raise ValueError("every scale must be positive")
+            raise ValueError(f"every scale must be positive, got {np.min(self.scale):g}")
         return self
 
     @property
@@ -238,7 +244,8 @@ class RegressionRows(Ranged):
         """
         xp, at, offset = array_namespace(rows), self.features, None
 
-        # The position of a value within its range, from 0 to 1. The clip matters where no ranges are declared.
+        # The position of a value within its range, from 0 to 1. The clip matters where no ranges are declared: a weight
+        # above 1 would break the bounds.
         def share() -> Array:
             return 0.5 * (xp.clip(rows[:, at], -1.0, 1.0) + 1.0)
 
@@ -288,7 +295,9 @@ class Residuals(RegressionRows):
     def _model_fits(self) -> Self:
         self._check_coefficients(self.coefficients)
         if self.family == "logistic" and self.bound < 1:
-            raise ValueError("residuals of a logistic model are within 1: their bound must not be less")
+            raise ValueError(
+                f"residuals of a logistic model are within 1: their bound must be at least 1, got {self.bound:g}"
+            )
         return self
 
     @cached_property
@@ -359,6 +368,7 @@ class ResidualGradient(Residuals):
         rows = self.design(block)
         r, _expected = self.residuals(rows)
         xp = array_namespace(r)
+        # After the clip of r nothing is decided about a row any more, so that matrix products over rows may round.
         weighted = r * rows.weight
         gradient = products(weighted[:, None], rows.x)[0, :]
         size = SQUARE * xp.reshape(added(weighted * r), (1,))
@@ -493,6 +503,8 @@ class NewtonStep(Residuals):
         r, expected = self.residuals(rows)
         x, weights = rows.x, rows.weight
         xp = array_namespace(x)
+        # h in [0, 1]: 4 p (1 - p), or the rate clipped at its bound. The clip makes the sensitivity finite and biases
+        # the Hessian of rows with larger rates.
         if self.family == "logistic":
             bent = 4.0 * expected * (1.0 - expected)
         else:

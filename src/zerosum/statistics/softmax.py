@@ -172,6 +172,7 @@ class FeatureMoments(Featured):
         rows = clip_rows(block.rows[:, :-1], 1.0)
         xp = array_namespace(rows)
         weights = block.row_weights(rows)
+        # Rows times the root of their weight: the gram matrix is then the weighted sum of x x'.
         root = rows if block.offsets is None else rows * xp.sqrt(weights)[:, None]
         # The factor 1/2 is that of z z'. The first moment is an off-diagonal block: 1/2 times sqrt(2) is 1/sqrt(2).
         second = packed(gram(root)) / 2
@@ -215,7 +216,9 @@ class Whitened(Featured):
     def _shapes_fit(self) -> Self:
         width = self.feature_map.size
         if self.center.shape != (width,):
-            raise ValueError(f"center must hold one number for each of the {width} features")
+            raise ValueError(
+                f"center must hold one number for each of the {width} features, got shape {self.center.shape}"
+            )
         if self.projection.ndim != 2 or self.projection.shape[0] != width or not self.projection.size:
             raise ValueError(f"projection must have {width} rows and a column, got shape {self.projection.shape}")
         if self.weights.shape != (self.width + 1, self.classes):
@@ -251,6 +254,7 @@ class Whitened(Featured):
         """
         exact = Exact.of(self.projection)
         parts = []
+        # In blocks, since features of all rows in doubles would need several times the memory of the result.
         for block in units.blocks(row_bytes=8 * 6 * len(self.center)):
             xp = array_namespace(block.rows)
             rows = clip_rows(block.rows[:, :-1], 1.0) - constant_on(self.center, block.rows)[None, :]
@@ -337,6 +341,7 @@ class SoftmaxGradient(Whitened):
         """The gradient of a block, feature after feature, with the bias last."""
         expected = self.probabilities(block)
         xp = array_namespace(expected)
+        # A comparison and not a look-up: a row without a class is equal to no class, and r stays within its clip.
         labels = class_of(doubles(block.rows[:, -1]), self.classes)
         true = labels[:, None] == xp.arange(self.classes, dtype=xp.float64, device=device_of(labels))[None, :]
         # The gradient is an outer product: its norm is norm((z, bias)) norm(r), so that a clip of r clips the gradient.

@@ -67,14 +67,19 @@ class NewtonRegression(Regression):
 
     @property
     def _plan(self) -> str:
+        """The rounds in words, for the description of a plan."""
         return f"{self._turns} Newton rounds"
 
     def _unit_noise(self, facts: PublicFacts) -> float:
-        """As in `Regression`, but relative to the signal that the assumed mean weight leaves."""
+        """As in `Regression`, but relative to the signal that the assumed mean weight leaves.
+
+        Noise is planned for weights of 1. A mean weight of 1/2 halves the sums and leaves the noise as it is.
+        """
         return super()._unit_noise(facts) / (TUNING.weight_typical if self.weight is not None else 1.0)
 
     @property
     def _turns(self) -> int:
+        """Number of Newton rounds, as declared or chosen by the planner."""
         return self.rounds or 3
 
     @property
@@ -121,6 +126,7 @@ class NewtonRegression(Regression):
         return room, min(1.0, TUNING.newton_room_ranged * room / TUNING.newton_room)
 
     def _shares(self) -> tuple[float, ...]:
+        """Share of the budget of each Newton round; together `_left`."""
         return tuple(self._left * share / math.fsum(self._newton) for share in self._newton)
 
     @abstractmethod
@@ -132,7 +138,21 @@ class NewtonRegression(Regression):
         return TUNING.predictor_spread * math.sqrt(frame.width) / frame.clip
 
     def _point(self, statistic: NewtonStep, at: Floats, value: Floats, noise: float, units: float) -> GradientRelease:
-        """A released sum as a `GradientRelease`: means over `units`, and the noise of a released number."""
+        """A released sum as a `GradientRelease`: means over units.
+
+        Parameters
+        ----------
+        statistic : NewtonStep
+            The statistic of the round.
+        at : array of shape (width,)
+            Its coefficients.
+        value : array of shape (statistic.size,)
+            The released sum.
+        noise : float
+            Standard deviation of the noise of a released number.
+        units : float
+            Number of units, public or released.
+        """
         # noise of one entry, in the units of the gradient and of the Hessian
         gradient, hessian = statistic.split(value)
         return GradientRelease(
@@ -186,10 +206,15 @@ class NewtonRegression(Regression):
 def clipped_share(width: int, room: float) -> float:
     """Share of normal rows whose squared norm exceeds `room` times its mean, a chi-square tail with `width` degrees.
 
+    Parameters
+    ----------
+    width : number of features of a row, the intercept included.
+    room : squared clip over the mean squared norm.
+
     >>> clipped_share(3, 12.0) < 1e-6 < clipped_share(3, 1.6)
     True
     """
-    from scipy.special import gammaincc
+    from scipy.special import gammaincc  # heavy: loaded when it is used
 
     return float(gammaincc(width / 2, room * width / 2))
 
@@ -228,6 +253,7 @@ class LogisticRegressionProgram(NewtonRegression):
         return self
 
     def resolve(self, facts: PublicFacts) -> Self:
+        """As in `NewtonRegression`, and sets `method`: Newton rounds where one of them has enough signal."""
         # Prior standard deviation over the noise of a coefficient (`_prior`, `_coefficient_noise`), both for a squared
         # clip of one per coefficient.
         width = self.features + int(self.intercept)
@@ -283,6 +309,7 @@ class LogisticRegressionProgram(NewtonRegression):
         return 0.0
 
     def program(self, adjacency: Adjacency) -> Program:
+        """The optional column moments, the quadratic start, the Newton rounds, and the optional evaluation."""
         frame = yield from self._measure(adjacency, *self._rooms)
         if self.offset is not None:
             return (yield from self._rounds(frame, [], frame.start, adjacency, self._shares(), 0.5))
@@ -396,6 +423,7 @@ class PoissonRegressionProgram(NewtonRegression):
         return math.log(self._rate(mean_response))
 
     def program(self, adjacency: Adjacency) -> Program:
+        """The column moments, the Newton rounds from the mean count, and the optional evaluation."""
         # The moments are released whatever `standardise` is: the mean count sets the start and the clips.
         statistic = self._columns(adjacency)
         release = yield PrivateSum(statistic, self.standardise_share)

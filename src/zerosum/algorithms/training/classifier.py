@@ -41,7 +41,14 @@ from zerosum.statistics.softmax import FeatureMoments, SoftmaxGradient, SoftmaxP
 class FeatureAlgorithm(Algorithm):
     """Base class of algorithms on public features of all columns but the last, which holds the class.
 
-    `classes` are public. Columns without names are called x0, x1, ... and class.
+    Columns without names are called x0, x1, ... and class.
+
+    Parameters
+    ----------
+    classes : tuple
+        Public classes, in the order of results.
+    features : dict
+        The feature map by its `kind` and settings (`zerosum.statistics.features`).
     """
 
     classes: tuple[str | float | bool, ...] = Field(min_length=2, max_length=1000)
@@ -73,6 +80,7 @@ class FeatureAlgorithm(Algorithm):
 
     @cached_property
     def feature_map(self) -> FeatureMap:
+        """The feature map: from the inputs of a row to F features."""
         return build(self.features)
 
     @property
@@ -113,7 +121,13 @@ class FeatureClassifierProgram(FeatureAlgorithm):
         return f"{self._turns} rounds over all units, gradients clipped at {self._clip:.3g}"
 
     def resolve(self, facts: PublicFacts) -> Self:
-        """Sets rounds, clip and learning rate: less noise allows longer training, more rounds and a wider clip."""
+        """Sets rounds, clip and learning rate: less noise allows longer training, more rounds and a wider clip.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise of a sum of sensitivity 1 that takes the whole budget, and the public number of units.
+        """
         units = (facts.units or GUESSED_UNITS) * (1 - self._held_out)
         # Noise of a mean gradient of clip 1 (sensitivity 2) that takes the whole budget, relative to the reference.
         quiet = TUNING.reference_noise / max(2 * facts.noise / units, 1e-12)
@@ -165,6 +179,7 @@ class FeatureClassifierProgram(FeatureAlgorithm):
         }
 
     def _moments(self, adjacency: Adjacency) -> FeatureMoments:
+        """The statistic of the first release. Under add/remove adjacency it also counts the units."""
         return FeatureMoments(**self._shared(), count=adjacency is Adjacency.ADD_REMOVE)
 
     def _gradient(self, center: Floats, projection: Floats, weights: Floats) -> PrivateSum:
@@ -228,6 +243,7 @@ class FeatureClassifierProgram(FeatureAlgorithm):
         return {**found, **quality_of(judging, release, self.classes)}
 
     def _named(self, center: Floats, projection: Floats, weights: Floats) -> dict[str, Quantity]:
+        """Results with the names of their axes; arrays as for `_gradient`."""
         size = self.feature_map.size
         names = Axis.numbered("feature", size)
         kept = tuple(str(at + 1) for at in range(self._width))

@@ -67,6 +67,27 @@ class NeuralClassifierProgram(RangedAlgorithm):
 
     Results: `weights` in one flat vector, and `steps_taken`, since a step that too few sites answer is left out; with
     `evaluate_share` also `accuracy`, `accuracy_interval_95`, `confusion` and `calibration`.
+
+    Parameters
+    ----------
+    classes : tuple
+        Public classes, in the order of their numbers 0, 1, ...
+    model, hidden, settings, shape, batch, precision
+        The network (`models.make_model`).
+    center, scale : array of shape (features,), optional
+        Typical value and deviation of each feature, in the units of the data.
+    steps, clip, learning_rate
+        Number of steps, clip of a unit's gradient and length of a step; the planner's choice if not given.
+    rate : float
+        Probability with which a unit takes part in a step.
+    optimizer, momentum, optimizer_settings
+        The optimiser (`optimisers.make_optimiser`).
+    averaging : float
+        Share of the steps, the last ones, whose weights are averaged.
+    start : int
+        Public seed of the first weights.
+    evaluate_share, hold_out : float
+        Share of the budget for the evaluation, and share of the units that it uses.
     """
 
     name: ClassVar[str] = "neural-classifier"
@@ -140,6 +161,7 @@ class NeuralClassifierProgram(RangedAlgorithm):
 
     @property
     def features(self) -> int:
+        """p, the number of features."""
         return len(self.columns) - 1
 
     @property
@@ -241,6 +263,7 @@ class NeuralClassifierProgram(RangedAlgorithm):
         }
 
     def _request(self, weights: Floats) -> PrivateSum:
+        """The request of one step at these weights (n,); all steps are one phase of the accountant."""
         return PrivateSum(self.statistic(weights), 1 - self.evaluate_share, Sampling(self.rate, self._turns))
 
     def requests(self, adjacency: Adjacency) -> tuple[Request, ...]:
