@@ -26,15 +26,15 @@ class CovarianceProgram(RangedAlgorithm):
     `mean_weight` is the weight of the first moment as a fraction of the clip: a larger one makes the mean more accurate
     and the covariance less. The covariance is projected to the nearest positive semi-definite matrix.
 
+    Results: `mean`, `covariance` and `correlation` in the units of the data; `mean_noise_std` and `moment_noise_std`,
+    the standard deviations that privacy adds to the mean and to the second moments.
+
     Parameters
     ----------
     columns, lower, upper, clip
         As for `RangedAlgorithm`: public ranges, and the largest norm of a row in half ranges.
     mean_weight : float
         In (0, 1].
-
-    Results: `mean`, `covariance` and `correlation` in the units of the data; `mean_noise_std` and `moment_noise_std`,
-    the standard deviations that privacy adds to the mean and to the second moments.
     """
 
     name: ClassVar[str] = "covariance"
