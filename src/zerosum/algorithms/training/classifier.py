@@ -63,6 +63,7 @@ class FeatureAlgorithm(Algorithm):
             and "columns" not in parameters
             and isinstance(parameters.get("features"), dict)
         ):
+            # the feature map declares how many inputs it takes
             numbered = (f"x{at}" for at in range(build(parameters["features"]).inputs))
             return parameters | {"columns": (*numbered, "class")}
         return parameters
@@ -170,6 +171,7 @@ class FeatureClassifierProgram(FeatureAlgorithm):
 
     def _shared(self, *, judged: bool = False) -> dict[str, Any]:
         """Parameters of all statistics; `judged`: of the held-out units, if there are any."""
+        # Training and evaluation use disjoint parts, so that the accuracy is that of units the model has not seen.
         part = "all" if not self._held_out else ("held-out" if judged else "fitted")
         return {
             "columns": len(self.columns),
@@ -192,6 +194,7 @@ class FeatureClassifierProgram(FeatureAlgorithm):
             weights=weights,
             clip=self._clip,
         )
+        # Rate 1: under replace-one neighbours no sampling has less noise at the same number of rounds.
         return PrivateSum(statistic, self._left, Sampling(1.0, self._turns))
 
     def _predictions(self, center: Floats, projection: Floats, weights: Floats) -> SoftmaxPredictions:
@@ -216,12 +219,15 @@ class FeatureClassifierProgram(FeatureAlgorithm):
         statistic = self._moments(adjacency)
         release = yield PrivateSum(statistic, self.whiten_share)
         second, first, counted = statistic.split(release.value)
+        # Number of fitted units: the noisy count, or the expected part of the public number. How many units the hash
+        # really holds out is not released.
         units = counted if counted is not None else (release.units or 1.0) * (1 - self._held_out)
         units = max(units, 1.0)
         # `FeatureMoments` releases half of x x', so that an entry of the second moment has twice the noise.
         mean, noise = first / units, 2 * release.noise_std / units
         covariance = second / units - np.outer(mean, mean)
         projection = whitener(covariance, self._width, TUNING.whitener_ridge * noise)
+        # At 0 all classes are equally likely. The loss is convex, so that no random start is needed.
         weights = np.zeros((self._width + 1, len(self.classes)))
         average, mass = np.zeros_like(weights), 0.0
         step = self.learning_rate or TUNING.learning_time / self._turns

@@ -75,6 +75,7 @@ class TwoLayerModel(Model):
         # p standardised features have norm sqrt(p): divided by this, inputs have the norm for which the first weights
         # and the clip of inputs are meant, whatever the number of features.
         each = each * math.sqrt(self.features) / TUNING.input_norm
+        # The radius bounds |x| in the norm of a gradient, which is proportional to sqrt(1 + |x|^2).
         return {"scale": each, "hidden": self.hidden, "radius": TUNING.input_radius * TUNING.input_norm}
 
 
@@ -109,6 +110,7 @@ class ModuleModel(Model):
     precision: str
 
     def first_weights(self, seed: int) -> Floats:
+        # The module is built here, at the coordinator, from the public seed; sites receive weights, not code.
         return Architecture.of(self.module, self.settings, self.shape, self.classes, self.precision).start(seed)
 
     def parameters(self, scale: Floats | None) -> dict[str, Any]:
@@ -162,4 +164,5 @@ def make_model(
         return TwoLayerModel(features, classes, hidden)
     if math.prod(shape or (features,)) != features:
         raise ValueError(f"shape must have {features} numbers, one per feature, got {shape}")
+    # Only parameters are kept here: the module is looked up when first weights are drawn, and by each site.
     return ModuleModel(name, settings, shape or (features,), classes, batch, precision)

@@ -125,7 +125,8 @@ class NeuralClassifierProgram(RangedAlgorithm):
         """
         if not isinstance(given, dict):
             return given
-        if "columns" not in given and given.get("shape"):  # images have no names for their pixels
+        # images have no names for their pixels
+        if "columns" not in given and given.get("shape"):
             given = {**given, "columns": (*(f"x{at}" for at in range(math.prod(given["shape"]))), "class")}
         for name in ("lower", "upper"):
             if np.shape(given.get(name)) == () and given.get(name) is not None:
@@ -156,7 +157,8 @@ class NeuralClassifierProgram(RangedAlgorithm):
                 )
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
-        _ = self.network  # raises if hidden, settings and shape do not fit the model; nothing is computed
+        # Raises if settings and shape do not fit the model. No module is built and no weights are drawn here.
+        _ = self.network
         return self
 
     @property
