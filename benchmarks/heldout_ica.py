@@ -202,11 +202,11 @@ def stability(kinds: Sequence[str], components: Sequence[int], epsilons: Sequenc
                 for seed in seeds:
                     for name, gaps in _stability_gaps(square(kind, R), epsilon, seed).items():
                         found[name].append(gaps)
-                for name, gaps in found.items():
-                    pooled[name] += gaps
-                    print(f"  R={R} {kind} eps {epsilon:g}, {name}: {_calibration(gaps)}", flush=True)
-    for name, gaps in pooled.items():
-        print(f"  all, {name}: {_calibration(gaps)}")
+                for name, runs in found.items():
+                    pooled[name] += runs
+                    print(f"  R={R} {kind} eps {epsilon:g}, {name}: {_calibration(runs)}", flush=True)
+    for name, runs in pooled.items():
+        print(f"  all, {name}: {_calibration(runs)}")
 
 
 def _calibration(gaps: Sequence[Floats]) -> str:

@@ -28,7 +28,6 @@ import numpy as np
 from pydantic import Field
 from threadpoolctl import threadpool_limits
 
-from zerosum.algorithms.components import far_apart
 from zerosum.algorithms.program import Program, RangedAlgorithm
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Quantity
@@ -90,7 +89,7 @@ class KMeansProgram(RangedAlgorithm):
         if self.lower is None:
             # Without ranges the domain is a ball; the cube inscribed in it has half edges of radius/sqrt(D).
             candidates *= self.radius / np.sqrt(len(self.columns))
-        return far_apart(candidates, count)
+        return farthest_points(candidates, count)
 
     def program(self, adjacency: Adjacency) -> Program:
         centers = self.cells()
@@ -147,6 +146,22 @@ class KMeansProgram(RangedAlgorithm):
         # Rows are also clipped to norm `radius`, so no mean of rows is longer.
         norms = np.linalg.norm(points, axis=1, keepdims=True)
         return np.asarray(points * np.minimum(1, self.radius / np.maximum(norms, 1e-300)))
+
+
+def farthest_points(candidates: Floats, count: int) -> Floats:
+    """Choose `count` of the candidates (n, D), the first one and then each the farthest from all chosen before it.
+
+    This greedy choice covers the domain within twice the best possible radius (T. Gonzalez, Clustering to minimize the
+    maximum intercluster distance, 1985).
+
+    >>> farthest_points(np.array([[0.0], [1.0], [5.0], [9.0]]), 3).ravel().tolist()
+    [0.0, 9.0, 5.0]
+    """
+    chosen, distance = [0], np.full(len(candidates), np.inf)
+    while len(chosen) < count:
+        distance = np.minimum(distance, np.sum((candidates - candidates[chosen[-1]]) ** 2, axis=1))
+        chosen.append(int(np.argmax(distance)))
+    return np.asarray(candidates[chosen])
 
 
 def weighted_kmeans(
