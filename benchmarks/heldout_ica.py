@@ -1,6 +1,7 @@
 """Held-out cases of private ICA: sources of every kind, without being told which, beside other settings and the papers.
 
-Run `python benchmarks/heldout_ica.py kinds | white | shapes | brains | abide FILE | papers`; each prints a table.
+Run `python benchmarks/heldout_ica.py kinds | white | shapes | brains | abide FILE | papers | stability`; each prints a
+table.
 
 kinds   Laplace, uniform, mixed and GARCH sources: 700 people at 7 sites, 2 colluding, 200 rows, as many columns.
 white   20 GARCH sources of 1024 people at 4 sites, 1 colluding, 250 rows, mixed by a rotation.
@@ -9,6 +10,8 @@ brains  1024 people, 900 voxels, 20 maps, private PCA.
 abide   858 people at 20 real sites, 6 colluding, against the same without noise.
 papers  djICA and capeDJICA at the same exact epsilon, as published and with the best step and rounds found here, on
         exactly whitened data, which nobody pays for.
+stability  the reported stability of each component against its correlation with the component without noise, with the
+        prior odds of `Tuning` and without: the kinds, every second source Gaussian, and all sources Gaussian.
 
 `--seeds N` (from `--first`), `--components`, `--epsilons`, `--kinds`; `--settings` runs other settings of ours beside
 the default, with the paired difference. Noise is that of the plan at the exact epsilon, delta 1e-5, collusion included
@@ -20,15 +23,19 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.algorithms import ICAProgram
+from zerosum.algorithms.ica import filter as ica_filter
+from zerosum.algorithms.ica.tuning import TUNING
 from zerosum.algorithms.metrics import amari_index, matched
 from zerosum.compute.units import Units
 from zerosum.data.fmri import garch_sources, make_fmri
@@ -47,6 +54,19 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "no cumulants": {"start_share": 0.0},
     "half for cumulants": {"start_share": 0.5},
     "window 1": {"window": 1},
+}
+NEVER = 1e-300  # prior odds of a class that never occurs; its logarithm is finite
+ODDS: dict[str, dict[str, Any]] = {  # changes of `Tuning`: the prior odds of mixtures and of Gaussian components
+    "default": {},
+    "no mixtures": {
+        "class_odds": (NEVER, TUNING.class_odds[1]),
+        "class_odds_random": (NEVER, TUNING.class_odds_random[1]),
+    },
+    "no Gaussian": {
+        "class_odds": (TUNING.class_odds[0], NEVER),
+        "class_odds_random": (TUNING.class_odds_random[0], NEVER),
+    },
+    "neither": {"class_odds": (NEVER, NEVER), "class_odds_random": (NEVER, NEVER)},
 }
 
 
@@ -78,6 +98,10 @@ def sources(kind: str, shape: tuple[int, int, int], rng: np.random.Generator) ->
         return np.where(np.arange(R) % 2 == 0, sources("laplace", shape, rng), sources("uniform", shape, rng))
     if kind == "garch":
         return np.asarray(garch_sources(shape[0], R, shape[1], rng=rng))
+    if kind == "gaussian":
+        return rng.normal(size=shape)
+    if kind == "half gaussian":
+        return np.where(np.arange(R) % 2 == 0, sources("laplace", shape, rng), sources("gaussian", shape, rng))
     if kind == "skewed":
         return np.asarray(rng.exponential(size=shape) - 1)
     if kind == "slow":  # autocorrelated, with heavy tails
@@ -168,6 +192,55 @@ class Study:
         print("", end="", flush=True)
 
 
+def stability(kinds: Sequence[str], components: Sequence[int], epsilons: Sequence[float], seeds: Sequence[int]) -> None:
+    """Calibration of the reported stability: claimed less measured correlation, mean and root mean square."""
+    pooled: dict[str, list[Floats]] = {name: [] for name in ODDS}
+    for R in components:
+        for kind in kinds:
+            for epsilon in epsilons:
+                found: dict[str, list[Floats]] = {name: [] for name in ODDS}
+                for seed in seeds:
+                    for name, gaps in _stability_gaps(square(kind, R), epsilon, seed).items():
+                        found[name].append(gaps)
+                for name, runs in found.items():
+                    pooled[name] += runs
+                    print(f"  R={R} {kind} eps {epsilon:g}, {name}: {_calibration(runs)}", flush=True)
+    for name, runs in pooled.items():
+        print(f"  all, {name}: {_calibration(runs)}")
+
+
+def _calibration(gaps: Sequence[Floats]) -> str:
+    claimed, measured, above = np.concatenate(gaps, axis=1)
+    error = claimed - measured
+    return (
+        f"claimed {np.mean(claimed):.3f}, measured {np.mean(measured):.3f}, "
+        f"root mean square error {np.sqrt(np.mean(error**2)):.3f}, above by more than 0.1: {np.mean(error > 0.1):.3f}, "
+        f"above noise {np.mean(above):.1f}"
+    )
+
+
+def _stability_gaps(case: Case, epsilon: float, seed: int) -> dict[str, Floats]:
+    """By prior odds the claimed stability, the measured one and `above_noise` (3, R) of the components of one run.
+
+    Measured is the correlation of each time course with the nearest one without noise. Sources have variance 1, so rows
+    have covariance A A', and time courses u'x and v'x have the covariance (u'A)(v'A)'.
+    """
+    units, A = case(seed)
+    algorithm = ICAProgram(columns=names(len(A)), n_components=A.shape[1])
+    quiet = Rehearsal(algorithm, 700, 7, epsilon, DELTA, 2, scheme="non-private").run(units, seed)
+    exact = np.asarray(quiet["unmixing"]) @ A
+    exact /= np.linalg.norm(exact, axis=1, keepdims=True)
+    found = {}
+    for name, change in ODDS.items():
+        with patch.object(ica_filter, "TUNING", replace(TUNING, **change)):
+            estimate = Rehearsal(algorithm, 700, 7, epsilon, DELTA, 2).run(units, seed)
+        own = np.asarray(estimate["unmixing"]) @ A
+        own /= np.linalg.norm(own, axis=1, keepdims=True)
+        claimed, above = np.asarray(estimate["stability"]), float(np.asarray(estimate["above_noise"]).ravel()[0])
+        found[name] = np.stack([claimed, np.max(np.abs(own @ exact.T), axis=1), np.full(len(own), above)])
+    return found
+
+
 def brains(epsilons: Sequence[float], seeds: Sequence[int]) -> None:
     made = make_fmri(1024, 4, seed=1)
     volumes = np.concatenate([np.asarray(made.observed(s, dtype=np.float32)) for s in range(4)])
@@ -240,7 +313,7 @@ def _theirs(method: str, case: Case, epsilon: float, settings: published.Setting
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["kinds", "white", "shapes", "brains", "abide", "papers"])
+    parser.add_argument("what", choices=["kinds", "white", "shapes", "brains", "abide", "papers", "stability"])
     parser.add_argument("data", nargs="?", type=Path, help="the file of abide")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0)
@@ -263,6 +336,8 @@ def main() -> None:
         shapes = {"skewed": square("skewed", 10), "unequal people": unequal, "D=40": tall, "slow": square("slow", 10)}
         for name, case in shapes.items():
             Study().compare(name, case, asked.epsilons, seeds, asked.settings)
+    elif asked.what == "stability":
+        stability([*asked.kinds, "half gaussian", "gaussian"], asked.components, asked.epsilons, seeds)
     elif asked.what == "brains":
         brains(asked.epsilons, seeds)
     elif asked.what == "papers":

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from markdown.extensions.toc import slugify
 
+from zerosum import statistics
+
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
 # names of libraries and of HTTP, and a word of a corpus
@@ -120,3 +122,29 @@ def test_link_to_a_heading_finds_it(page: str) -> None:
         target = (ROOT / page).parent / path if path else ROOT / page
         if target.name not in generated:
             assert anchor in anchors(target.resolve()), f"{page} links to {path}#{anchor}"
+
+
+def sensitivity_rows() -> dict[str, list[str]]:
+    """Cells of the table of sensitivities after the name, by the name of the statistic."""
+    section = (
+        (ROOT / "docs" / "guarantee.md").read_text(encoding="utf-8").split("\n## Sensitivities\n")[1].split("\n## ")[0]
+    )
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in section.splitlines() if line[:3] == "| `"
+    ]
+    return {name.strip("`| "): cells for name, *cells in rows}
+
+
+def test_table_of_sensitivities_lists_every_builtin_statistic_once() -> None:
+    assert sorted(sensitivity_rows()) == sorted(statistics.BUILTIN)
+
+
+@pytest.mark.parametrize("name", sorted(statistics.BUILTIN))
+def test_row_of_a_sensitivity_names_the_module_of_its_proof(name: str) -> None:
+    _contribution, replaced, added, proof = sensitivity_rows()[name]
+    assert replaced
+    assert added
+    proofs = {
+        kind.__module__ for kind in statistics.find(name).__mro__ if "Sensitivity" in (vars(kind)["__doc__"] or "")
+    }
+    assert f"zerosum.statistics.{proof.strip('` |')}" in proofs

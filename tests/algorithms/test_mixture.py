@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from zerosum.algorithms import MixtureProgram
-from zerosum.algorithms.components import Step, believed, kept_shift, quantile, separations, variance_of
+from zerosum.algorithms.mixture.components import Step, kept_shift, quantile, separations, shrink_moves, variance_of
 from zerosum.algorithms.program import PublicFacts
 from zerosum.audit import audit
 from zerosum.compute.units import Units
@@ -185,17 +185,17 @@ def test_a_clipped_shift_and_a_clipped_spread_are_undone() -> None:
             assert variance_of(ratio, clip, 1.0, width) == pytest.approx(1.3, rel=0.02)
 
 
-def test_moves_are_believed_as_far_as_noise_does_not_explain_them() -> None:
+def test_shrink_moves_of_noise_are_zero_and_others_hardly_change() -> None:
     rng = np.random.default_rng(0)
     noise, true = np.full(200, 0.1), np.zeros((200, 30))
     true[:, :5] = 1.0
     basis = np.eye(30)[:, :5]
     step = Step(true + 0.1 * rng.normal(size=true.shape), noise, np.ones(200), 0.0, np.ones(200))
-    found = believed(step, basis)
+    found = shrink_moves(step, basis)
     assert np.mean((found - true) ** 2) < 0.3 * np.mean((step.moves - true) ** 2)
     plain = Step(step.moves, np.zeros(200), np.ones(200), 0.0, np.ones(200))
-    assert np.allclose(believed(plain, basis), step.moves)
-    assert np.allclose(believed(plain, None), step.moves)
+    assert np.allclose(shrink_moves(plain, basis), step.moves)
+    assert np.allclose(shrink_moves(plain, None), step.moves)
 
 
 def test_quantiles_and_separations() -> None:

@@ -9,6 +9,7 @@ from helpers.program_results import exact, result_of
 from zerosum import algorithms
 from zerosum.algorithms import CovarianceProgram, CustomProgram, HistogramProgram, KMeansProgram, MeanProgram
 from zerosum.algorithms.histogram import nearest_probabilities
+from zerosum.algorithms.kmeans import weighted_kmeans
 from zerosum.compute.units import Units
 from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadInput, BadParameter
@@ -119,6 +120,20 @@ def test_kmeans_keeps_centres_that_noise_drowns() -> None:
     centers = np.asarray(estimate["centers"])
     assert centers.shape == (2, 1)
     assert np.all((centers >= 0) & (centers <= 1))
+
+
+def test_weighted_kmeans_of_many_points_is_reproducible_and_finds_the_clusters() -> None:
+    rng = np.random.default_rng(0)
+    true = np.array([[-5.0, 0.0], [0.0, 5.0], [5.0, 0.0]])
+    points, weights = true[rng.integers(0, 3, 900)] + 0.1 * rng.normal(size=(900, 2)), 10 ** rng.uniform(-6, 6, 900)
+    found = weighted_kmeans(points, weights, 3, 1)
+    assert np.array_equal(found, weighted_kmeans(points, weights, 3, 1))
+    assert np.max(np.abs(found - true)) < 0.5
+
+
+def test_weighted_kmeans_of_fewer_distinct_points_than_clusters_repeats_centers() -> None:
+    found = weighted_kmeans(np.array([[1.0], [1.0], [1.0], [2.0]]), np.ones(4), 3, 0)
+    assert set(found.ravel().tolist()) == {1.0, 2.0}
 
 
 def test_the_cells_are_public_and_spread_out() -> None:

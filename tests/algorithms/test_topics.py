@@ -12,15 +12,15 @@ from scipy.sparse import csr_array, hstack
 from zerosum.algorithms import TopicsProgram
 from zerosum.algorithms.metrics import component_error
 from zerosum.algorithms.program import PublicFacts
-from zerosum.algorithms.topic_factors import (
-    fitted,
+from zerosum.algorithms.topics.factors import (
+    correct_em_bias,
+    fit_topics,
     nonnegative_factors,
     on_simplex,
-    refitted,
-    started,
-    unmistaken,
+    refine_topics,
+    topics_from_moments,
 )
-from zerosum.algorithms.topics import heard_units
+from zerosum.algorithms.topics.program import documents_behind
 from zerosum.audit import audit
 from zerosum.compute.units import Units
 from zerosum.coordinator.rehearse import drive
@@ -94,15 +94,15 @@ def test_topics_come_back_from_their_own_moments() -> None:
     topics, weights = rng.dirichlet(np.full(12, 0.3), 4), np.array([0.4, 0.3, 0.2, 0.1])
     pairs = (topics.T * weights) @ topics
     tensor = np.einsum("k,ki,kj,kl->ijl", weights, topics, topics, topics)
-    begun, begun_weights = started(pairs, tensor, np.eye(12), 4, 0)
+    begun, begun_weights = topics_from_moments(pairs, tensor, np.eye(12), 4, 0)
     assert component_error(begun, topics) < 1e-6
     assert np.sort(begun_weights) == pytest.approx(np.sort(weights), abs=1e-6)
     blurred = on_simplex(topics + 0.03 * rng.normal(size=topics.shape))
-    assert component_error(fitted(tensor, np.eye(12), blurred, weights)[0], topics) < 2e-3
+    assert component_error(fit_topics(tensor, np.eye(12), blurred, weights)[0], topics) < 2e-3
     axes = np.linalg.eigh(pairs)[1][:, ::-1][:, :4]
     along = np.einsum("ijk,ia,jb,kc->abc", tensor, axes, axes, axes)
-    assert component_error(fitted(along, axes, blurred, weights, pairs, 1.0)[0], topics) < 5e-3
-    again, again_weights = refitted(tensor, blurred, weights, 1e-3)
+    assert component_error(fit_topics(along, axes, blurred, weights, pairs, 1.0)[0], topics) < 5e-3
+    again, again_weights = refine_topics(tensor, blurred, weights, 1e-3)
     assert component_error(again, topics) < 2e-3
     assert again_weights == pytest.approx(weights, abs=5e-3)
 
@@ -112,8 +112,8 @@ def test_other_starts_leave_a_local_minimum() -> None:
     topics, weights = rng.dirichlet(np.full(10, 0.3), 5), np.full(5, 0.2)
     tensor = np.einsum("k,ki,kj,kl->ijl", weights, topics, topics, topics)
     lost = np.array([*topics[[0, 0, 1, 2]], np.eye(10)[np.argmin(topics.sum(axis=0))]])
-    assert component_error(fitted(tensor, np.eye(10), lost, weights)[0], topics) > 0.02
-    assert component_error(fitted(tensor, np.eye(10), lost, weights, others=4)[0], topics) < 2e-3
+    assert component_error(fit_topics(tensor, np.eye(10), lost, weights)[0], topics) > 0.02
+    assert component_error(fit_topics(tensor, np.eye(10), lost, weights, others=4)[0], topics) < 2e-3
 
 
 # ---- the program -------------------------------------------------------------------------------------------------
@@ -134,11 +134,11 @@ def test_what_a_round_of_em_owes_to_its_start_is_taken_away() -> None:
     told = round_of_em(documents)
     counts = np.sum(told, axis=1)
     plain, shares = told / counts[:, None], counts / np.sum(counts)
-    found, mended = unmistaken(round_of_em, plain, shares, 15)
+    found, mended = correct_em_bias(round_of_em, plain, shares, 15)
     np.testing.assert_allclose(np.sum(found, axis=1), 1)
     assert component_error(found, topics) < 0.7 * component_error(plain, topics)
     assert np.linalg.norm(mended - weights) < np.linalg.norm(shares - weights)
-    alone, whole = unmistaken(round_of_em, plain, np.array([1.0, 0.0, 0.0]), 15)  # no document of two topics
+    alone, whole = correct_em_bias(round_of_em, plain, np.array([1.0, 0.0, 0.0]), 15)  # no document of two topics
     assert np.all(np.isfinite(alone))
     assert np.sum(whole) == pytest.approx(1)
 
@@ -193,9 +193,9 @@ def test_short_documents_among_others_bias_nothing() -> None:
 
 
 def test_a_sum_of_fewer_units_is_heard_as_such() -> None:
-    assert heard_units(900.0, 50.0, 1000.0) == 1000
-    assert heard_units(500.0, 50.0, 1000.0) == 500
-    assert heard_units(-20.0, 50.0, 1000.0) == 50
+    assert documents_behind(900.0, 50.0, 1000.0) == 1000
+    assert documents_behind(500.0, 50.0, 1000.0) == 500
+    assert documents_behind(-20.0, 50.0, 1000.0) == 50
 
 
 def test_a_long_list_of_words_does_not_fill_up_with_noise() -> None:

@@ -13,7 +13,7 @@ from zerosum.algorithms.histogram import HistogramProgram
 from zerosum.algorithms.ica.program import ICAProgram
 from zerosum.algorithms.kmeans import KMeansProgram
 from zerosum.algorithms.mean import MeanProgram
-from zerosum.algorithms.mixture import MixtureProgram
+from zerosum.algorithms.mixture.program import MixtureProgram
 from zerosum.algorithms.pca.program import PCAProgram
 from zerosum.algorithms.program import Algorithm, Estimate, Program
 from zerosum.algorithms.quantiles import QuantilesProgram
@@ -21,7 +21,7 @@ from zerosum.algorithms.regression.functional import PolynomialLossProgram
 from zerosum.algorithms.regression.glm import LogisticRegressionProgram, PoissonRegressionProgram
 from zerosum.algorithms.regression.linear import LinearRegressionProgram
 from zerosum.algorithms.survival import SurvivalProgram
-from zerosum.algorithms.topics import TopicsProgram
+from zerosum.algorithms.topics.program import TopicsProgram
 from zerosum.algorithms.training.classifier import FeatureClassifierProgram
 from zerosum.algorithms.training.network import NeuralClassifierProgram
 from zerosum.errors import BadParameter

@@ -84,7 +84,9 @@ class Filter:
     tails: Floats = field(init=False)  # (R,), the same weighted sum for heavy tails, of sources with positive sign
     common: float = 0.0  # log odds of a positive kurtosis that the start gives to all sources
     odds: Floats = field(init=False)  # (R,), log odds of a positive kurtosis by the start, halved in each round
-    less: tuple[float, float] = TUNING.class_odds  # prior odds of an unresolved mixture, and of a Gaussian component
+    less: tuple[float, float] = field(
+        default_factory=lambda: TUNING.class_odds
+    )  # prior odds of an unresolved mixture, and of a Gaussian component
     steep: float = 1.0  # mean over pairs of slope_i + slope_j: the response of a turn to an angle of 1 radian
     response: Floats = field(init=False)  # (2, N), of known rotations: turn times angle, and angle squared, over noise
     level: float = 0.0  # root mean square kurtosis of the sources in the start's tensor

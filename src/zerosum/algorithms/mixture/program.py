@@ -18,8 +18,12 @@ White coordinates: K - 1 leading directions, each divided by the root of its eig
 the vectors sqrt(w_k) (a_k, 1) are orthonormal, and the third moment, less the part 3 v x of spherical noise, is the sum
 of w_k^(-1/2) times their third powers. `tensor.simultaneous` finds them; the last coordinate gives w_k.
 
-All else is free post-processing. References: Hsu and Kakade 2013, Anandkumar et al. 2014 (tensor decompositions);
-Imtiaz and Sarwate 2018 (capeAGN). Shares and clips began as those of a prototype (design notes, "Mixture").
+All else is free post-processing. Tuned constants are in `tuning`.
+
+References: D. Hsu and S. Kakade, Learning mixtures of spherical Gaussians, ITCS 2013; A. Anandkumar et al., Tensor
+decompositions for learning latent variable models, JMLR 15, 2014; H. Imtiaz and A. D. Sarwate, 2018 (capeAGN, with
+which docs/mixtures.md compares); W. James and C. Stein, Estimation with quadratic loss, 1961 (the shrinkage of the last
+round).
 """
 
 from __future__ import annotations
@@ -32,20 +36,18 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from zerosum.algorithms.components import (
-    DROWNED,
-    ONE_PEAK,
+from zerosum.algorithms.histogram import nearest_probabilities
+from zerosum.algorithms.kmeans import farthest_points, weighted_kmeans
+from zerosum.algorithms.mixture.components import (
     Components,
     Step,
-    believed,
-    far_apart,
-    heard_shares,
+    em_step,
     quantile,
     separations,
-    stepped,
+    shares_above_noise,
+    shrink_moves,
 )
-from zerosum.algorithms.histogram import nearest_probabilities
-from zerosum.algorithms.kmeans import weighted_kmeans
+from zerosum.algorithms.mixture.tuning import TUNING
 from zerosum.algorithms.pca.spectrum import debiased, noise_edge
 from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Estimate, Program, PublicFacts, RangedAlgorithm
@@ -59,26 +61,6 @@ from zerosum.statistics.mixture import AugmentedScatter, MixtureSums, ThirdMomen
 from zerosum.statistics.scatter import ScatterNorms
 from zerosum.statistics.vectors import VectorSum
 
-# All values: chosen by hand; no benchmark recorded, unless a source is given.
-# Bins of the histogram of squared norms, and its lowest edge over the highest; edges are logarithmic.
-_BINS, _SPAN = 80, 1e-6
-# Quantile of the squared norms that is the clip of second moments: the share of units that are not clipped.
-_INSIDE = 0.6
-# Clip of the third moment, over the norm of a typical white tensor.
-_ROOM = 1.5
-# Public cells of the start "cells": for each component, and at most in all.
-_CELLS, _MOST_CELLS = 48, 1000
-# Radius of the ball of cells, in standard deviations per column.
-_WITHIN = 1.5
-# Clip of residuals in EM over their root mean square norm sqrt(v d): in the subspace (True; few directions, so larger
-# relative fluctuation) and in all columns (False; 0.9 is from the prototype).
-_CLIP = {True: 1.1, False: 0.9}
-# Share of the budget of releases 3 to 5 without the last round, and the noise of a mean times K sqrt(D) at which it
-# holds; `resolve` scales it with the square root of the noise.
-_BEGUN, _ORDINARY_NOISE = 0.22, 0.005
-# Parts of it: second moments, the start, the rounds in the subspace.
-_PARTS = (0.55, 0.2, 0.25)
-
 
 @dataclass(frozen=True, eq=False)
 class Frame:
@@ -91,7 +73,7 @@ class Frame:
     basis: Floats | None  # (D, K - 1), orthonormal basis of the subspace of the means; None: all columns
     strengths: Floats  # (K - 1,), variance of the means along the basis
 
-    def lifted(self, moves: Floats) -> Floats:
+    def in_columns(self, moves: Floats) -> Floats:
         """Vectors (K, K - 1) in the basis as vectors (K, D) in all columns."""
         return moves if self.basis is None else np.asarray(moves @ self.basis.T)
 
@@ -172,7 +154,7 @@ class MixtureProgram(RangedAlgorithm):
 
     @property
     def _cells(self) -> int:
-        return max(min(_CELLS * self.n_components, _MOST_CELLS), 2 * self.n_components)
+        return max(min(TUNING.cells_per_component * self.n_components, TUNING.cells_most), 2 * self.n_components)
 
     @property
     def _turns(self) -> int:
@@ -182,8 +164,10 @@ class MixtureProgram(RangedAlgorithm):
     def _shares(self) -> tuple[float, float, float, float]:
         """Shares of the second moments, the start, one round in the subspace, and the last round."""
         moment, start, refine = (
-            part * _BEGUN if given is None else given
-            for part, given in zip(_PARTS, (self.moment_share, self.start_share, self.refine_share), strict=True)
+            part * TUNING.early_share if given is None else given
+            for part, given in zip(
+                TUNING.early_parts, (self.moment_share, self.start_share, self.refine_share), strict=True
+            )
         )
         start = start if self.chosen != "none" else 0.0
         refine = refine if self._turns else 0.0
@@ -193,10 +177,12 @@ class MixtureProgram(RangedAlgorithm):
     def resolve(self, facts: PublicFacts) -> Self:
         """Sets the shares before the last round: they grow with the square root of the noise, within 0.1 to 0.4."""
         noise = facts.noise / (facts.units or GUESSED_UNITS) * self.n_components * math.sqrt(len(self.columns))
-        begun = float(np.clip(_BEGUN * math.sqrt(noise / _ORDINARY_NOISE), 0.1, 0.4))
+        begun = float(np.clip(TUNING.early_share * math.sqrt(noise / TUNING.usual_noise), *TUNING.early_share_limits))
         names = ("moment_share", "start_share", "refine_share")
         return self.model_copy(
-            update={name: getattr(self, name) or part * begun for name, part in zip(names, _PARTS, strict=True)}
+            update={
+                name: getattr(self, name) or part * begun for name, part in zip(names, TUNING.early_parts, strict=True)
+            }
         )
 
     @property
@@ -211,7 +197,7 @@ class MixtureProgram(RangedAlgorithm):
         """Divisor of each column: its half range, or 1."""
         return self.half if self.scaling == "ranges" else np.ones(len(self.columns))
 
-    def _placed(self, center: Floats) -> dict[str, Any]:
+    def _row_parameters(self, center: Floats) -> dict[str, Any]:
         return {"columns": len(self.columns), "center": center, "scale": self.scale, **self.filling}
 
     def _mean(self, adjacency: Adjacency) -> VectorSum:
@@ -219,21 +205,23 @@ class MixtureProgram(RangedAlgorithm):
 
     def _norms(self, center: Floats) -> ScatterNorms:
         ball = 2 * self.radius if self.lower is None else 2 * float(np.linalg.norm(self.half / self.scale))
-        return ScatterNorms(**self._placed(center), lowest=_SPAN * ball**2, highest=ball**2, bins=_BINS)
+        return ScatterNorms(
+            **self._row_parameters(center), lowest=TUNING.norm_span * ball**2, highest=ball**2, bins=TUNING.norm_bins
+        )
 
     def _moment(self, center: Floats, square: float, adjacency: Adjacency) -> AugmentedScatter:
-        return AugmentedScatter(**self._placed(center), clip=square, count=adjacency is Adjacency.ADD_REMOVE)
+        return AugmentedScatter(**self._row_parameters(center), clip=square, count=adjacency is Adjacency.ADD_REMOVE)
 
     def _third(self, center: Floats, white: Floats, correction: Floats, clip: float) -> ThirdMoment:
-        placed = self._placed(center)
-        return ThirdMoment(**placed, projection=white, correction=correction, constant=1.0, clip=clip)
+        rows = self._row_parameters(center)
+        return ThirdMoment(**rows, projection=white, correction=correction, constant=1.0, clip=clip)
 
     def _sums(
         self, center: Floats, basis: Floats | None, at: Components, clips: Floats, *, projected: bool
     ) -> MixtureSums:
         clip = float(np.mean(clips))
         return MixtureSums(
-            **self._placed(center),
+            **self._row_parameters(center),
             clip=clip,
             means=np.clip(at.means / clip, -1e4, 1e4),
             variances=np.clip(at.variances / clip**2, 1e-8, 1e8),
@@ -270,16 +258,16 @@ class MixtureProgram(RangedAlgorithm):
     # ---- the program -----------------------------------------------------------------------------------------------
 
     def program(self, adjacency: Adjacency) -> Program:
-        frame = yield from self._measured(adjacency)
-        at = yield from self._begun(frame)
+        frame = yield from self._estimate_frame(adjacency)
+        at = yield from self._start_components(frame)
         _moment, _start, refine, last = self._shares
         for _ in range(self._turns):
             step = yield from self._round(frame, at, refine, projected=True)
-            at = Components(at.means + frame.lifted(step.moves), step.variances, step.weights)
+            at = Components(at.means + frame.in_columns(step.moves), step.variances, step.weights)
         step = yield from self._round(frame, at, last, projected=False)
         return self._report(frame, at, step)
 
-    def _measured(self, adjacency: Adjacency) -> Generator[Request, Release, Frame]:
+    def _estimate_frame(self, adjacency: Adjacency) -> Generator[Request, Release, Frame]:
         """Releases 1 to 3: the frame."""
         release = yield PrivateSum(self._mean(adjacency), self.mean_share)
         total, units = release.value, release.units
@@ -289,38 +277,43 @@ class MixtureProgram(RangedAlgorithm):
         center = self.middle + self.half * (np.clip(mean, -1, 1) if self.lower is not None else mean)
         norms = self._norms(center)
         release = yield PrivateSum(norms, self.clip_share)
-        square, larger = quantile(norms.edges, heard_shares(release.value, release.noise_std), _INSIDE)
+        square, larger = quantile(
+            norms.edges, shares_above_noise(release.value, release.noise_std), TUNING.unclipped_share
+        )
         moments = self._moment(center, square, adjacency)
         release = yield PrivateSum(moments, self._shares[0])
         second, first, counted = moments.split(release.value)
         units = units if counted is None else max(counted, 1.0)
         shift = first / units
-        # covariance from raw moments; `larger` corrects its size for the clipped units
+        # Covariance from raw moments; `larger` corrects its size for the clipped units
         moment = larger * (second / units - np.outer(shift, shift))
         noise = larger * square * release.noise_std / units
-        return self._framed(center + self.scale * shift, units, moment, noise)
+        return self._frame(center + self.scale * shift, units, moment, noise)
 
-    def _framed(self, center: Floats, units: float, moment: Floats, noise: float) -> Frame:
+    def _frame(self, center: Floats, units: float, moment: Floats, noise: float) -> Frame:
         """The frame from the noisy covariance `moment` (D, D), whose coordinates have standard deviation `noise`."""
         rising, turned = np.linalg.eigh(moment)
         values, vectors = np.asarray(rising[::-1]), np.asarray(turned[:, ::-1])
         K, D, edge = self.n_components, len(moment), noise_edge(len(moment), noise)
-        # noise makes small eigenvalues negative or too small; roots and divisors below need a positive floor
-        least = max(1e-3 * float(values[0]), 0.1 * edge, 1e-60)
+        # Noise makes small eigenvalues negative or too small; roots and divisors below need a positive floor.
+        least = max(TUNING.eigenvalue_floor * float(values[0]), TUNING.eigenvalue_noise_floor * edge, 1e-60)
         spread = vectors * np.sqrt(np.maximum(debiased(np.maximum(values, 0.0), edge), least))
         if self.chosen != "tensor":
-            # No subspace: K cells of equal volume in D columns have about K^(-2/D) of the variance. The half is by
-            # hand; EM corrects it.
-            each = float(np.mean(np.maximum(values, least))) * (1.0 if K == 1 else 0.5 * K ** (-2 / D))
+            # No subspace: K cells of equal volume in D columns have about K^(-2/D) of the variance.
+            each = float(np.mean(np.maximum(values, least))) * (1.0 if K == 1 else TUNING.cell_variance * K ** (-2 / D))
             return Frame(center, units, self.variance or each, spread, None, values)
+        # In the subspace of the means the eigenvalues are v plus the variance of the means; outside they are v. The
+        # mean of the others has no bias by noise, whose trace has mean zero.
         variance = self.variance or max(float(np.mean(values[K - 1 :])), least)
         strengths = debiased(np.maximum(values[: K - 1] - variance, 0.0), edge)
-        strengths = np.maximum(strengths, max(0.3 * edge, 0.02 * float(strengths[0]), least))
+        # Roots of the strengths are divisors of white coordinates, so a direction below the noise gets a floor.
+        floor = max(TUNING.strength_noise_floor * edge, TUNING.strength_floor * float(strengths[0]), least)
+        strengths = np.maximum(strengths, floor)
         return Frame(center, units, variance, spread, vectors[:, : K - 1], strengths)
 
     # ---- starts ----------------------------------------------------------------------------------------------------
 
-    def _begun(self, frame: Frame) -> Generator[Request, Release, Components]:
+    def _start_components(self, frame: Frame) -> Generator[Request, Release, Components]:
         if frame.basis is not None:
             return (yield from self._from_tensor(frame, frame.basis))
         if self.chosen == "cells":
@@ -334,13 +327,17 @@ class MixtureProgram(RangedAlgorithm):
         """
         K, roots = self.n_components, np.sqrt(frame.strengths)
         correction = np.clip(frame.variance / frame.strengths, 0.0, 1e12)
-        clip = _ROOM * (K + float(np.sum(correction))) ** 1.5
+        # A white row has expected squared norm K + sum of v/strength (the constant included), and its third power the
+        # norm to the power 3.
+        clip = TUNING.tensor_clip * (K + float(np.sum(correction))) ** 1.5
         third = self._third(frame.center, basis / roots, correction, clip)
         release = yield PrivateSum(third, self._shares[1])
         _values, vectors = simultaneous(third.split(release.value) / frame.units, K, self.seed)
+        # The sign of a part is arbitrary for orthonormal vectors; sqrt(w_k) is positive.
         vectors = vectors * np.where(vectors[:, -1:] < 0, -1.0, 1.0)
-        # the noisy weights are averaged with equal ones: they are divisors of the means. One half: by hand.
-        weights = (vectors[:, -1] ** 2 + 1 / K) / 2
+        # The noisy weights are averaged with equal ones: their roots are divisors of the means.
+        mixed = TUNING.equal_weights
+        weights = (1 - mixed) * vectors[:, -1] ** 2 + mixed / K
         means = (vectors[:, :-1] / np.sqrt(weights)[:, None]) @ (basis * roots).T
         return Components(means, np.full(K, frame.variance), weights / np.sum(weights))
 
@@ -348,27 +345,28 @@ class MixtureProgram(RangedAlgorithm):
         """Start from public cells in the shape of the second moment; their noisy means are clustered by k-means."""
         K, D, count = self.n_components, len(self.columns), self._cells
         rng = np.random.default_rng(self.seed)
-        candidates = rng.normal(size=(20 * count, D))
-        # uniform in a ball: the radius is the D-th root of a uniform number
-        length = _WITHIN * math.sqrt(D) * rng.uniform(size=(len(candidates), 1)) ** (1 / D)
+        candidates = rng.normal(size=(TUNING.candidates_per_cell * count, D))
+        # Uniform in a ball: the radius is the D-th root of a uniform number.
+        length = TUNING.cell_radius * math.sqrt(D) * rng.uniform(size=(len(candidates), 1)) ** (1 / D)
         candidates *= length / np.linalg.norm(candidates, axis=1, keepdims=True)
-        cells = far_apart(candidates, count) @ frame.spread.T
+        cells = farthest_points(candidates, count) @ frame.spread.T
         apart = np.sum((cells[:, None] - cells[None]) ** 2, axis=2)
         np.fill_diagonal(apart, np.inf)
         near = math.sqrt(float(np.median(np.min(apart, axis=1))))
-        # a variance far below the distance of cells makes responsibilities nearly 0 or 1: a row goes to its cell
-        at = Components(cells, np.full(count, 1e-3 * near**2), np.ones(count))
+        # A variance far below the distance of cells makes responsibilities nearly 0 or 1: a row goes to its cell.
+        at = Components(cells, np.full(count, TUNING.cell_softness * near**2), np.ones(count))
         sums = self._sums(frame.center, None, at, np.full(count, near), projected=False)
         release = yield PrivateSum(sums, self._shares[1])
         counts, moved, _spreads = sums.split(release.value)
-        valid = counts > DROWNED * release.noise_std
+        valid = counts > TUNING.count_evidence * release.noise_std
+        # k-means needs at least K points: with a small budget those of the largest counts, though they may be noise.
         if np.sum(valid) < K:
             valid = counts >= np.sort(counts)[-K]
         mass = np.maximum(counts[valid], 1.0)
         points = cells[valid] + moved[valid] / mass[:, None]
         means = weighted_kmeans(points, mass, K, self.seed)
         nearest = np.argmin(np.sum((points[:, None] - means[None]) ** 2, axis=2), axis=1)
-        weights = np.maximum(np.bincount(nearest, mass, minlength=K) / np.sum(mass), 0.1 / K)
+        weights = np.maximum(np.bincount(nearest, mass, minlength=K) / np.sum(mass), TUNING.weight_least / K)
         return Components(means, np.full(K, frame.variance), weights / np.sum(weights))
 
     # ---- rounds and results ----------------------------------------------------------------------------------------
@@ -379,21 +377,23 @@ class MixtureProgram(RangedAlgorithm):
         """One round of EM from the components `at`; `projected`: in the subspace of the means, if there is one."""
         inside = projected and frame.basis is not None
         width = self.n_components - 1 if inside else len(self.columns)
-        clips = _CLIP[inside] * np.sqrt(at.variances * width)
+        clips = (TUNING.residual_clip_subspace if inside else TUNING.residual_clip) * np.sqrt(at.variances * width)
         sums = self._sums(frame.center, frame.basis, at, clips, projected=projected)
         release = yield PrivateSum(sums, share)
+        # The last round keeps the variances of the rounds before it, in which a spread has fewer columns and so less
+        # sampling error; without such rounds it must estimate them itself.
         update = self.variance is None and (projected or not self._turns)
-        return stepped(sums, release.value, release.noise_std, at, update_variances=update)
+        return em_step(sums, release.value, release.noise_std, at, update_variances=update)
 
     def _report(self, frame: Frame, at: Components, step: Step) -> Estimate:
-        means = at.means + believed(step, frame.basis)
+        means = at.means + shrink_moves(step, frame.basis)
         weights, weight_noise = nearest_probabilities(step.counts, frame.units), step.count_noise / frame.units
-        heard = step.counts > DROWNED * step.count_noise
-        apart, std = separations(means, step.variances, step.noise, heard)
-        # how far noise moves the mean itself, whatever the direction
+        present = step.counts > TUNING.count_evidence * step.count_noise
+        apart, std = separations(means, step.variances, step.noise, present)
+        # Root mean square length of the noise of a mean over all D directions, in standard deviations of the data.
         blurred = step.noise * np.sqrt(len(self.columns) / step.variances)
-        alone = np.sum(heard) == 1
-        carried = heard & (alone | (apart > np.maximum(DROWNED * blurred, ONE_PEAK)))
+        alone = np.sum(present) == 1
+        carried = present & (alone | (apart > np.maximum(TUNING.count_evidence * blurred, TUNING.peak_distance)))
         axis, columns = Axis.numbered("component", self.n_components), self.column_axis
         noise = step.noise[:, None] * self.scale[None, :]
         return {

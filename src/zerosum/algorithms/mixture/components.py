@@ -14,26 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
+from zerosum.algorithms.mixture.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.statistics.mixture import MixtureSums
 
 Bools = NDArray[np.bool_]
 
-# Chosen by hand; no benchmark recorded, unless a source is given.
-DROWNED = 3.0  # smallest count of a component, in standard deviations of the noise
-ONE_PEAK = 2.0  # distance in standard deviations below which two equal normal components have one peak (exact)
-_KNOWN = 0.05  # noise of a spread over its count, at which the released and the earlier variance have equal weight
-_FARTHEST = 5.0  # largest factor between the variance of a component and the mean variance
+# Midpoints of 400 equal parts of [0, 1]: a mean over quantiles at these points is the midpoint rule for an expectation.
 _QUANTILES = (np.arange(400) + 0.5) / 400
 
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """Normal components: means, variances, weights."""
+    """K spherical normal components."""
 
-    means: Floats
-    variances: Floats
-    weights: Floats
+    means: Floats  # (K, D), about the centre of the frame, in the scale of the rows
+    variances: Floats  # (K,), per column
+    weights: Floats  # (K,), positive, with sum 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +46,11 @@ class Step:
     @property
     def weights(self) -> Floats:
         """Counts over their sum. Small counts are raised to the noise threshold, so that no weight is zero."""
-        counts = np.maximum(self.counts, max(DROWNED * self.count_noise, 1.0))
+        counts = np.maximum(self.counts, max(TUNING.count_evidence * self.count_noise, 1.0))
         return np.asarray(counts / np.sum(counts))
 
 
-def stepped(statistic: MixtureSums, release: Floats, noise: float, at: Components, *, update_variances: bool) -> Step:
+def em_step(statistic: MixtureSums, release: Floats, noise: float, at: Components, *, update_variances: bool) -> Step:
     """One EM step from the release of a round. A component whose count is below the noise threshold does not move.
 
     Clipping the residuals shrinks a shift of the mean by a factor that depends on the clip and the variance of a normal
@@ -63,7 +60,7 @@ def stepped(statistic: MixtureSums, release: Floats, noise: float, at: Component
     ----------
     statistic : MixtureSums
         The request of the round.
-    release : array
+    release : array (K (2 + width),)
         Its released sums.
     noise : float
         Standard deviation of the noise of a count.
@@ -71,28 +68,38 @@ def stepped(statistic: MixtureSums, release: Floats, noise: float, at: Component
         The components of the request.
     update_variances : bool
         Whether to estimate variances from the released spreads.
+
+    Returns
+    -------
+    Step
+        Moves are in the coordinates of the round: `width` is K - 1 in the subspace of the means, else D.
     """
     counts, sums, spreads = statistic.split(release)
     clips, width = statistic.clip * statistic.radii, statistic.width
-    least = max(DROWNED * noise, 1.0)
-    heard, firm = counts > least, np.maximum(counts, least)
+    least = max(TUNING.count_evidence * noise, 1.0)
+    # Counts are divisors: below the threshold they are replaced by it, and `present` keeps their quotients unused.
+    present, firm = counts > least, np.maximum(counts, least)
     variances = at.variances
     if update_variances:
         ordinary = float(at.weights @ at.variances)
-        told = np.array([variance_of(r, c, v, width) for r, c, v in zip(spreads / firm, clips, variances, strict=True)])
-        told = np.clip(told, ordinary / _FARTHEST, _FARTHEST * ordinary)
-        # weighted geometric mean of the released and the earlier variance; noise lowers the weight of the released one
-        trust = heard / (1 + (noise / firm / _KNOWN) ** 2)
-        variances = np.exp(trust * np.log(told) + (1 - trust) * np.log(variances))
+        found = np.array(
+            [variance_of(r, c, v, width) for r, c, v in zip(spreads / firm, clips, variances, strict=True)]
+        )
+        found = np.clip(found, ordinary / TUNING.variance_ratio, TUNING.variance_ratio * ordinary)
+        # Weighted geometric mean of the released and the earlier variance (variances are scale parameters, so their
+        # logarithms are averaged); noise lowers the weight of the released one.
+        trust = present / (1 + (noise / firm / TUNING.spread_noise) ** 2)
+        variances = np.exp(trust * np.log(found) + (1 - trust) * np.log(variances))
+    # Mean of clipped residuals = kept * (shift of the mean) to first order, so the sums are divided by count * kept.
     kept = np.array([kept_shift(c / math.sqrt(v), width) for c, v in zip(clips, variances, strict=True)])
     moves = sums / (firm * kept)[:, None]
     size = np.linalg.norm(moves, axis=1)
-    # a move longer than twice the clip is more than clipped residuals can support: it is mostly noise
-    moves = moves * (heard * np.minimum(1, 2 * clips / np.maximum(size, 1e-300)))[:, None]
+    # Clipped residuals have a mean of at most one clip, so a longer move is mostly noise and is shortened.
+    moves = moves * (present * np.minimum(1, TUNING.move_most * clips / np.maximum(size, 1e-300)))[:, None]
     return Step(moves, clips * noise / (firm * kept), counts, noise, np.asarray(variances))
 
 
-def believed(step: Step, basis: Floats | None) -> Floats:
+def shrink_moves(step: Step, basis: Floats | None) -> Floats:
     """The moves of the last round, shrunk towards zero (positive-part James-Stein).
 
     The parts of a move inside the subspace of the means and orthogonal to it are shrunk separately, each by the share
@@ -101,29 +108,46 @@ def believed(step: Step, basis: Floats | None) -> Floats:
     `basis` is (D, P), orthonormal; None: there is no subspace.
     """
     if basis is None:
-        return _shrunk(step.moves, step.noise, step.moves.shape[1])
+        return _shrink(step.moves, step.noise, step.moves.shape[1])
     inside = step.moves @ basis @ basis.T
     D, P = basis.shape
-    return _shrunk(inside, step.noise, P) + _shrunk(step.moves - inside, step.noise, D - P)
+    return _shrink(inside, step.noise, P) + _shrink(step.moves - inside, step.noise, D - P)
 
 
-def _shrunk(moves: Floats, noise: Floats, width: int) -> Floats:
+def _shrink(moves: Floats, noise: Floats, width: int) -> Floats:
+    """Positive-part James-Stein: moves (K, D) times max(0, 1 - (width - 2) noise^2/|move|^2).
+
+    `noise` (K,) is the standard deviation per coordinate, and `width` the dimension of the space in which the moves
+    lie. Below three dimensions nothing is shrunk, since no estimator is uniformly better there (Stein 1956).
+    """
     squares = np.maximum(np.sum(moves**2, axis=1), 1e-300)
     return np.asarray(moves * np.maximum(0.0, 1 - max(width - 2, 0) * noise**2 / squares)[:, None])
 
 
-def separations(means: Floats, variances: Floats, noise: Floats, heard: Bools) -> tuple[Floats, Floats]:
-    """For each mean the distance to the nearest other mean, in standard deviations of the data, and the noise of that
-    distance along the line between the two; zero where there is no other.
+def separations(means: Floats, variances: Floats, noise: Floats, present: Bools) -> tuple[Floats, Floats]:
+    """The distance of each mean to the nearest other one, in standard deviations of the data.
 
-    `heard` (K,) selects the components with a count above the noise; the others are no neighbours.
+    Parameters
+    ----------
+    means, variances : arrays (K, D) and (K,)
+        The components.
+    noise : array (K,)
+        Standard deviation of the noise of a mean, per coordinate.
+    present : array (K,), bool
+        Components with a count above the noise; the others are no neighbours.
+
+    Returns
+    -------
+    distance, std : arrays (K,)
+        The distances, and their noise along the line between the two means; zero where there is no other.
 
     >>> separations(np.array([[0.0], [3.0], [4.0]]), np.ones(3), np.full(3, 0.1), np.array([True] * 3))[0].tolist()
     [3.0, 1.0, 1.0]
     """
+    # The unit is the root mean square of the two standard deviations.
     spread = np.sqrt((variances[:, None] + variances[None, :]) / 2)
     apart = np.linalg.norm(means[:, None] - means[None], axis=2) / spread
-    apart = np.where(heard[None, :] & ~np.eye(len(means), dtype=bool), apart, np.inf)
+    apart = np.where(present[None, :] & ~np.eye(len(means), dtype=bool), apart, np.inf)
     rows, nearest = np.arange(len(means)), np.argmin(apart, axis=1)
     found = apart[rows, nearest]
     std = np.hypot(noise, noise[nearest]) / spread[rows, nearest]
@@ -132,7 +156,7 @@ def separations(means: Floats, variances: Floats, noise: Floats, heard: Bools) -
 
 
 def _norms(width: int) -> Floats:
-    """Quantiles of the norm of a standard normal vector."""
+    """Quantiles (400,) of the norm of a standard normal vector: |x|^2/2 has the gamma distribution of shape width/2."""
     return np.asarray(np.sqrt(2 * gammaincinv(width / 2, _QUANTILES)))
 
 
@@ -152,22 +176,36 @@ def kept_shift(clip: float, width: int) -> float:
 def variance_of(ratio: float, clip: float, variance: float, width: int) -> float:
     """The variance of a normal vector x for which max(0, 1 - |x|^2/clip^2) has the mean `ratio`.
 
-    The mean decreases with the variance, so the equation is inverted by interpolation on a grid from variance/20 to
-    20 variance.
+    The mean decreases with the variance, so the equation is inverted by interpolation on a grid from variance/20 to 20
+    variance. Outside of the grid the nearer end is returned. (A root finder would need a bracket for ratios that noise
+    moves outside of the range, and gains nothing: noise is far above the error of the grid, 0.8 per cent.)
+
+    Parameters
+    ----------
+    ratio : float
+        Released spread over released count.
+    clip : float
+        Clip of the residuals, in the scale of the rows.
+    variance : float
+        The earlier variance, at the middle of the grid.
+    width : int
+        Dimension of x.
     """
     squares = _norms(width) ** 2 / clip**2
     tried = variance * np.geomspace(0.05, 20, 400)
-    told = np.array([np.mean(np.maximum(0.0, 1 - v * squares)) for v in tried])
-    return float(np.interp(-ratio, -told, tried))
+    expected = np.array([np.mean(np.maximum(0.0, 1 - v * squares)) for v in tried])
+    # np.interp needs rising abscissae, and the expected ratios fall.
+    return float(np.interp(-ratio, -expected, tried))
 
 
-def heard_shares(counts: Floats, noise: float) -> Floats:
+def shares_above_noise(counts: Floats, noise: float) -> Floats:
     """The shares of a noisy histogram. Bins below the noise threshold count as empty, except the largest.
 
-    >>> heard_shares(np.array([40.0, -3.0, 2.0, 10.0]), 1.0).tolist()
+    >>> shares_above_noise(np.array([40.0, -3.0, 2.0, 10.0]), 1.0).tolist()
     [0.8, 0.0, 0.0, 0.2]
     """
-    kept = np.where(counts > min(DROWNED * noise, float(np.max(counts)) * (1 - 1e-9)), counts, 0.0)
+    # The factor below 1 keeps the largest bin even if it is below the threshold.
+    kept = np.where(counts > min(TUNING.count_evidence * noise, float(np.max(counts)) * (1 - 1e-9)), counts, 0.0)
     return np.asarray(kept / np.sum(kept)) if np.sum(kept) > 0 else np.full(len(counts), 1 / len(counts))
 
 
@@ -188,16 +226,8 @@ def quantile(edges: Floats, shares: Floats, inside: float) -> tuple[float, float
     """
     until = np.concatenate([[0.0], np.cumsum(shares)])
     at = min(max(int(np.searchsorted(until, inside)), 1), len(shares))
+    # Within the bin the squared norms are taken to be uniform on the logarithmic scale.
     part = (inside - until[at - 1]) / max(float(until[at] - until[at - 1]), 1e-9)
     square = float(edges[at - 1] * (edges[at] / edges[at - 1]) ** min(max(part, 0.0), 1.0))
     middles = np.sqrt(edges[1:] * edges[:-1])
     return square, float(shares @ middles / (shares @ np.minimum(middles, square)))
-
-
-def far_apart(candidates: Floats, count: int) -> Floats:
-    """Choose `count` of the candidates, each the farthest from all chosen before it (greedy k-center)."""
-    chosen, distance = [0], np.full(len(candidates), np.inf)
-    while len(chosen) < count:
-        distance = np.minimum(distance, np.sum((candidates - candidates[chosen[-1]]) ** 2, axis=1))
-        chosen.append(int(np.argmax(distance)))
-    return np.asarray(candidates[chosen])

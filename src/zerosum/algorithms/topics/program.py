@@ -11,8 +11,9 @@ different places of a document
 Releases of the path "tensor" (few words and many documents):
 
 1. a histogram of the norms of pairs, whose quantile gives the clips (`PairNorms`);
-2. with more than `DENSE` words, the pairs (`PairMoment`); their K leading eigenvectors are the basis of release 3;
-3. the triples, in that basis or in full (`TripleMoment`). `topic_factors` decomposes them;
+2. with more than `Tuning.dense_words` words, the pairs (`PairMoment`); their K leading eigenvectors are the basis of
+   release 3;
+3. the triples, in that basis or in full (`TripleMoment`). `factors` decomposes them;
 4. for documents of at least ten words, one round of EM (`TopicSums`).
 
 Releases of the path "pairs" (everything else; a heuristic that does not need the model):
@@ -21,7 +22,10 @@ Releases of the path "pairs" (everything else; a heuristic that does not need th
 2. pairs of kept words (`WordPairs`), factored into non-negative parts (`nonnegative_factors`);
 3. sums of the documents nearest to each part (`TopicSums`).
 
-All else is free post-processing. Reference: Anandkumar et al. 2014 (tensor decompositions for latent variable models).
+All else is free post-processing. Tuned constants are in `tuning`.
+
+References: A. Anandkumar et al., Tensor decompositions for learning latent variable models, JMLR 15, 2014; H. Imtiaz
+and A. D. Sarwate, 2018 (capeAGN, with which docs/topics.md compares).
 """
 
 from __future__ import annotations
@@ -35,10 +39,18 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from scipy.special import ndtri
 
-from zerosum.algorithms.components import heard_shares
+from zerosum.algorithms.mixture.components import shares_above_noise
 from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
-from zerosum.algorithms.topic_factors import fitted, nonnegative_factors, on_simplex, refitted, started, unmistaken
+from zerosum.algorithms.topics.factors import (
+    correct_em_bias,
+    fit_topics,
+    nonnegative_factors,
+    on_simplex,
+    refine_topics,
+    topics_from_moments,
+)
+from zerosum.algorithms.topics.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.compute.statistic import BoundedStatistic
 from zerosum.compute.units import Units
@@ -48,29 +60,6 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.topics import PairMoment, PairNorms, TopicSums, TripleMoment, WordPairs, WordPresence
 
 Path = Literal["tensor", "pairs"]
-
-# All values: chosen by hand; no benchmark recorded, unless a source is given.
-# Most words whose triples are all released; with more, triples are projected on a basis.
-DENSE = 30
-# The tensor path with more words than that: most words, and least documents per word.
-_MOST_TENSOR, _DOCUMENTS = 500, 200
-# Least words in a document for a round of EM, which needs to recognise the topic of a document.
-_LONG = 10
-# Threshold of the kept words in standard deviations, and the most words that noise alone may add on average: the
-# threshold rises with the length of the list.
-_KEPT, _FALSE = 3.0, 10
-# Share of documents that the clips do not change.
-_INSIDE = 0.95
-# Factor of the cosine in the responsibilities of the pairs path: larger assigns a document to its nearest topic alone.
-_SHARP = 40.0
-# Share of the mean topic that is mixed into each topic before EM, so that no word has probability zero.
-_SMOOTH = 0.02
-# Random starts of the least squares fit besides the one from moments (docs/topics.md: a fifth start still paid).
-_STARTS = 5
-# Noise standard deviations between a topic and its nearest one for `carried`, and for the start of EM.
-_SURE, _BEGUN = 3.0, 2.0
-# Pairs path: a carried topic has _WORDS words that are _STANDS_OUT standard deviations above the common level.
-_STANDS_OUT, _WORDS = 3.0, 5
 
 
 class TopicsProgram(Algorithm):
@@ -134,23 +123,25 @@ class TopicsProgram(Algorithm):
         """The path that runs."""
         if self.path != "auto":
             return self.path
-        return "tensor" if len(self.columns) <= DENSE else "pairs"
+        return "tensor" if self._dense else "pairs"
 
     def resolve(self, facts: PublicFacts) -> Self:
         """Chooses the path. The tensor path needs many documents per word, and fits the single topic model better."""
         if self.path != "auto":
             return self
         words, units = len(self.columns), facts.units or GUESSED_UNITS
-        few = words <= DENSE or (words <= _MOST_TENSOR and units >= _DOCUMENTS * words)
+        few = self._dense or (words <= TUNING.tensor_words and units >= TUNING.documents_per_word * words)
         return self.model_copy(update={"path": "tensor" if few else "pairs"})
 
     @property
     def _long(self) -> bool:
-        return self.length is not None and self.length >= _LONG
+        """Whether documents are long enough for a round of EM."""
+        return self.length is not None and self.length >= TUNING.em_words
 
     @property
     def _dense(self) -> bool:
-        return len(self.columns) <= DENSE
+        """Whether all triples of words are released, without a basis."""
+        return len(self.columns) <= TUNING.dense_words
 
     @property
     def _kept(self) -> int:
@@ -161,13 +152,13 @@ class TopicsProgram(Algorithm):
     def _shares(self) -> dict[str, float]:
         """Share of each release, in order: as given or by default; the last release gets the rest."""
         if self.chosen == "pairs":
-            pairs = 0.55 if self.pair_share is None else self.pair_share
+            pairs = TUNING.pairs_share if self.pair_share is None else self.pair_share
             sums = 1 - self.word_share - pairs if self.sum_share is None else self.sum_share
             return {"words": self.word_share, "pairs": pairs, "sums": min(sums, 1 - self.word_share - pairs)}
-        usual = 0.46 if self._dense else 0.65
+        usual = TUNING.em_share_dense if self._dense else TUNING.em_share
         sums = 0.0 if not self._long else usual if self.sum_share is None else self.sum_share
         left = 1 - self.norm_share - sums
-        pairs = 0.0 if self._dense else 0.35 * left if self.pair_share is None else self.pair_share
+        pairs = 0.0 if self._dense else TUNING.tensor_pairs_share * left if self.pair_share is None else self.pair_share
         shares = {"norms": self.norm_share, "pairs": pairs, "triples": left - pairs, "sums": sums}
         absent = ({"pairs"} if self._dense else set()) | (set() if self._long else {"sums"})
         return {name: share for name, share in shares.items() if name not in absent}
@@ -219,12 +210,13 @@ class TopicsProgram(Algorithm):
 
     def program(self, adjacency: Adjacency) -> Program:
         if self.chosen == "pairs":
-            return (yield from self._by_pairs())
-        return (yield from self._by_tensor())
+            return (yield from self._run_pairs())
+        return (yield from self._run_tensor())
 
     # ---- which words go together -----------------------------------------------------------------------------------
 
-    def _by_pairs(self) -> Program:
+    def _run_pairs(self) -> Program:
+        """The path "pairs": words, pairs of words, sums of documents by topic."""
         shares = self._shares
         release = yield PrivateSum(WordPresence(columns=len(self.columns)), shares["words"])
         words, weights, common = self._vocabulary(release)
@@ -235,13 +227,16 @@ class TopicsProgram(Algorithm):
         parts[there] = nonnegative_factors(
             pairs.split(release.value)[np.ix_(there, there)], self.n_components, self.seed
         )
+        # Columns of `parts` are topics up to their size; rows of norm 1 are compared with documents by their cosine.
         profiles = (parts / np.maximum(np.linalg.norm(parts, axis=0), 1e-300)).T
+        # The direction common to all documents does not separate topics, so it is projected out.
         apart = profiles - np.outer(profiles @ common, common)
         apart /= np.maximum(np.linalg.norm(apart, axis=1, keepdims=True), 1e-300)
-        sums = self._root_sums(words, weights, _SHARP * apart.T)
+        sums = self._root_sums(words, weights, TUNING.sharpness * apart.T)
         release = yield PrivateSum(sums, shares["sums"])
-        told = sums.split(release.value)[:, there]
-        return self._named_words(words[there].astype(int), weights[there], told, profiles[:, there], release.noise_std)
+        by_topic = sums.split(release.value)[:, there]
+        chosen = words[there].astype(int)
+        return self._combine_sums(chosen, weights[there], by_topic, profiles[:, there], release.noise_std)
 
     def _vocabulary(self, release: Release) -> tuple[Floats, Floats, Floats]:
         """Selects the words from the release of word presence.
@@ -259,19 +254,24 @@ class TopicsProgram(Algorithm):
         A document of m different words contributes 1/sqrt(m) for each of them, so the sum of the release over the
         number of documents estimates the mean of sqrt(m).
         """
-        heard, noise = release.value, release.noise_std
-        order = np.argsort(-heard, kind="stable")[: self._kept]
-        top = heard[order]
-        sure = top > max(_KEPT, -float(ndtri(min(_FALSE / len(heard), 0.5)))) * noise
-        sure[: max(self.n_components, 10)] = True
+        presence, noise = release.value, release.noise_std
+        order = np.argsort(-presence, kind="stable")[: self._kept]
+        top = presence[order]
+        # Of n empty words n P(z > t) pass the threshold t on average: t is the normal quantile at which that is
+        # `noise_words`, and at least `word_evidence`.
+        threshold = max(TUNING.word_evidence, -float(ndtri(min(TUNING.noise_words / len(presence), 0.5))))
+        sure = top > threshold * noise
+        sure[: max(self.n_components, TUNING.words_least)] = True
+        # Under add-remove the number of documents is not public. A word that is in every document of about 80 different
+        # words has the sum n/9; this guess only scales the weights.
         units = release.units or max(float(top[0]), 1.0) * 9
-        different = max(float(np.sum(heard)) / units, 1.0)
-        shares = np.clip(top * different / units, 1e-3, 0.9)
+        different = max(float(np.sum(presence)) / units, 1.0)
+        shares = np.clip(top * different / units, *TUNING.document_share_limits)
         weights = np.where(sure, np.sqrt(np.log(1 / shares)), 0.0)
         common = np.maximum(top, 0.0) * weights
         return order.astype(np.float64), weights, common / max(float(np.linalg.norm(common)), 1e-300)
 
-    def _named_words(
+    def _combine_sums(
         self, words: NDArray[np.int_], weights: Floats, sums: Floats, profiles: Floats, noise: float
     ) -> dict[str, Quantity]:
         """Topics as precision-weighted means of the released sums and of the factors of the pairs.
@@ -289,48 +289,59 @@ class TopicsProgram(Algorithm):
         """
         scale = np.sum(sums * profiles, axis=1, keepdims=True)  # profiles have norm 1 or are zero
         guess = np.maximum(scale, 0.0) * profiles
-        # variance of the sums around the factors beyond their noise: the error of the factors
-        beyond = np.maximum(np.mean((sums - guess) ** 2, axis=1, keepdims=True) - noise**2, 0.05 * noise**2 + 1e-9)
+        # Variance of the sums around the factors beyond their noise: the error of the factors. Sums and factors are
+        # then averaged with weights inverse to their variances (empirical Bayes).
+        least = TUNING.factor_variance_least * noise**2 + 1e-9
+        beyond = np.maximum(np.mean((sums - guess) ** 2, axis=1, keepdims=True) - noise**2, least)
         mixed = (sums * beyond + guess * noise**2) / (beyond + noise**2)
         mass = np.maximum(np.sum(mixed, axis=1), 1e-9)
+        # Common level: what each topic would have if all topics had the words of the sum over topics.
         base = np.maximum(np.sum(sums, axis=0), 0.0)
         excess = sums - np.outer(mass, base / max(float(np.sum(base)), 1e-300))
-        stands = np.sum(excess > _STANDS_OUT * noise, axis=1)
+        stands = np.sum(excess > TUNING.topic_word_evidence * noise, axis=1)
+        # The released sums are of normalised sqrt(count) weight: without the weight they are sums of roots of counts.
         topics = np.maximum(mixed, 0.0) / weights
         topics /= np.maximum(np.sum(topics, axis=1, keepdims=True), 1e-300)
-        return self._estimate(words, topics, mass / np.sum(mass), stands >= _WORDS)
+        return self._estimate(words, topics, mass / np.sum(mass), stands >= TUNING.topic_words)
 
     # ---- the single topic model ------------------------------------------------------------------------------------
 
-    def _by_tensor(self) -> Program:
+    def _run_tensor(self) -> Program:
+        """The path "tensor": norms, moments, and for long documents a round of EM."""
         D, shares = len(self.columns), self._shares
         norms = PairNorms(columns=D)
         release = yield PrivateSum(norms, shares["norms"])
-        heard = np.cumsum(heard_shares(release.value, release.noise_std))
-        clip = float(norms.edges[1 + min(int(np.searchsorted(heard, _INSIDE * heard[-1])), norms.bins - 1)])
+        below = np.cumsum(shares_above_noise(release.value, release.noise_std))
+        # The upper edge of the bin that holds the quantile, so that at most the planned share is clipped.
+        clip = float(
+            norms.edges[1 + min(int(np.searchsorted(below, TUNING.unclipped_share * below[-1])), norms.bins - 1)]
+        )
         units = release.units or max(float(np.sum(release.value)), 1.0)
-        topics, weights, noise = yield from self._decomposed(clip, units)
-        carried = _apart(topics, noise, _SURE)
+        topics, weights, noise = yield from self._decompose(clip, units)
+        carried = _above_noise(topics, noise, TUNING.topic_evidence)
         if self._long:
-            begun = _apart(topics, noise, _BEGUN)
+            started = _above_noise(topics, noise, TUNING.start_evidence)
             common = weights @ topics
-            logs = np.log(np.maximum((1 - _SMOOTH) * topics + _SMOOTH * common, 1e-9)).T
-            sums = self._em_sums(logs, np.log(np.maximum(weights, 1e-3)), min(1.0, 1.1 * math.sqrt(clip)))
+            part = TUNING.common_part
+            logs = np.log(np.maximum((1 - part) * topics + part * common, 1e-9)).T
+            sums = self._em_sums(logs, np.log(np.maximum(weights, 1e-3)), min(1.0, TUNING.em_clip * math.sqrt(clip)))
             release = yield PrivateSum(sums, shares["sums"])
-            told = sums.split(release.value)
-            counts = np.maximum(np.sum(told, axis=1), 0.02 * units / self.n_components)
-            found = on_simplex(told / counts[:, None])
-            topics, weights = unmistaken(
-                lambda made_up: sums.split(sums.total(Units.from_rows(made_up))),
+            # A document contributes shares of words with sum 1, times its responsibilities: the sum over words counts
+            # the documents of a topic.
+            by_topic = sums.split(release.value)
+            counts = np.maximum(np.sum(by_topic, axis=1), TUNING.em_count_least * units / self.n_components)
+            found = on_simplex(by_topic / counts[:, None])
+            topics, weights = correct_em_bias(
+                lambda simulated: sums.split(sums.total(Units.from_rows(simulated))),
                 found,
                 counts / np.sum(counts),
-                round(self.length or _LONG),
+                round(self.length or TUNING.em_words),
             )
             noise = np.minimum(sums.clip * release.noise_std / counts, 1.0)
-            carried = begun & _apart(topics, noise, _SURE)
+            carried = started & _above_noise(topics, noise, TUNING.topic_evidence)
         return self._estimate(np.arange(D), topics, weights, carried, noise)
 
-    def _decomposed(self, clip: float, units: float) -> Generator[Request, Release, tuple[Floats, Floats, Floats]]:
+    def _decompose(self, clip: float, units: float) -> Generator[Request, Release, tuple[Floats, Floats, Floats]]:
         """Topics (K, D), weights (K,) and the noise of a topic's entries (K,), from pairs and triples.
 
         The noise is 1, the largest entry, if the triples are below their noise, as for documents of fewer than three
@@ -343,7 +354,9 @@ class TopicsProgram(Algorithm):
             release = yield PrivateSum(moment, shares["pairs"])
             pairs = moment.split(release.value)
             spread = clip * release.noise_std
-            documents = heard_units(float(np.sum(pairs)), spread * D, units)
+            # Every topic sums to 1, so all pairs together count the documents of at least two words. A sum over D^2
+            # entries in isometric coordinates has D times the noise of one.
+            documents = documents_behind(float(np.sum(pairs)), spread * D, units)
             pairs = pairs / documents
             axes = np.linalg.eigh(pairs)[1][:, ::-1][:, :K]
             level = max(spread / documents, 1e-100)
@@ -354,17 +367,19 @@ class TopicsProgram(Algorithm):
         # Every topic sums to 1, so the contraction of the tensor with the vector of ones counts the documents.
         ones = np.sum(axes, axis=0)
         total, doubt = float(np.einsum("abc,a,b,c", tensor, ones, ones, ones)), spread * float(ones @ ones) ** 1.5
-        documents = max(total, 1.0) if self._dense else heard_units(total, doubt, units)
+        documents = max(total, 1.0) if self._dense else documents_behind(total, doubt, units)
         tensor, noise = tensor / documents, spread / documents
-        seen = np.sum(tensor, axis=2) if pairs is None else pairs
-        topics, weights = started(seen, tensor, axes, K, self.seed)
-        topics, weights = fitted(
-            tensor, axes, topics, weights, pairs, (noise / level) ** 2, _STARTS if self._dense else 0
-        )
+        # Topics sum to 1, so the pairs are the margin of all triples.
+        margin = np.sum(tensor, axis=2) if pairs is None else pairs
+        topics, weights = topics_from_moments(margin, tensor, axes, K, self.seed)
+        starts = TUNING.random_starts if self._dense else 0
+        topics, weights = fit_topics(tensor, axes, topics, weights, pairs, (noise / level) ** 2, starts)
         if self._dense:
-            topics, weights = refitted(tensor, topics, weights, noise * math.sqrt(documents))
-        if total <= _SURE * doubt:
+            topics, weights = refine_topics(tensor, topics, weights, noise * math.sqrt(documents))
+        if total <= TUNING.topic_evidence * doubt:
             return topics, weights, np.ones(K)
+        # A change d of topic k moves the tensor by about w_k |a_k|^2 d (two of its three factors stay), so the noise of
+        # the tensor is divided by that.
         sizes = np.maximum(np.sum(topics**2, axis=1), 1e-12)
         return topics, weights, np.minimum(noise / np.maximum(weights * sizes, 1e-12), 1.0)
 
@@ -393,12 +408,20 @@ class TopicsProgram(Algorithm):
         }
 
 
-def heard_units(total: float, noise: float, units: float) -> float:
-    """Number of units behind a sum of probabilities: all `units`, unless the sum differs by three times its noise."""
-    return units if abs(total - units) <= _SURE * noise else max(total, noise, 1.0)
+def documents_behind(total: float, noise: float, units: float) -> float:
+    """Number of documents behind a sum of probabilities: all `units`, unless the sum differs by three times its noise.
+
+    Parameters
+    ----------
+    total, noise : float
+        The released sum, and the standard deviation of its noise.
+    units : float
+        Number of units, public or released. Documents that are too short contribute nothing, so there may be fewer.
+    """
+    return units if abs(total - units) <= TUNING.topic_evidence * noise else max(total, noise, 1.0)
 
 
-def _apart(topics: Floats, noise: Floats, times: float) -> NDArray[np.bool_]:
+def _above_noise(topics: Floats, noise: Floats, times: float) -> NDArray[np.bool_]:
     """Topics whose norm and whose distance from the nearest topic exceed `times` the norm of their noise.
 
     `topics` is (K, D), and `noise` (K,) the standard deviation of an entry.
