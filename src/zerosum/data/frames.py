@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from zerosum.data.formats import Cells, Table
+from zerosum.data.formats import Cells, Table, Text
 from zerosum.errors import BadData
 
 # Top-level modules of supported frames.
@@ -74,4 +74,6 @@ def _cells(column: Any, called: str) -> Cells:
         if array.dtype.kind in "biuf":
             return array
         column = array.tolist()
-    return ["" if cell is None or str(cell) in ("<NA>", "NaT") or cell != cell else str(cell) for cell in column]
+    return Text.of(
+        ["" if cell is None or str(cell) in ("<NA>", "NaT") or cell != cell else str(cell) for cell in column]
+    )
