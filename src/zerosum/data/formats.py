@@ -13,7 +13,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -64,6 +64,7 @@ def readable(path: Path, *also: type[Exception], called: str | None = None) -> I
     except ZerosumError:
         raise
     except (*_DAMAGE, *also) as error:
+        # The text of a library's error may quote cells; its class and the reason given by the system do not.
         why = getattr(error, "strerror", None) or type(error).__name__
         what, detail = (path, "") if called is None else (called, str(path))
         fault = f"{what} is cut short, damaged, of another format or unreadable ({why})"
@@ -194,6 +195,7 @@ def open_table(
         raise BadData(f"there is no file {path}")
     match [suffix.lower() for suffix in path.suffixes]:
         case [*_, ".npy"]:
+            # Memory-mapped: a table larger than memory can be read in blocks.
             held = {"data": np.lib.format.open_memmap(path, mode="r")}
             return _array_table(path, held, columns, unit_column)
         case [*_, ".npz"]:
@@ -209,6 +211,7 @@ def open_table(
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     """The table of an archive as `data`, and the arrays that describe it."""
+    # No pickles: loading one runs code that the file contains.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         tables = [key for key in archive.files if key not in _DESCRIBING]
         named = [key for key in ("data", "X") if key in tables]
@@ -279,6 +282,7 @@ def _runs(path: Path, held: Mapping[str, NDArray[Any]], offsets: NDArray[np.int6
     if offsets is None:
         raise BadData(f"{path} has seconds between rows but no offsets: where each unit's rows begin, and the end")
     bounds = _bounds(path, "run_offsets", held["run_offsets"], size) if "run_offsets" in held else offsets
+    # Methods for recordings treat a run as one unit's rows. A run across two units would mix two people.
     if not np.isin(offsets, bounds).all():
         raise BadData(f"a run of {path} must lie within the rows of one unit: every unit begins with a run")
     if seconds.dtype.kind not in "iuf" or seconds.shape not in ((), (len(bounds) - 1,)):
@@ -288,6 +292,7 @@ def _runs(path: Path, held: Mapping[str, NDArray[Any]], offsets: NDArray[np.int6
 
 def _bounds(path: Path, name: str, given: NDArray[Any], size: int) -> NDArray[np.int64]:
     """Validate offsets: increasing integers from 0 to the number of rows."""
+    # Strictly increasing: an empty unit has no rows from which a statistic could be computed.
     whole = given.dtype.kind in "iu" and given.ndim == 1 and len(given) > 1
     if not whole or given[0] != 0 or given[-1] != size or np.any(given[1:] <= given[:-1]):
         raise BadData(f"the {name} of {path} must be rising whole numbers from 0 to its number of rows")
@@ -303,6 +308,7 @@ def _array_names(
             raise BadData(f"the columns of {path} must be {width} names")
         return tuple(str(name).strip() for name in own)
     names = tuple(str(at) for at in range(width))
+    # A decimal name is a position. Otherwise the names are given in the order of the columns.
     if columns is None or any(name.isdecimal() for name in columns):
         return names
     free = width - (unit_column in names)
@@ -333,6 +339,7 @@ def _csv_table(path: Path, delimiter: str, encoding: str | None) -> Table:
         )
     if not any(file.names):
         raise BadData(f"{path} is empty, or its first line is")
+    # A first line of numbers is a person's record, and its cells would be published as names of columns.
     if all(np.isfinite(number(name)) for name in file.names):
         raise BadData(f"the first line of {path} holds numbers where the columns' names should be")
     return Table(file.names, file.batches, progress=file.progress)
@@ -512,6 +519,21 @@ class _DelimitedFile:
             ),
         )
         return [Text(table.column(name).combine_chunks()) for name in wanted]
+
+
+def tsv_rows(path: Path, called: str | None = None) -> Generator[list[str], None, None]:
+    """Yield the lines of a small table of a BIDS data set, header first, as lists of cells.
+
+    Parameters
+    ----------
+    path : Path
+        Tab-separated text in UTF-8.
+    called : str, optional
+        As in `readable`.
+    """
+    # utf-8-sig accepts files with and without a byte order mark.
+    with readable(path, called=called), path.open(encoding="utf-8-sig", newline="") as file:
+        yield from csv.reader(file, delimiter="\t", strict=True)
 
 
 @dataclass(frozen=True)

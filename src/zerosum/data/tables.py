@@ -309,6 +309,7 @@ def _choose(
     wanted = chosen if unit is None else [*chosen, unit]
     if not chosen:
         raise BadData(f"there are no columns to read in {path}")
+    # A column without a name is often a row index that a spreadsheet added.
     if columns is None and "" in chosen:
         raise BadData(f"column {names.index('') + 1} of {path} has no name: list the columns to read")
     if len(set(wanted)) < len(wanted):
@@ -329,6 +330,8 @@ def _choose(
 
     def column(name: str) -> _Column:
         at = places[name]
+        # A name that comes from the file alone may be a person's cell (a file without a header), so that messages
+        # have the position instead.
         given = name == unit or name in lookups or columns is not None
         called = f"column {repr(name) if given else at + 1} of {path}"
         own = tokens.get(name, ()) if isinstance(tokens, Mapping) else tokens
@@ -349,6 +352,7 @@ def _units(
     positions = [column.position for column in columns]
     as_it_lies = unit is None and all(column.lookup is None and not column.tokens for column in columns)
     # No copy: a memory-mapped array stays on disk.
+    # A unit column, categories and tokens change cells or the order of rows, and need a copy.
     if table.array is not None and as_it_lies:
         whole = positions == list(range(table.array.shape[1]))
         return Units(table.array if whole else table.array[:, positions], table.offsets, table.runs)
@@ -359,6 +363,7 @@ def _units(
     for batch in table.batches([*positions, unit.position] if unit else positions):
         for column, cells, part in zip(columns, batch, parts, strict=False):  # the unit labels are last
             part.append(column.numbers(cells, before, faults))
+        # An empty label ends the numbering of units but not the reading: one error lists the faults of all columns.
         if unit and nameless is None:
             try:
                 labels.append(unit.labels(batch[-1], before, seen))
@@ -401,6 +406,7 @@ def _numbers(cells: Cells) -> Floats:
 
 def token_set(given: Sequence[str | float]) -> frozenset[str | float]:
     """Tokens for missing values as text, and as numbers where they are numbers."""
+    # A token that is a number matches all spellings of the number: -9 matches "-9.0".
     words = [each.strip() if isinstance(each, str) else float(each) for each in given]
     numbers = [number(each) for each in words]
     return frozenset([*words, *(each for each in numbers if np.isfinite(each))])
@@ -420,6 +426,7 @@ def _lookups(categories: Categories | None, labels: Labels | None, *, strict: bo
             continue
         known = dict(lookups[name])
         for label, category in meant.items():
+            # From `known`, without the labels added in this loop: a label of a label has no meaning.
             index = known.get(category if isinstance(category, str) else number(category))
             if index is None and not strict:
                 continue
@@ -444,6 +451,7 @@ def _lookup(column: str, declared: Sequence[Category]) -> Lookup:
             keys |= {"True", "true", "TRUE"} if category else {"False", "false", "FALSE"}
         elif isinstance(category, str):
             keys.add(category.strip())
+        # Categories such as "1" and 1.0 are the same cell content, which cannot belong to both.
         if not keys or keys & lookup.keys():
             raise BadParameter(f"category {index + 1} of column {column!r} is not finite, or declared twice")
         lookup |= dict.fromkeys(keys, index)
