@@ -79,7 +79,7 @@ def measure(path: Path, small: Path, reader: str, case: str, width: int, source:
     arguments = [str(path), str(small), reader, case, str(width)]
     environment = os.environ | {"PYTHONPATH": str(source)}
     done = subprocess.run([sys.executable, "-c", CHILD, *arguments], env=environment, check=True, capture_output=True)
-    return tuple(json.loads(done.stdout))  # type: ignore[return-value] # three numbers
+    return tuple(json.loads(done.stdout))
 
 
 def main() -> None:
