@@ -11,6 +11,6 @@ pins=$(mktemp)
 trap 'rm -f "$pins"' EXIT
 grep -hv '^#' "$root/requirements/ci.txt" "$root/requirements/flare.txt" > "$pins"
 # `wheel` and not `download`: pyhocon, which FLARE needs, comes as source only and is built here.
-"$python" -m pip wheel --quiet --disable-pip-version-check --constraint "$pins" --wheel-dir "$out" "$root[nvflare,parquet,watch]"
+"$python" -m pip wheel --quiet --disable-pip-version-check --constraint "$pins" --wheel-dir "$out" "$root[nvflare,watch]"
 (cd "$out" && sha256sum -- *.whl > SHA256SUMS)
 echo "$(ls "$out" | grep -c '\.whl$') wheels in $out"

@@ -14,7 +14,17 @@ import zerosum
 from zerosum import cli
 from zerosum.cli.app import app
 
-NUMERICAL = ("numpy", "scipy", "sklearn", "pydantic", "cryptography", "matplotlib", "array_api_compat", "dp_accounting")
+NUMERICAL = (
+    "numpy",
+    "scipy",
+    "sklearn",
+    "pydantic",
+    "cryptography",
+    "matplotlib",
+    "array_api_compat",
+    "dp_accounting",
+    "pyarrow",
+)
 OWN = ("zerosum.kernel", "zerosum.statistics", "zerosum.algorithms", "zerosum.study", "zerosum.report", "zerosum.site")
 SUBPACKAGES = ("zerosum.algorithms", "zerosum.study", "zerosum.report", "zerosum.site", "zerosum.papers")
 ACCOUNT = "account --scheme zero-sum --sites 5 --colluders 1 --sensitivity 1 --delta 1e-5 --epsilon 1"

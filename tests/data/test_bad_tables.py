@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -442,17 +441,3 @@ def test_load_units_parquet_repeated_or_no_columns_are_refused(tmp_path: Path) -
     with pytest.raises(BadData, match="'who'") as refused:
         load_units(path, unit_column="who")
     assert _numbers(refused.value.detail) == [2]
-
-
-def test_load_units_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.parquet").write_bytes(b"PAR1")
-    honest = builtins.__import__
-
-    def without(name: str, *args: Any) -> Any:
-        if name.startswith("pyarrow"):
-            raise ImportError(name)
-        return honest(name, *args)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(BadData, match=r"zerosum\[parquet\]"):
-        load_units(tmp_path / "a.parquet")

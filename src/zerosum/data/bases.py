@@ -69,13 +69,16 @@ def cosines(space: Masker, count: int) -> Floats:
         parts.append(space.transform(plane[:, :, None, None] * along[2][None, None]))
     every = np.concatenate(parts).T
     norms = np.linalg.norm(every, axis=0)
+    # Some cosines vanish on the mask, up to rounding. They are dropped before the division by their norms.
     every = every[:, norms > _DEPENDENT * norms.max()]
     every /= np.linalg.norm(every, axis=0)
     from scipy.linalg import qr
 
+    # Pivoting takes the column with the largest residual first, so that small residuals are at the end.
     triangle, order = qr(every, mode="r", pivoting=True)
     # With pivoting the diagonal of R is the residual norm of each column given the columns before it.
     rank = int(np.sum(np.abs(np.diag(triangle)) > _DEPENDENT))
+    # In the order of frequencies, so that the basis does not depend on the order of pivots.
     return np.asarray(every[:, np.sort(order[:rank])])
 
 
@@ -88,6 +91,7 @@ def low_frequencies(side: int = 30, per_axis: int = 8) -> Floats:
     if not 0 < per_axis <= side:
         raise BadParameter(f"an image of {side} x {side} has between 1 and {side} cosines an axis, got {per_axis}")
     waves = _waves(side, per_axis)
+    # The Kronecker product of orthonormal bases is orthonormal.
     waves /= np.linalg.norm(waves, axis=0)
     return np.asarray(np.kron(waves, waves), dtype=np.float64)
 

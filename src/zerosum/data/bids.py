@@ -7,12 +7,11 @@ error's `detail`.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from zerosum.data.formats import readable
+from zerosum.data.formats import readable, tsv_rows
 from zerosum.data.nifti import is_nifti
 from zerosum.errors import BadData
 
@@ -122,6 +121,7 @@ def _bids(folder: Path, subjects: list[Path], selection: Selection, faults: list
     """Index of a BIDS data set."""
     listed = _participants(folder)
     whole = {subject.name: _runs(folder, subject) for subject in subjects}
+    # An unlisted person would be a unit that the site's own list, and so the public count, does not have.
     if strangers := [name for name, runs in whole.items() if runs and name not in listed]:
         fault = f"{folder} has images of people who are not in its participants.tsv"
         raise BadData(fault, detail=", ".join(strangers))
@@ -139,6 +139,8 @@ def _bids(folder: Path, subjects: list[Path], selection: Selection, faults: list
                 raise
             faults.append(f"{error} ({error.detail})")
             people[name] = ()
+    # With a list of faults an empty selection is no error: the coordinator chose the selection, and every
+    # person counts as a unit of zeros.
     if not any(people.values()) and (faults is None or not people):
         raise BadData(f"{folder} has no *_bold.nii or *_bold.nii.gz of anybody in its participants.tsv, as selected")
     absent = [name for name in listed if name not in people]
@@ -157,9 +159,7 @@ def _participants(folder: Path) -> tuple[str, ...]:
         path = whole.parent.parent / "participants.tsv"
     if not path.is_file():
         raise BadData(f"{folder} has no participants.tsv, which says who takes part")
-    # utf-8-sig accepts files with and without a byte order mark.
-    with readable(path), path.open(encoding="utf-8-sig", newline="") as file:
-        rows = [[cell.strip() for cell in row] for row in csv.reader(file, delimiter="\t", strict=True) if row]
+    rows = [[cell.strip() for cell in row] for row in tsv_rows(path) if row]
     if not rows or rows[0].count("participant_id") != 1:
         raise BadData(f"{path} has no column participant_id, or more than one")
     at = rows[0].index("participant_id")
@@ -186,6 +186,7 @@ def _runs(root: Path, subject: Path) -> list[Path]:
             if not is_nifti(path.name) or not _stem(path).endswith("_bold"):
                 continue
             entities = _entities(path)
+            # The folder and the file name must agree on the person: either of the two may be the wrong one.
             expected = {"sub": subject.name[4:]} | ({} if folder is subject else {"ses": folder.name[4:]})
             if any(entities.get(name) != value for name, value in expected.items()):
                 fault = f"an image in {root} lies in the folder of another person or session than its name says"
@@ -201,6 +202,7 @@ def _selected(root: Path, runs: list[Path], selection: Selection) -> tuple[Recor
         entities = _entities(path)
         if not selection.admits(entities):
             continue
+        # The recording is identified by all entities except those that distinguish versions of it.
         which = frozenset((name, value) for name, value in entities.items() if name not in _VERSIONS)
         if which in seen:
             raise BadData(
@@ -215,6 +217,7 @@ def every_recording(folder: Path) -> dict[str, tuple[Recording, ...]]:
     """All recordings of all persons in every version, from which a selection selects."""
     people = find_recordings(folder, faults=[]).people
     subjects = {name: folder / name for name in people}
+    # Plain files have no versions and no entities.
     if not any(path.is_dir() for path in subjects.values()):
         return people
     with readable(folder):
@@ -244,6 +247,7 @@ def _sidecars(root: Path, path: Path) -> tuple[Path, ...]:
             and entry.is_file()
             and _entities(entry).items() <= own
         ]
+        # More entities are more specific. Values of the first file that has a field apply.
         found += sorted(near, key=lambda entry: -len(_entities(entry)))
         if folder == root:
             return tuple(found)
@@ -281,6 +285,7 @@ def _check_files(folder: Path, paths: Iterable[Path]) -> None:
     home = folder.resolve()
     whose: dict[tuple[int, int], str] = {}
     for path in paths:
+        # Links are resolved: two links to one file would count one recording as two people's.
         real = path.resolve()
         if not real.is_file():
             raise BadData(f"an image in {folder} is not a file, or a link that leads nowhere", detail=str(path))

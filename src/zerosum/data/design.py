@@ -307,6 +307,7 @@ class Design(BaseModel):
         """Name and range of the offset column."""
         if self.exposure is None:
             return (self.offset or "", *self.ranges.get(self.offset or "", (0.0, 0.0)))
+        # The logarithm is monotone: the range of the offset is that of the logarithms of the ends.
         low, high = self.ranges[self.exposure]
         return f"log {self.exposure}", math.log(low), math.log(high)
 
@@ -393,6 +394,7 @@ class Design(BaseModel):
             raise BadData(f"the data do not have the {len(self.read)} columns of the design")
         # Before imputation, which removes the NaN.
         gone = {name: np.isnan(rows[:, self.read.index(name)]) for name in self.indicators}
+        # Each column is imputed from its own unit only, so that a row stays a function of one person.
         rows = np.column_stack([self._filled(name, rows[:, at], units) for at, name in enumerate(self.read)])
         unfit = np.zeros(len(rows), dtype=bool)
         for at, name in enumerate(self.read):
@@ -438,6 +440,7 @@ class Design(BaseModel):
         if units.offsets is None:
             return np.where(np.isnan(values), (low + high) / 2, values)
         there = ~np.isnan(values)
+        # Clipped before the mean: one extreme value must not move the imputed value out of the public range.
         known = np.clip(np.where(there, values, low), low, high)
         # Both are means over the unit's rows; their ratio is the mean over observed rows.
         total, seen = (units.average(each) for each in (np.where(there, known, 0.0), there.astype(np.float64)))

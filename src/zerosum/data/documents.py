@@ -19,7 +19,6 @@ from __future__ import annotations
 import gzip
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -141,14 +140,12 @@ def counted(texts: Iterable[str], vocabulary: Sequence[str]) -> csr_array:
             raise BadData(
                 f"in text, {vocabulary[place[plain]]!r} and {word!r} of the vocabulary are the same: keep one"
             )
-    ends, words, counts = [0], [], []
-    for text in texts:
-        held = Counter(place[word] for word in words_of(text) if word in place)
-        words += sorted(held)
-        counts += [float(held[word]) for word in sorted(held)]
-        ends.append(len(words))
-    shape = (len(ends) - 1, len(vocabulary))
-    return csr_array((np.array(counts), np.array(words, dtype=np.int64), np.array(ends)), shape=shape)
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    # scikit-learn's own tokenisation (`token_pattern`, `strip_accents`) has no NFC form and no typographic apostrophe.
+    found = CountVectorizer(analyzer=words_of, vocabulary=place).transform(texts)
+    parts = (found.data.astype(np.float64), found.indices.astype(np.int64), found.indptr.astype(np.int64))
+    return csr_array(parts, shape=found.shape)
 
 
 def _matrix(path: Path, words: int) -> csr_array:

@@ -69,6 +69,7 @@ def garch_sources(
         raise BadParameter("a GARCH source needs omega > 0, alpha and beta not negative and alpha + beta < 1")
     level = w / (1 - a - b)  # stationary variance, divided out at the end
     found = np.empty((people, points, components), dtype=dtype)
+    # Starts at the stationary variance, so that the burn-in has to remove the dependence on the first value only.
     variance = np.broadcast_to(level, (people, components)).copy()
     value = np.sqrt(variance) * rng.standard_normal((people, components))
     for t in range(-burn_in, points):
@@ -88,6 +89,7 @@ def garch_kurtosis(alpha: float, beta: float) -> float:
     >>> round(garch_kurtosis(0.3, 0.6), 6), round(garch_kurtosis(0.1, 0.8), 4)
     (57.0, 3.3529)
     """
+    # Bollerslev (1986): the fourth moment exists if 3 alpha^2 + 2 alpha beta + beta^2 < 1.
     left = 1 - beta**2 - 2 * alpha * beta - 3 * alpha**2
     return math.inf if left <= 0 else 3 * (1 + alpha + beta) * (1 - alpha - beta) / left
 
@@ -299,6 +301,7 @@ def _altered(maps: Floats, side: int, strength: float, rng: np.random.Generator)
     """The maps of one site: gains and smooth changes of size `strength`."""
     if strength == 0:
         return maps
+    # Log-normal gains stay positive, so that no map changes its sign.
     gains = np.exp(strength * rng.standard_normal(len(maps)))
     fields = rng.standard_normal((len(maps), side, side))
     smooth = gaussian_filter(fields, sigma=(0, side / 10, side / 10)).reshape(maps.shape)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from zerosum.data.formats import Cells, Table
+from zerosum.data.formats import Cells, Table, Text
 from zerosum.errors import BadData
 
 # Top-level modules of supported frames.
@@ -34,6 +34,7 @@ def frame_table(frame: Any, called: str) -> Table:
     """Table of a frame. A single column without a name has the name ''."""
     if hasattr(frame, "collect") and hasattr(frame, "collect_schema"):
         raise BadData(f"{called} is a lazy frame: give what its collect() returns")
+    # Libraries are distinguished by their methods, since none of them is imported here.
     if hasattr(frame, "column_names"):  # Arrow
         names = [str(name) for name in frame.column_names]
     elif hasattr(frame, "columns"):
@@ -71,7 +72,11 @@ def _cells(column: Any, called: str) -> Cells:
             array = np.asarray(column)
         except (TypeError, ValueError):
             raise BadData(f"{called} has a column that holds neither numbers nor text") from None
+        # The type of the column decides, never a single cell: one person's missing value must not change how the cells
+        # of other people are read.
         if array.dtype.kind in "biuf":
             return array
         column = array.tolist()
-    return ["" if cell is None or str(cell) in ("<NA>", "NaT") or cell != cell else str(cell) for cell in column]
+    return Text.of(
+        ["" if cell is None or str(cell) in ("<NA>", "NaT") or cell != cell else str(cell) for cell in column]
+    )

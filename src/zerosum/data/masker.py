@@ -85,8 +85,10 @@ class Masker:
             # Names are zero-padded, so that their text order is the order of the grid.
             width = len(str(count))
             return cls(matrix, labels, tuple(f"v{at:0{max(4, width)}}" for at in range(1, count + 1)), kind)
+        # `inside` is sorted, so that its first entry is the smallest.
         if inside[0] < 0 or np.any(inside != np.round(inside)):
             raise BadData("an atlas holds a whole number for each region and 0 outside")
+        # Numbers of regions may have gaps. Columns are in the order of these numbers.
         labels = np.where(volume == 0, 0, np.searchsorted(inside, volume) + 1).astype(np.int32)
         return cls(matrix, labels, tuple(f"r{int(label)}" for label in inside), kind)
 
@@ -110,6 +112,7 @@ class Masker:
     def _average(self) -> Any:
         """Sparse matrix (columns, voxels inside) that averages over regions."""
         count, members = len(self.columns), self._members
+        # Each voxel has the weight 1 / (size of its region), so that a row of the matrix averages over the region.
         weights = 1 / np.bincount(members, minlength=count)[members]
         import scipy.sparse as sp
 

@@ -119,6 +119,7 @@ class Nifti:
         # verify the checksum at its end.
         with _stream(self.path) as stream:
             yield self.kind.from_stream(stream)
+            # Reading to the end verifies the checksum of a .gz file, and finds a file that is cut short.
             while stream.read(1 << 20):
                 pass
 
@@ -138,6 +139,7 @@ def _clock(header: Any) -> float | None:
     zooms, unit = header.get_zooms(), header.get_xyzt_units()[1]
     if len(zooms) < 4 or unit not in _SECONDS:
         return None
+    # Headers often have 0 for an unknown interval, and some writers leave NaN.
     seconds = float(zooms[3]) * _SECONDS[unit]
     return seconds if np.isfinite(seconds) and seconds > 0 else None
 

@@ -6,10 +6,10 @@ identify people; these are in the error's `detail`.
 
 from __future__ import annotations
 
-import csv
 import json
 import warnings
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
-from zerosum.data.formats import number, readable
+from zerosum.data.formats import number, readable, tsv_rows
 from zerosum.data.masker import Masker
 from zerosum.data.nifti import Nifti, nibabel
 from zerosum.errors import BadData, BadInput, BadParameter
@@ -154,6 +154,7 @@ def open_scan(
     if len(image.shape) != 4:
         found = f"it has {len(image.shape)}"
         raise image.wrong("{} has not the four dimensions of a run, the last of them time", found)
+    # A resampled run is moved to the study's grid later, so that its own grid may differ.
     if not preprocessing.resample:
         space.check_grid(image)
     if image.shape[3] < MINIMUM_VOLUMES:
@@ -173,6 +174,7 @@ def open_scan(
 
 def _check_many(image: Nifti, confounds: int, volumes: int) -> None:
     """Require more volumes than regressors, including a constant and a trend."""
+    # With as many regressors as volumes the residuals are zero, or rounding errors that are then standardised.
     if confounds + 2 >= volumes:
         raise image.wrong(f"{{}} has too few volumes for {confounds} confounds", f"it has {volumes}")
 
@@ -227,6 +229,7 @@ def read_scan(scan: Scan, space: Masker, preprocessing: Preprocessing, out: Floa
     for start, volumes in scan.image.volumes():
         if preprocessing.resample:
             volumes = _resampled(volumes, scan.image, space)
+        # Before smoothing, which spreads a NaN over its neighbours.
         if not np.isfinite(volumes[space.inside]).all():
             raise scan.image.wrong(f"{{}} has values within the {space.kind} that are not finite")
         if preprocessing.smoothing_mm is not None:
@@ -255,8 +258,7 @@ def read_confounds(path: Path, names: Sequence[str], volumes: int) -> Floats:
     `n/a` counts as 0 in the first row of difference columns, which have no previous volume.
     """
     called, own = "a table of confounds", str(path)
-    with readable(path, called=called), path.open(encoding="utf-8-sig", newline="") as file:
-        table = list(csv.reader(file, delimiter="\t", strict=True))
+    table = list(tsv_rows(path, called))
     header = [name.strip() for name in table[0]] if table else []
     if missing := [name for name in names if header.count(name) != 1]:
         raise BadData(f"{called} has no column {missing[0]!r}, or more than one", detail=own)
@@ -268,6 +270,7 @@ def read_confounds(path: Path, names: Sequence[str], volumes: int) -> Floats:
     found = np.empty((volumes, len(names)))
     for at, name in enumerate(names):
         cells = [row[header.index(name)].strip() for row in table[1:]]
+        # fMRIPrep writes n/a there because a difference needs a previous volume. Elsewhere n/a is an error.
         if cells[0].lower() == "n/a" and ("derivative" in name or name in _DIFFERENCES):
             cells[0] = "0"
         found[:, at] = [number(cell) for cell in cells]
@@ -280,8 +283,8 @@ def read_confounds(path: Path, names: Sequence[str], volumes: int) -> Floats:
 
 def confound_names(path: Path) -> tuple[str, ...]:
     """Column names of a confound table. Only the header is read."""
-    with readable(path, called="a table of confounds"), path.open(encoding="utf-8-sig", newline="") as file:
-        return tuple(name.strip() for name in next(csv.reader(file, delimiter="\t", strict=True), []))
+    with closing(tsv_rows(path, "a table of confounds")) as rows:
+        return tuple(name.strip() for name in next(rows, []))
 
 
 def run_seconds(image: Nifti, sidecars: Sequence[Path]) -> float | None:
@@ -317,6 +320,7 @@ def _seconds(image: Nifti, sidecars: Sequence[Path]) -> float:
         if isinstance(stated, bool) or not isinstance(stated, int | float) or not 0 < stated < np.inf:
             fault = "RepetitionTime in a JSON file of an image is not a positive number of seconds"
             raise BadData(fault, detail=str(sidecar))
+        # A wrong interval shifts the band of the filter without any sign in the result, so that files must agree.
         if image.seconds is not None and abs(image.seconds - stated) > _CLOCK_TOLERANCE:
             raise image.wrong(
                 "{} says another time between volumes than its JSON file: correct one of them, or give `seconds` in "
@@ -371,6 +375,7 @@ def _cleaned(rows: Floats, scan: Scan, preprocessing: Preprocessing) -> Floats:
         detrend=preprocessing.detrend,
         standardize=None,
         confounds=scan.regressors,
+        # nilearn removes scrubbed volumes after the filter, which needs equal intervals and interpolates them.
         sample_mask=None if scan.volumes == len(rows) else scan.kept,
         filter="butterworth" if preprocessing.band is not None else False,
         high_pass=low or None,
@@ -387,6 +392,8 @@ def _standardise(rows: Floats, size: Floats) -> None:
     """Standardise columns in place. `size` is the largest absolute value of each column before cleaning."""
     rows -= rows.mean(axis=0)
     spread = rows.std(axis=0)
+    # Relative to the values before cleaning: what regression leaves of a constant column is rounding error, which
+    # must not be scaled up to variance 1.
     varies = spread > _STILL * size
     rows[:, ~varies] = 0
     rows /= np.where(varies, spread, 1.0)

@@ -20,7 +20,6 @@ without a header is a record. The text of a library's error is left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -29,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerosum.compute.units import Units
-from zerosum.data.formats import Cells, Table, number, open_table, readable
+from zerosum.data.formats import Cells, Table, Text, distinct, number, open_table, readable
 from zerosum.data.frames import array_table, frame_table, is_frame
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel.missing import refusal
@@ -228,15 +227,22 @@ class _Column:
         if self.lookup is None and self.tokens:
             values[np.isin(values, [each for each in self.tokens if isinstance(each, float)])] = np.nan
         unfit = np.flatnonzero(~np.isfinite(values))
+        if len(unfit) == 0:
+            return values
         values[unfit] = np.nan  # infinite values become NaN too
+        codes, contents = distinct(cells, unfit)
+        gone = np.array([self._missing(cell) for cell in contents], dtype=bool)[codes]
+        if self.lookup is not None and self.optional:
+            values[unfit[~gone]] = OTHER
+        misfit: FaultKind = "unreadable" if self.lookup is None else "other"
+        rows: dict[FaultKind, NDArray[np.intp]] = {misfit: unfit[~gone]}
+        if not self.optional:
+            rows["missing"] = unfit[gone]
         known = {fault.kind for fault in faults if fault.column == self.called}
-        for at, gone in zip(unfit.tolist(), self._missing(cells, unfit), strict=True):
-            kind: FaultKind = "missing" if gone else "unreadable" if self.lookup is None else "other"
-            if kind == "other" and self.optional:
-                values[at] = OTHER
-            if kind not in known and not (gone and self.optional):
-                known.add(kind)
-                faults.append(CellFault(self.called, kind, self._sentence(kind), before + at + 1))
+        firsts = [(int(some[0]), kind) for kind, some in rows.items() if len(some) and kind not in known]
+        # In the order of rows: the message of a column is that of its first fault.
+        for at, kind in sorted(firsts):
+            faults.append(CellFault(self.called, kind, self._sentence(kind), before + at + 1))
         return values
 
     def _sentence(self, kind: FaultKind) -> str:
@@ -248,20 +254,43 @@ class _Column:
                 return f"some values of {self.called} are outside the declared categories"
         return f"{self.called} is not a finite number in some row; `missing_tokens` may name words for missing values"
 
-    def _missing(self, cells: Cells, which: NDArray[np.intp]) -> list[bool]:
-        """Whether each of these cells is a missing value."""
-        some = cells[which].tolist() if isinstance(cells, np.ndarray) else [cells[at].strip() for at in which]
-        return [_nothing(cell) or cell in self.tokens or number(cell) in self.tokens for cell in some]
+    def _missing(self, cell: str | float) -> bool:
+        """Whether a cell is a missing value."""
+        cell = cell.strip() if isinstance(cell, str) else cell
+        return _nothing(cell) or cell in self.tokens or number(cell) in self.tokens
 
-    def labels(self, cells: Cells, before: int, seen: dict[Any, int]) -> list[int]:
+    def labels(self, cells: Cells, before: int, seen: dict[Any, int]) -> NDArray[np.intp]:
         """Number of each label in order of first appearance, stored in `seen`. Raises `BadData` for an empty label."""
-        codes = []
-        for row, cell in enumerate(cells.tolist() if isinstance(cells, np.ndarray) else cells, before + 1):
-            label = cell.strip() if isinstance(cell, str) else cell
-            if label == "" or label != label:
-                raise BadData(f"{self.called} says whose row it is, but is empty in some row", detail=f"data row {row}")
-            codes.append(seen.setdefault(label, len(seen)))
-        return codes
+        codes, found = unit_labels(cells, before, f"{self.called} says whose row it is, but is empty in some row")
+        return np.array([seen.setdefault(label, len(seen)) for label in found], dtype=np.intp)[codes]
+
+
+def unit_labels(cells: Cells, before: int, message: str) -> tuple[NDArray[np.intp], list[Any]]:
+    """Labels of units in a batch of cells, and the index of each row's label among them.
+
+    Parameters
+    ----------
+    cells : Cells
+        A batch of the unit column.
+    before : int
+        Number of earlier rows.
+    message : str
+        Message of the `BadData` that is raised for an empty label; its `detail` has the row.
+
+    Returns
+    -------
+    codes : array of int, shape (rows,)
+        Index into `labels`.
+    labels : list
+        Labels in order of first appearance. Labels that differ in outer spaces only are equal here, and occur twice.
+    """
+    codes, contents = distinct(cells)
+    labels = [cell.strip() if isinstance(cell, str) else cell for cell in contents]
+    # NaN is the only value that is not equal to itself.
+    empty = np.array([label == "" or label != label for label in labels], dtype=bool)[codes]
+    if empty.any():
+        raise BadData(message, detail=f"data row {before + int(np.argmax(empty)) + 1}")
+    return codes, labels
 
 
 def _choose(
@@ -280,6 +309,7 @@ def _choose(
     wanted = chosen if unit is None else [*chosen, unit]
     if not chosen:
         raise BadData(f"there are no columns to read in {path}")
+    # A column without a name is often a row index that a spreadsheet added.
     if columns is None and "" in chosen:
         raise BadData(f"column {names.index('') + 1} of {path} has no name: list the columns to read")
     if len(set(wanted)) < len(wanted):
@@ -300,6 +330,8 @@ def _choose(
 
     def column(name: str) -> _Column:
         at = places[name]
+        # A name that comes from the file alone may be a person's cell (a file without a header), so that messages
+        # have the position instead.
         given = name == unit or name in lookups or columns is not None
         called = f"column {repr(name) if given else at + 1} of {path}"
         own = tokens.get(name, ()) if isinstance(tokens, Mapping) else tokens
@@ -320,19 +352,21 @@ def _units(
     positions = [column.position for column in columns]
     as_it_lies = unit is None and all(column.lookup is None and not column.tokens for column in columns)
     # No copy: a memory-mapped array stays on disk.
+    # A unit column, categories and tokens change cells or the order of rows, and need a copy.
     if table.array is not None and as_it_lies:
         whole = positions == list(range(table.array.shape[1]))
         return Units(table.array if whole else table.array[:, positions], table.offsets, table.runs)
     parts: list[list[Floats]] = [[] for _ in columns]
-    labels: list[int] = []
+    labels: list[NDArray[np.intp]] = []
     seen: dict[Any, int] = {}
     before, nameless = 0, None
     for batch in table.batches([*positions, unit.position] if unit else positions):
         for column, cells, part in zip(columns, batch, parts, strict=False):  # the unit labels are last
             part.append(column.numbers(cells, before, faults))
+        # An empty label ends the numbering of units but not the reading: one error lists the faults of all columns.
         if unit and nameless is None:
             try:
-                labels += unit.labels(batch[-1], before, seen)
+                labels.append(unit.labels(batch[-1], before, seen))
             except BadData as error:
                 nameless = error
         before += len(batch[0])
@@ -343,7 +377,7 @@ def _units(
     if before == 0:
         raise BadData(f"{path} has no rows")
     rows = np.column_stack([np.concatenate(part) for part in parts])
-    return Units.from_groups(rows, labels) if unit else Units(rows, table.offsets, table.runs)
+    return Units.from_groups(rows, np.concatenate(labels)) if unit else Units(rows, table.offsets, table.runs)
 
 
 def raise_faults(faults: Sequence[CellFault], last: BadData | None = None) -> None:
@@ -364,18 +398,15 @@ def raise_faults(faults: Sequence[CellFault], last: BadData | None = None) -> No
 
 def _numbers(cells: Cells) -> Floats:
     """Numbers in cells; not finite for a cell without a number."""
-    if isinstance(cells, np.ndarray):
-        with np.errstate(over="ignore", invalid="ignore"):
-            return cells.astype(np.float64)
-    # Fast path for a batch of plain numbers. NumPy accepts underscores in numbers, `number` does not.
-    if "_" not in "".join(cells):
-        with suppress(ValueError):
-            return np.array(cells, dtype=np.float64)
-    return np.array([number(cell) for cell in cells])
+    if isinstance(cells, Text):
+        return cells.numbers()
+    with np.errstate(over="ignore", invalid="ignore"):
+        return cells.astype(np.float64)
 
 
 def token_set(given: Sequence[str | float]) -> frozenset[str | float]:
     """Tokens for missing values as text, and as numbers where they are numbers."""
+    # A token that is a number matches all spellings of the number: -9 matches "-9.0".
     words = [each.strip() if isinstance(each, str) else float(each) for each in given]
     numbers = [number(each) for each in words]
     return frozenset([*words, *(each for each in numbers if np.isfinite(each))])
@@ -395,6 +426,7 @@ def _lookups(categories: Categories | None, labels: Labels | None, *, strict: bo
             continue
         known = dict(lookups[name])
         for label, category in meant.items():
+            # From `known`, without the labels added in this loop: a label of a label has no meaning.
             index = known.get(category if isinstance(category, str) else number(category))
             if index is None and not strict:
                 continue
@@ -419,6 +451,7 @@ def _lookup(column: str, declared: Sequence[Category]) -> Lookup:
             keys |= {"True", "true", "TRUE"} if category else {"False", "false", "FALSE"}
         elif isinstance(category, str):
             keys.add(category.strip())
+        # Categories such as "1" and 1.0 are the same cell content, which cannot belong to both.
         if not keys or keys & lookup.keys():
             raise BadParameter(f"category {index + 1} of column {column!r} is not finite, or declared twice")
         lookup |= dict.fromkeys(keys, index)
@@ -427,7 +460,11 @@ def _lookup(column: str, declared: Sequence[Category]) -> Lookup:
 
 def _encode(cells: Cells, lookup: Lookup) -> Floats:
     """Index of each cell's category, or NaN. Text is compared as text first, then as a number."""
-    if isinstance(cells, np.ndarray):
-        return np.array([lookup.get(cell, np.nan) for cell in cells.tolist()], dtype=np.float64)
-    texts = (cell.strip() for cell in cells)
-    return np.array([lookup.get(text, lookup.get(number(text), np.nan)) for text in texts], dtype=np.float64)
+    codes, contents = distinct(cells)
+
+    def index(cell: str | float) -> float:
+        if not isinstance(cell, str):
+            return lookup.get(cell, np.nan)
+        return lookup.get(cell.strip(), lookup.get(number(cell), np.nan))
+
+    return np.array([index(cell) for cell in contents], dtype=np.float64)[codes]

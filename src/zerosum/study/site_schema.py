@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,10 +23,10 @@ import numpy as np
 from zerosum.compute.units import Units
 from zerosum.data.bids import SELECTED_BY, Recording, entity_values, every_recording
 from zerosum.data.documents import document_facts
-from zerosum.data.formats import Cells, Table, number, open_table, readable
+from zerosum.data.formats import Cells, Table, Text, open_table, readable
 from zerosum.data.nifti import Nifti
 from zerosum.data.scans import confound_names, run_seconds, strategies_for
-from zerosum.data.tables import OnScan, token_set
+from zerosum.data.tables import OnScan, token_set, unit_labels
 from zerosum.errors import BadData, BadStudy, CheckFailed, ZerosumError
 from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
 from zerosum.kernel.plan import Plan
@@ -143,7 +143,12 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
         for name, cells in zip(names, batch, strict=False):
             _count_cells(seen[name], cells, rows, None if schema is None else schema.column(name))
         if owner is not None:
-            people.update(_labels(batch[-1], rows, owner))
+            codes, labels = unit_labels(
+                batch[-1], rows, f"column {owner!r} has the unit labels, but is empty in some row"
+            )
+            # Not Counter.update with a mapping: labels may be equal after spaces are removed, and are added up.
+            for label, count in zip(labels, np.bincount(codes).tolist(), strict=True):
+                people[label] += count
         rows += len(batch[0])
         if on_scan is not None and table.progress is not None:
             on_scan(*table.progress())
@@ -182,18 +187,23 @@ def _count_cells(seen: _ColumnCounts, cells: Cells, before: int, declared: Colum
         values = cells.astype(np.float64)
         seen.missing += int(np.count_nonzero(np.isnan(values)))
     else:
-        texts = ["" if cell is None else str(cell).strip() for cell in cells]
-        values = np.array([number(text) for text in texts])
+        text = cells if isinstance(cells, Text) else Text.of(["" if cell is None else str(cell) for cell in cells])
+        values = text.numbers()
         own = set() if declared is None else token_set(declared.tokens)
-        for at in np.flatnonzero(np.isnan(values)).tolist():
-            text = texts[at]
-            if text == "" or text.lower() == "nan":
-                seen.missing += 1
-            elif text in own or (declared is None and text in _COMMON_TOKENS):
-                seen.tokens.add(text)
+        rows = np.flatnonzero(np.isnan(values))
+        codes, contents = text.distinct(rows)
+        words = np.zeros(len(contents), dtype=bool)  # neither numbers nor missing values
+        for at, (content, count) in enumerate(zip(contents, np.bincount(codes), strict=True)):
+            word = content.strip()
+            if word == "" or word.lower() == "nan":
+                seen.missing += int(count)
+            elif word in own or (declared is None and word in _COMMON_TOKENS):
+                seen.tokens.add(word)
             else:
-                seen.first_text = seen.first_text or before + at + 1
-                seen.texts += 1
+                words[at] = True
+                seen.texts += int(count)
+        if words.any():
+            seen.first_text = seen.first_text or before + int(rows[np.argmax(words[codes])]) + 1
     # Infinite numbers count as text. No statistic can use them, so the steward has to correct them.
     finite = values[np.isfinite(values)]
     infinite = np.flatnonzero(np.isinf(values))
@@ -207,16 +217,6 @@ def _count_cells(seen: _ColumnCounts, cells: Cells, before: int, declared: Colum
             low, high = declared.range
             seen.outside += int(np.count_nonzero((finite < low) | (finite > high)))
     seen.numbers += len(finite)
-
-
-def _labels(cells: Cells, before: int, owner: str) -> Iterator[Any]:
-    """Yield the unit labels of a batch. Raises `BadData` for an empty label."""
-    for row, cell in enumerate(cells.tolist() if isinstance(cells, np.ndarray) else cells, before + 1):
-        label = cell.strip() if isinstance(cell, str) else cell
-        # NaN is the only value that is not equal to itself.
-        if label == "" or label != label:
-            raise BadData(f"column {owner!r} has the unit labels, but is empty in some row", detail=f"data row {row}")
-        yield label
 
 
 def _has_images(folder: Path) -> bool:
