@@ -108,10 +108,7 @@ class JointClassifier(ClassifierMixin, Supervised, ColumnRanges):  # type: ignor
 
         Parameters
         ----------
-        %(own_rows)s
-
-        Returns
-        -------
+        %(rows_to)s
         ndarray of shape (rows, n_classes)
             Probabilities; those of a row add up to one.
         """
@@ -124,10 +121,7 @@ class JointClassifier(ClassifierMixin, Supervised, ColumnRanges):  # type: ignor
 
         Parameters
         ----------
-        %(own_rows)s
-
-        Returns
-        -------
+        %(rows_to)s
         ndarray of shape (rows,)
             Classes.
         """
@@ -255,13 +249,9 @@ class FeatureClassifier(FeatureBased):
     %(quality)s
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (2000, 2)) for _ in range(3)]

@@ -72,13 +72,9 @@ class DataCollaboration(FeatureBased):
         The published records; only with `keep_records`.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (3000, 2)) for _ in range(3)]

@@ -42,13 +42,9 @@ class Covariance(RangedEstimator):
         Correlation of the columns, from `covariance_`.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], size=2000) for _ in range(3)]

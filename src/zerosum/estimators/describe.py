@@ -79,22 +79,7 @@ class Describe(_Grouped):
 
     Parameters
     ----------
-    ranges : dict of str to (float, float)
-        Public range of each numeric column; values are clamped to it. Columns of an array without names are called x0,
-        x1, and so on. Of a data frame only the columns in `ranges` and `levels` are read.
-    levels : dict of str to sequence, optional
-        Public categories of each other column, in order. Another value in the data is refused.
-    by : str, optional
-        The column of the groups; it must be in `levels`.
-    probabilities : sequence of float, default=(0.25, 0.5, 0.75)
-        Probabilities of the quantiles.
-    whole : sequence of str, optional
-        Columns of whole numbers; their quantiles are whole numbers too.
-    bins : int, optional
-        Number of bins in which a column is counted for its quantiles; by default chosen from the noise.
-    missing : float, str or dict, optional
-        Rule for missing values (NaN, None or an empty string), for all columns or by column name: a value that replaces
-        them, or "observed", which uses the observed units only. By default missing values are refused.
+    %(grouped)s
     parts : sequence of {"means", "quantiles", "proportions"}
         Parts of the table, by default all. The budget is spent on these parts only.
     shares : dict of str to float, optional
@@ -135,13 +120,9 @@ class Describe(_Grouped):
         Interval of 95 % for the share in the population, from sampling and privacy.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [np.column_stack([rng.normal(50, 10, 500), rng.integers(0, 2, 500)]) for _ in range(3)]
@@ -185,22 +166,7 @@ class Quantiles(_Grouped):
 
     Parameters
     ----------
-    ranges : dict of str to (float, float)
-        Public range of each numeric column; values are clamped to it. Columns of an array without names are called x0,
-        x1, and so on. Of a data frame only the columns in `ranges` and `levels` are read.
-    levels : dict of str to sequence, optional
-        Public categories of each other column, in order. Another value in the data is refused.
-    by : str, optional
-        The column of the groups; it must be in `levels`.
-    probabilities : sequence of float, default=(0.25, 0.5, 0.75)
-        Probabilities of the quantiles.
-    whole : sequence of str, optional
-        Columns of whole numbers; their quantiles are whole numbers too.
-    bins : int, optional
-        Number of bins in which a column is counted for its quantiles; by default chosen from the noise.
-    missing : float, str or dict, optional
-        Rule for missing values (NaN, None or an empty string), for all columns or by column name: a value that replaces
-        them, or "observed", which uses the observed units only. By default missing values are refused.
+    %(grouped)s
     %(privacy)s
 
     Attributes
@@ -217,13 +183,9 @@ class Quantiles(_Grouped):
         Interval of 95 % for the quantile of the population, from sampling and privacy.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [rng.normal(120, 15, (800, 1)) for _ in range(3)]

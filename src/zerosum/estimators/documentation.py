@@ -223,12 +223,47 @@ X : array of shape (rows, n_features)
 """,
 }
 
+# Parameters that `Describe` and `Quantiles` share.
+_GROUPED = """
+ranges : dict of str to (float, float)
+    Public range of each numeric column; values are clamped to it. Columns of an array without names are called x0,
+    x1, and so on. Of a data frame only the columns in `ranges` and `levels` are read.
+levels : dict of str to sequence, optional
+    Public categories of each other column, in order. Another value in the data is refused.
+by : str, optional
+    The column of the groups; it must be in `levels`.
+probabilities : sequence of float, default=(0.25, 0.5, 0.75)
+    Probabilities of the quantiles.
+whole : sequence of str, optional
+    Columns of whole numbers; their quantiles are whole numbers too.
+bins : int, optional
+    Number of bins in which a column is counted for its quantiles; by default chosen from the noise.
+missing : float, str or dict, optional
+    Rule for missing values (NaN, None or an empty string), for all columns or by column name: a value that replaces
+    them, or "observed", which uses the observed units only. By default missing values are refused.
+"""
+
+# A section with its heading, so that a docstring does not repeat the heading with the placeholder below it.
+_SECTIONS = {
+    "notes": "Notes\n-----" + _TEXTS["spends"],
+    "example": "Examples\n--------" + _TEXTS["reproduction"],
+    "rows_to": _TEXTS["own_rows"] + "\nReturns\n-------",
+    "rows_and_offset_to": _TEXTS["own_rows"]
+    + """offset : array of shape (rows,), optional
+    Offset of each row; by default 0.
+
+Returns
+-------""",
+}
+
 FRAGMENTS: dict[str, str] = {
     name: text.strip("\n")
     for name, text in {
         **_PARAMETERS,
         **_ATTRIBUTES,
         **_TEXTS,
+        **_SECTIONS,
+        "grouped": _GROUPED,
         "privacy": "".join(_PARAMETERS[name] for name in (*_PRIVACY, *_RUN)).replace("\n\n", "\n"),
         "fitted": "".join(_ATTRIBUTES[name] for name in ("columns_seen", "record")).replace("\n\n", "\n"),
     }.items()

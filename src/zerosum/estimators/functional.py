@@ -48,15 +48,11 @@ class PolynomialLoss(JointRegression):
         Noisy mean loss there.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
     The coefficients have no standard errors: the loss need not be a likelihood.
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (3000, 2)) for _ in range(3)]

@@ -59,13 +59,9 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
         Intercept of the predictions.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (3000, 2)) for _ in range(3)]
@@ -122,12 +118,7 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
 
         Parameters
         ----------
-        %(own_rows)s
-        offset : array of shape (rows,), optional
-            Offset of each row; by default 0.
-
-        Returns
-        -------
+        %(rows_and_offset_to)s
         ndarray of shape (rows,)
             Linear predictors.
         """
@@ -138,12 +129,7 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
 
         Parameters
         ----------
-        %(own_rows)s
-        offset : array of shape (rows,), optional
-            Offset of each row; by default 0.
-
-        Returns
-        -------
+        %(rows_and_offset_to)s
         ndarray of shape (rows,)
             Classes.
         """
@@ -155,12 +141,7 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
 
         Parameters
         ----------
-        %(own_rows)s
-        offset : array of shape (rows,), optional
-            Offset of each row; by default 0.
-
-        Returns
-        -------
+        %(rows_and_offset_to)s
         ndarray of shape (rows, 2)
             Probabilities; those of a row add up to one.
         """
@@ -207,13 +188,9 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
     %(coefficients)s
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (3000, 2)) for _ in range(3)]
@@ -256,12 +233,7 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
 
         Parameters
         ----------
-        %(own_rows)s
-        offset : array of shape (rows,), optional
-            Offset of each row; by default 0.
-
-        Returns
-        -------
+        %(rows_and_offset_to)s
         ndarray of shape (rows,)
             Expected counts.
         """

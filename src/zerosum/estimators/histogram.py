@@ -58,13 +58,9 @@ class Histogram(JointEstimator):
         Always 1: a histogram has one column.
     %(record)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> sites = {"north": ["A"] * 300 + ["B"] * 100, "east": ["B"] * 250 + ["0"] * 150}
     >>> found = Histogram(categories=["A", "B", "0"], random_state=0, data="synthetic").fit(sites)

@@ -89,16 +89,12 @@ class ICA(JointTransformer):
         Number of components.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
     `unit` is "person" unless it is set, since a time course needs several rows. The effect of noise on a map is given
     by `stability_`, not by a standard deviation per entry.
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> from zerosum.data.fmri import make_fmri
     >>> study = make_fmri(60, sites=3, components=3, points=80, side=6, noise=0.1)
@@ -158,10 +154,7 @@ class ICA(JointTransformer):
 
         Parameters
         ----------
-        %(own_rows)s
-
-        Returns
-        -------
+        %(rows_to)s
         ndarray of shape (rows, n_components)
             Time courses.
         """

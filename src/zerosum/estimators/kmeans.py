@@ -46,15 +46,11 @@ class KMeans(JointTransformer, RangedEstimator):
         Divisor of each column before distances are computed: half its public range, or one.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
     There is no `labels_`: the cluster of a row is as private as the row. A site computes it with `predict`.
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [np.vstack([rng.normal(middle, 0.2, size=(300, 2)) for middle in (-2, 2)]) for _ in range(3)]
@@ -75,10 +71,7 @@ class KMeans(JointTransformer, RangedEstimator):
 
         Parameters
         ----------
-        %(own_rows)s
-
-        Returns
-        -------
+        %(rows_to)s
         ndarray of shape (rows, n_clusters)
             Distances of each row.
         """
@@ -90,10 +83,7 @@ class KMeans(JointTransformer, RangedEstimator):
 
         Parameters
         ----------
-        %(own_rows)s
-
-        Returns
-        -------
+        %(rows_to)s
         ndarray of shape (rows,)
             Positions in `cluster_centers_`.
         """

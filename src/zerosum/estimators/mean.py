@@ -42,13 +42,9 @@ class Mean(RangedEstimator):
         Standard deviation that privacy adds to each of these numbers.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> sites = {name: rng.normal([50, 120], [10, 15], size=(400, 2)) for name in ("north", "east", "south")}

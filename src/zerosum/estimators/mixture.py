@@ -75,16 +75,12 @@ class GaussianMixture(RangedEstimator):
         Whether the budget supports a component: it is above the noise and apart from the others.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
     If the budget does not support a component, `notes_` has a remark. Then choose fewer components or a larger
     `epsilon`.
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [np.vstack([rng.normal(middle, 0.3, size=(300, 2)) for middle in (-2, 2)]) for _ in range(3)]
@@ -113,10 +109,7 @@ class GaussianMixture(RangedEstimator):
 
         Parameters
         ----------
-        %(own_rows)s
-
-        Returns
-        -------
+        %(rows_to)s
         ndarray of shape (rows, n_components)
             Probabilities; those of a row add up to one.
         """
@@ -128,10 +121,7 @@ class GaussianMixture(RangedEstimator):
 
         Parameters
         ----------
-        %(own_rows)s
-
-        Returns
-        -------
+        %(rows_to)s
         ndarray of shape (rows,)
             Positions in `means_`.
         """
@@ -142,10 +132,7 @@ class GaussianMixture(RangedEstimator):
 
         Parameters
         ----------
-        %(own_rows)s
-
-        Returns
-        -------
+        %(rows_to)s
         ndarray of shape (rows,)
             Log-likelihoods.
         """

@@ -85,15 +85,11 @@ class NeuralClassifier(JointClassifier):
     %(quality)s
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
     Every setting that is tried on private data is one more fit, with its own cost.
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.normal(size=(1000, 2)) for _ in range(3)]

@@ -84,15 +84,11 @@ class PCA(JointTransformer, RangedEstimator):
         Number of components.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
     The noise of a component is not one number per entry: compare its eigenvalue with `noise_edge_`.
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [rng.normal(size=(500, 3)) * [3, 1, 0.1] for _ in range(3)]
@@ -126,10 +122,7 @@ class PCA(JointTransformer, RangedEstimator):
 
         Parameters
         ----------
-        %(own_rows)s
-
-        Returns
-        -------
+        %(rows_to)s
         ndarray of shape (rows, n_components)
             Scores.
         """

@@ -266,13 +266,9 @@ class LinearRegression(RegressorMixin, ModelRegression):  # type: ignore[misc]  
         Standard deviation of the residuals.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.uniform(-1, 1, (2000, 2)) for _ in range(3)]
@@ -303,12 +299,7 @@ class LinearRegression(RegressorMixin, ModelRegression):  # type: ignore[misc]  
 
         Parameters
         ----------
-        %(own_rows)s
-        offset : array of shape (rows,), optional
-            Offset of each row; by default 0.
-
-        Returns
-        -------
+        %(rows_and_offset_to)s
         ndarray of shape (rows,)
             Expected responses.
         """

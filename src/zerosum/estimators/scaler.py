@@ -48,15 +48,11 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, ColumnRanges):  # t
         Standard deviation of each column; 1 if the noise exceeds it.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
     A seeded run may leave the ranges out; it takes the extremes of the data and adds a note to `notes_`.
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> sites = {name: rng.normal([50, 120], [10, 15], size=(900, 2)) for name in ("north", "east", "south")}
@@ -104,10 +100,7 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, ColumnRanges):  # t
 
         Parameters
         ----------
-        %(own_rows)s
-
-        Returns
-        -------
+        %(rows_to)s
         ndarray of shape (rows, n_features)
             The rows minus the mean, divided by the scale.
         """

@@ -69,13 +69,9 @@ class SurvivalCurve(TableEstimator):
         P value of the test that all groups have the same curve, from sampling and privacy; only with groups.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> sites = [np.column_stack([rng.exponential(5, 600), np.ones(600)]) for _ in range(3)]

@@ -77,15 +77,11 @@ class TopicModel(JointTransformer):
         Whether the budget supports a topic: enough of its words are above the noise, or it is apart from the others.
     %(fitted)s
 
-    Notes
-    -----
-    %(spends)s
+    %(notes)s
 
     Documents may be sparse matrices; they are not converted to dense ones.
 
-    Examples
-    --------
-    %(reproduction)s
+    %(example)s
 
     >>> rng = np.random.default_rng(0)
     >>> truth = np.array([[0.5, 0.4, 0.1, 0.0], [0.0, 0.1, 0.4, 0.5]])

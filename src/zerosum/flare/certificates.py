@@ -34,6 +34,7 @@ from zerosum.flare.provision import PROJECT, check_address, check_names
 from zerosum.report.record import write_whole
 from zerosum.secagg.keys import Identity, check_signature
 
+# Domain separation: the site's identity signs other messages too, and no signature may be valid for two purposes.
 _ABOUT = b"zerosum certificate request 1\0"
 
 
@@ -48,28 +49,32 @@ class Request:
 
     @classmethod
     def of(cls, site: str, identity: Identity, request: bytes) -> Request:
+        """Sign a request file of FLARE (a zip archive) with the site's identity."""
         return cls(site, identity.public.hex(), request, identity.sign(_content(site, request)))
 
     def check(self) -> None:
+        """Raise if the signature is not of `identity`. Whether the roster has this identity is checked in `approve`."""
         check_signature(bytes.fromhex(self.identity), self.signature, _content(self.site, self.request))
 
     def to_json(self) -> bytes:
-        told = {"site": self.site, "identity": self.identity, "signature": self.signature.hex()}
-        return json.dumps(told | {"request": base64.b64encode(self.request).decode()}, indent=2).encode() + b"\n"
+        """The file that a site sends: the signed request with its archive in base64."""
+        record = {"site": self.site, "identity": self.identity, "signature": self.signature.hex()}
+        return json.dumps(record | {"request": base64.b64encode(self.request).decode()}, indent=2).encode() + b"\n"
 
     @classmethod
     def read(cls, path: Path) -> Request:
+        """Read a request file and check its signature."""
         try:
-            told = json.loads(path.read_bytes())
-            raw = base64.b64decode(told["request"], validate=True)
-            found = cls(str(told["site"]), str(told["identity"]), raw, bytes.fromhex(told["signature"]))
-            bytes.fromhex(found.identity)
+            record = json.loads(path.read_bytes())
+            raw = base64.b64decode(record["request"], validate=True)
+            loaded = cls(str(record["site"]), str(record["identity"]), raw, bytes.fromhex(record["signature"]))
+            bytes.fromhex(loaded.identity)
         except OSError as error:
             raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
         except (ValueError, TypeError, KeyError):
             raise BadInput(f"{path} is no site's request for a certificate") from None
-        found.check()
-        return found
+        loaded.check()
+        return loaded
 
 
 def _content(site: str, request: bytes) -> bytes:
@@ -79,6 +84,7 @@ def _content(site: str, request: bytes) -> bytes:
 def request(folder: Path, name: str, identity: Identity, project: str = PROJECT) -> Path:
     """Make a TLS key and a request under `folder`/tls, and the file to send: it has no private key in it."""
     check_names([name, project])
+    # A second key would make the certificate of the first request useless, so nothing is overwritten.
     tls, out = folder / "tls", folder / f"{name}.request.json"
     if tls.exists() or out.exists():
         raise BadInput(f"{tls} or {out} exists already: send what is there, or move both away for a new key")
@@ -94,10 +100,12 @@ def found(folder: Path, server: str, port: int, admin: str, *, days: int, ca: tu
     check_address(admin)
     if folder.exists():
         raise BadInput(f"{folder} exists already; choose another place for the project")
+    # FLARE takes the common name of the authority's certificate as the name of the project; they must agree.
     project = PROJECT if ca is None else _common_name(ca[0])
     folder.mkdir(mode=0o700, parents=True)
     try:
         _found(folder, project, server, port, admin, days, ca)
+    # Half a project could not be completed by a second call, which refuses an existing folder.
     except BaseException:
         shutil.rmtree(folder)
         raise
@@ -247,8 +255,8 @@ def _adopt(folder: Path, certificate: Path, key: Path, project: str) -> None:
     with os.fdopen(os.open(folder / "rootCA.key", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(pem)
     colons = loaded.fingerprint(hashes.SHA256()).hex(":").upper()
-    told = {"project": project, "provision_version": "00", "rootCA_fingerprint": f"SHA256:{colons}"}
-    (folder / "ca.json").write_text(json.dumps(told, indent=2) + "\n")
+    record = {"project": project, "provision_version": "00", "rootCA_fingerprint": f"SHA256:{colons}"}
+    (folder / "ca.json").write_text(json.dumps(record, indent=2) + "\n")
 
 
 def _common_name(certificate: Path) -> str:

@@ -19,6 +19,7 @@ def write_job(folder: Path, study: str, sites: int) -> None:
     check_name("a study", study)
     if folder.exists():
         raise BadInput(f"{folder} exists already; choose another place for the job")
+    # min_clients: FLARE starts the job only when all sites are connected. "@ALL" deploys the app to server and sites.
     meta = {"name": study, "min_clients": sites, "resource_spec": {}, "deploy_map": {"app": ["@ALL"]}}
     server = {"id": "zerosum", "path": f"{ALLOWED}controller.Coordinator", "args": {"study": study}}
     relay = {"tasks": ["zerosum"], "executor": {"path": f"{ALLOWED}relay.Relay", "args": {}}}
@@ -38,7 +39,10 @@ def harden(kit: Path) -> list[str]:
     local = kit / "local"
     resources, rights = _read(local, "resources.json"), _read(local, "authorization.json")
     before = json.dumps([resources, rights])
+    # The list limits the classes that a job's configuration may name: a job cannot run other classes that are
+    # installed at the site.
     resources |= {"class_allow_list": [ALLOWED], "class_list_enforcement_mode": "enforce"}
+    # Logs can hold paths and messages of a site; they stay there.
     resources["allow_log_streaming"] = False
     components = [each for each in resources.get("components", []) if each.get("id") not in _STREAMERS]
     for each in components:
@@ -47,8 +51,11 @@ def harden(kit: Path) -> list[str]:
     resources["components"] = components
     permissions = rights.get("permissions", {})
     for name, role in permissions.items():
+        # FLARE accepts one word for all rights of a role. It is spelled out, so that the two rights below can be taken
+        # away: byoc is code that a job brings, shell_commands are commands of the administrator's console.
         named = dict.fromkeys(_RIGHTS, role) if isinstance(role, str) else role
         permissions[name] = named | {"byoc": "none", "shell_commands": "none"}
+    # FLARE reads resources.json in preference to resources.json.default: a kit is hardened only if the former exists.
     if json.dumps([resources, rights]) == before and (local / "resources.json").exists():
         return []
     _write(local / "resources.json", resources)
@@ -59,6 +66,7 @@ def harden(kit: Path) -> list[str]:
 def keep_in(kit: Path, folder: Path) -> None:
     """Make a server's kit keep jobs and snapshots in a folder of its own instead of the machine's shared default."""
     resources = _read(kit / "local", "resources.json")
+    # FLARE's defaults lie below /tmp, which other users of the machine can reach and a restart may empty.
     storage = resources.get("snapshot_persistor", {}).get("args", {}).get("storage", {})
     if storage:
         storage.setdefault("args", {})["root_dir"] = str(folder.absolute() / "snapshots")

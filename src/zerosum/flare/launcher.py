@@ -14,6 +14,8 @@ _SIGNALLED = 128  # exit codes above say that a signal ended the process
 
 class _Handle(ProcessHandle):  # type: ignore[misc]  # FLARE ships no types
     def poll(self) -> Any:
+        # With FLARE's own code for a killed process the job would fail at all sites. UNKNOWN leaves the loss to the
+        # engine: the other sites go on if the plan allows dropouts.
         code = self.adapter.poll()
         if code is not None and (code < 0 or code > _SIGNALLED):
             return JobReturnCode.UNKNOWN
@@ -21,5 +23,7 @@ class _Handle(ProcessHandle):  # type: ignore[misc]  # FLARE ships no types
 
 
 class Launcher(ClientProcessJobLauncher):  # type: ignore[misc]
+    """FLARE's launcher of client processes with `_Handle` for the process. `jobs.harden` puts it into a site's kit."""
+
     def launch_job(self, job_meta: dict[str, Any], fl_ctx: FLContext) -> Any:
         return _Handle(process_adapter=super().launch_job(job_meta, fl_ctx).adapter)

@@ -32,26 +32,31 @@ def provision(folder: Path, sites: Sequence[str], server: str, port: int, admin:
     tool = Path(sys.executable).parent / "nvflare"
     if not tool.exists():
         raise BadInput("NVIDIA FLARE is not installed here: pip install 'zerosum[nvflare]'")
+    # Only this user may read the folder: it will hold private keys.
     folder.mkdir(mode=0o700, parents=True)
     (folder / "project.yml").write_text(
         json.dumps(project(sites, server, port, admin), indent=2) + "\n"
     )  # JSON is YAML
     command: list[str | Path] = [tool, "provision", "-p", folder / "project.yml", "-w", folder / "work"]
+    # The folder is checked as well as the exit code: kits that are absent cannot be hardened.
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     kits = folder / "work" / PROJECT / "prod_00"
     if done.returncode != 0 or not kits.is_dir():
         raise BadInput("FLARE did not make the kits", detail=(done.stderr or done.stdout)[-2000:])
+    # The administrator's kit runs no jobs, so there is nothing to restrict.
     for name in (server, *sites):
         harden(kits / name)
     return kits
 
 
 def check_names(names: Sequence[str]) -> None:
+    """Refuse names that FLARE cannot use as common names of certificates and as folders of kits."""
     if not all(_NAME.fullmatch(name) for name in names):
         raise BadParameter("FLARE takes letters, digits, dots, hyphens and underscores in the names of sites")
 
 
 def check_address(admin: str) -> None:
+    """Refuse an administrator's name that is not an e-mail address, which FLARE requires."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+", admin):
         raise BadParameter("FLARE's administrator is named by an e-mail address")
 

@@ -41,18 +41,22 @@ class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="zerosum-relay")
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Register for frames at the start of a job, and stop at its end."""
         if event_type == EventType.END_RUN:
             self._pool.shutdown(wait=False, cancel_futures=True)
         if event_type != EventType.START_RUN:
             return
         cell, server = fl_ctx.get_engine().get_cell(), f"server.{fl_ctx.get_job_id()}"
         cell.register_request_cb(channel=CHANNEL, topic=FRAME, cb=self._take, server=server)
+        # Pings are answered at once, beside the one thread for frames, so that a site that computes counts as alive.
         cell.register_request_cb(channel=CHANNEL, topic=PING, cb=lambda request: _reply(ReturnCode.OK))
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+        """Refuse any task of FLARE."""
         return make_reply(TaskCode.TASK_UNKNOWN)  # frames come by cell, not as tasks
 
     def _take(self, request: Any, server: str) -> Any | Future[Any]:
+        # Cells of an administrator or of another site pass TLS too and must not reach the site's socket.
         if request.get_header(MessageHeaderKey.ORIGIN) != server:
             return _reply(ReturnCode.INVALID_REQUEST)
         return self._pool.submit(self._carry, memoryview(request.payload or b""))
@@ -63,12 +67,17 @@ class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
         try:
             with self._mutex:
                 return _reply(ReturnCode.OK, self._ask(bytes(payload[:_DIGEST]), payload[_DIGEST:]))
+        # KeyError: ZEROSUM_SITE_SOCKET is not set. The log has the kind of error only, because FLARE may send logs to
+        # the server.
         except (OSError, Malformed, KeyError) as error:
             self.logger.warning(f"the site's process does not answer: {type(error).__name__}")
             return _reply(ReturnCode.SERVICE_UNAVAILABLE)
 
     def _ask(self, study: bytes, frame: memoryview) -> Frame:
+        """One frame to the site's process, over one connection that is used again until it fails."""
         stream = self._stream or connect(Path(os.environ["ZEROSUM_SITE_SOCKET"]), self._seconds)
+        # Taken out until the exchange is complete: after a failure the rest of a reply could still be in the socket and
+        # would be read as the reply to the next frame.
         self._stream = None
         try:
             write(stream, study, frame)
