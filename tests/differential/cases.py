@@ -42,6 +42,7 @@ from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
+from zerosum.papers.programs import PROGRAMS
 from zerosum.protocol.messages import Contribute, Dismiss, Message, Prepare, Propose, Secure
 from zerosum.secagg.keys import Identity
 from zerosum.statistics import BUILTIN, find
@@ -54,7 +55,7 @@ OTHER_UNITS = 12  # of each of the other sites, whose data are public
 MOST_REQUESTS = 5  # of a program: later rounds repeat the same kinds of statistics
 SAMPLED = "sampled phase"
 SUBJECTS = (
-    *(f"algorithm {name}" for name in sorted(ALGORITHMS)),
+    *(f"algorithm {name}" for name in sorted([*ALGORITHMS, *PROGRAMS])),
     *(f"statistic {name}" for name in sorted(BUILTIN)),
     SAMPLED,
 )
@@ -93,9 +94,9 @@ class NoCase(Exception):
     """The generator made no plan of a subject: a fault of the generator."""
 
 
-def case(seed: int) -> Case:
-    """The case of a seed, the same in every process."""
-    subject = SUBJECTS[seed % len(SUBJECTS)]
+def case(seed: int, subject: str | None = None) -> Case:
+    """The case of a seed, the same in every process; of a subject where one is stated."""
+    subject = subject or SUBJECTS[seed % len(SUBJECTS)]
     rng = np.random.default_rng(seed)
     failures: list[str] = []
     for _ in range(20):

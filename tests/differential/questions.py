@@ -262,6 +262,9 @@ QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "describe": _grouped("describe", levels_too=True),
     "quantiles": _grouped("quantiles", levels_too=False),
     "survival": _survival,
+    "cape-pca": _ranged("cape-pca", 2, 3, n_components=2),
+    "cape-fm": _ranged("cape-fm", 2, 3),
+    "cape-djica": _components("cape-djica", n_components=2, rounds=3, row_clip=5.0),
 }
 
 

@@ -22,20 +22,23 @@ from differential.questions import QUESTIONS, cases_of
 from differential.transcript import Line, Transcript, differences
 from mutations import FAULTS
 from zerosum.algorithms import ALGORITHMS
+from zerosum.papers.programs import PROGRAMS
 from zerosum.statistics import BUILTIN
 
 CYCLES = 4  # of all subjects, in the fast part
-FOUND = (  # on 0.2, by random cases: each is a finding that fewer seeds may miss
-    54,  # images: scrubbing leaves a person out, and the declared number of units no longer fits
-    476,  # images: the same in the number of units of the consent
-    967,  # documents: a person without documents is left out
-    538,  # tables: a study by record is refused if somebody has several rows
-    1221,  # a publication of a part of the units fails after consent
-)
+# Seeds with their subjects that were found on 0.2 by random cases: each is a finding that fewer seeds may miss. The
+# subject is stated, so that a new statistic does not change these cases.
+FOUND = {
+    54: "statistic two_layer_gradient",  # images: scrubbing leaves a person out, and the declared count no longer fits
+    476: "statistic softmax_predictions",  # images: the same in the number of units of the consent
+    967: "statistic topic_sums",  # documents: a person without documents is left out
+    538: "statistic survival_table",  # tables: a study by record is refused if somebody has several rows
+    1221: "algorithm data-collaboration",  # a publication of a part of the units fails after consent
+}
 CHUNK = 8  # seeds in one test, so that xdist spreads them
 SAMPLED_AT = SUBJECTS.index(SAMPLED)
 _ROUND = [seed for seed in range(CYCLES * len(SUBJECTS)) if seed == SAMPLED_AT or seed % len(SUBJECTS) != SAMPLED_AT]
-FAST = [*_ROUND, *(seed for seed in FOUND if seed not in _ROUND)]
+FAST = [*((seed, None) for seed in _ROUND), *FOUND.items()]
 FIRST = int(os.environ.get("ZEROSUM_DIFFERENTIAL_FIRST", "1000000"))
 MANY = int(os.environ.get("ZEROSUM_DIFFERENTIAL_CASES", "6000"))
 
@@ -46,9 +49,9 @@ def folder() -> Iterator[Path]:
         yield found / "case"
 
 
-def _play(seeds: Sequence[int], folder: Path) -> None:
-    """Play these seeds, and fail with the first few that are not sound."""
-    found = [outcome for seed in seeds if not (outcome := compare(case(seed), folder)).sound]
+def _play(seeds: Sequence[tuple[int, str | None]], folder: Path) -> None:
+    """Play these seeds, with a subject where one is stated, and fail with the first few that are not sound."""
+    found = [outcome for seed in seeds if not (outcome := compare(case(*seed), folder)).sound]
     assert not found, f"{len(found)} of {len(seeds)} cases\n\n" + "\n\n".join(map(str, found[:3]))
 
 
@@ -69,11 +72,11 @@ def test_same_data_twice_have_equal_transcripts(first: int, folder: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(FIRST, FIRST + MANY, 200))
 def test_neighbours_of_many_seeds_have_equal_transcripts(first: int, folder: Path) -> None:
-    _play(range(first, min(first + 200, FIRST + MANY)), folder)
+    _play([(seed, None) for seed in range(first, min(first + 200, FIRST + MANY))], folder)
 
 
 def test_every_algorithm_and_statistic_is_played() -> None:
-    for name in sorted(ALGORITHMS):
+    for name in sorted([*ALGORITHMS, *PROGRAMS]):
         assert name in QUESTIONS, (
             f"the algorithm {name!r} is registered and no study of it is played: add an ordinary question of it to "
             "QUESTIONS in tests/differential/questions.py"
@@ -83,7 +86,7 @@ def test_every_algorithm_and_statistic_is_played() -> None:
             f"the statistic {name!r} is registered and no request for it is played: add a case of it to SMALL in "
             "tests/helpers/statistic_cases.py, or to BARE in tests/differential/questions.py if it needs a library"
         )
-    played = {SUBJECTS[seed % len(SUBJECTS)] for seed in FAST}
+    played = {SUBJECTS[seed % len(SUBJECTS)] for seed in _ROUND}
     assert played == set(SUBJECTS)
 
 
@@ -150,9 +153,10 @@ _LONG = ("moved-and-dropped", "attempt-at-half-rate", "run-refuses")  # ten seco
 def test_seeded_fault_is_found_by_random_cases(name: str, folder: Path) -> None:
     (concerns, sign), fault = SEEDED[name], FAULTS[name]
     with fault.seeded():
-        seeds = (seed for seed in chain(FOUND, count()) if concerns(SUBJECTS[seed % len(SUBJECTS)]))
-        for seed in islice(seeds, 120):
-            if sign(compare(case(seed), folder)):
+        drawn = ((seed, SUBJECTS[seed % len(SUBJECTS)]) for seed in count())
+        seeds = ((seed, subject) for seed, subject in chain(FOUND.items(), drawn) if concerns(subject))
+        for seed, subject in islice(seeds, 120):
+            if sign(compare(case(seed, subject), folder)):
                 return
     pytest.fail(f"120 cases do not find that {fault.wrong}")
 

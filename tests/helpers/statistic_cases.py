@@ -220,6 +220,19 @@ SMALL: list[Case] = [
         "grouped_ranks",
         {"columns": 3, "positions": [1, 0], "group": 2, "groups": 3, "edges": [[-1, 0, 0.5, 2], [0, 1, 2]]},
     ),
+    ("distinct_second_moment", {"columns": 2, "clip": 0.7}),
+    ("distinct_second_moment", {"columns": 3, "clip": 0.9, "lower": [-1, 0, -2], "upper": [1, 2, 3]}),
+    ("infomax_gradient", {"columns": 2, "unmixing": np.eye(2), "bias": np.zeros(2), "clip": 1.0}),
+    (
+        "infomax_gradient",
+        {
+            "columns": 3,
+            "unmixing": [[1.0, -0.4], [0.3, 2.0]],
+            "bias": [0.2, -0.1],
+            "projection": [[0.6, 0.0], [0.8, 0.0], [0.0, 1.0]],
+            "clip": 3.0,
+        },
+    ),
     ("survival_table", {"columns": 2, "edges": [0, 0.5, 1, 2]}),
     ("survival_table", {"columns": 3, "edges": [0, 1], "group": 2, "groups": 2, "fill": [0.5, None, None]}),
 ]

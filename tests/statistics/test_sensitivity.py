@@ -26,6 +26,9 @@ from zerosum.statistics.user import statistic
 Floats = NDArray[np.float64]
 
 CASES: list[Case] = [*SMALL, ("attacked_by_tests", {"columns": 3, "clip": 0.9})]
+# Part of the bound that a search must find. That of the infomax gradient is approached with many sources only
+# (tests/papers/test_published_programs.py).
+LEAST = {"infomax_gradient": 0.8}
 
 
 @statistic("attacked_by_tests", length=3)
@@ -105,7 +108,7 @@ def test_no_neighbour_is_farther_than_the_sensitivity_and_one_is_as_far(
     found, *_ = search(stat, adjacency)
     bound = stat.sensitivity(adjacency)
     assert found <= bound * (1 + 1e-9)
-    assert found >= 0.97 * bound
+    assert found >= LEAST.get(name, 0.97) * bound
 
 
 def test_every_builtin_statistic_is_attacked() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 from typing import Any
 
 from zerosum.algorithms.collaboration import DataCollaborationProgram
@@ -47,6 +48,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 }
 
 
+ENTRY_POINTS = "zerosum.algorithms"
+
 RENAMED = {"components": "n_components", "clusters": "n_clusters", "within": "per_recording", "passes": "n_passes"}
 RENAMED_VALUES = {"paid": "dp", "nothing": "none"}  # parameters and their values, as they were called in 0.1
 _FOUND = "centre and clip are found on the way since 0.2 (centering = 'auto')"
@@ -59,7 +62,7 @@ GONE: dict[str, dict[str, str]] = {
 
 def build(name: str, parameters: Mapping[str, Any]) -> Algorithm:
     """An algorithm with its public parameters, validated."""
-    kind = _known(name)
+    kind = find(name)
     for old, value in parameters.items():
         for gone in (old, f"{old} = {value!r}"):
             if gone in GONE.get(name, {}):
@@ -74,13 +77,29 @@ def build(name: str, parameters: Mapping[str, Any]) -> Algorithm:
 
 def fields(name: str) -> frozenset[str]:
     """The names of an algorithm's parameters."""
-    return frozenset(_known(name).model_fields)
+    return frozenset(find(name).model_fields)
 
 
-def _known(name: str) -> type[Algorithm]:
-    if name not in ALGORITHMS:
-        raise BadParameter(f"unknown algorithm {name!r}; there are {', '.join(ALGORITHMS)}")
-    return ALGORITHMS[name]
+def find(name: str) -> type[Algorithm]:
+    """The algorithm of that name: one of `ALGORITHMS`, or one that an installed package offers.
+
+    A package offers algorithms by entry points of the group `zerosum.algorithms`; this distribution does so with the
+    published methods of `zerosum.papers`. A name in `ALGORITHMS` cannot be replaced in this way.
+
+    Raises
+    ------
+    BadParameter
+        For an unknown name, or an entry point that is no algorithm of its name.
+    """
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    offered = entry_points(group=ENTRY_POINTS)
+    for point in offered.select(name=name):
+        kind = point.load()
+        if not (isinstance(kind, type) and issubclass(kind, Algorithm) and kind.name == name):
+            raise BadParameter(f"the entry point {name!r} is not an algorithm of that name")
+        return kind
+    raise BadParameter(f"unknown algorithm {name!r}; there are {', '.join([*ALGORITHMS, *sorted(offered.names)])}")
 
 
 __all__ = [
@@ -109,4 +128,5 @@ __all__ = [
     "TopicsProgram",
     "build",
     "fields",
+    "find",
 ]

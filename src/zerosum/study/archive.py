@@ -470,8 +470,11 @@ def result_bytes(plan: Plan) -> int:
 
 
 def _program_record(algorithm: Algorithm) -> dict[str, Any] | None:
-    """Name and JSON parameters of a program. None if it is not a built-in one, is too large, or has no JSON form."""
-    if algorithms.ALGORITHMS.get(algorithm.name) is not type(algorithm):
+    """Name and JSON parameters of a program. None if no name finds it, or if it is too large or has no JSON form."""
+    try:
+        if algorithms.find(algorithm.name) is not type(algorithm):
+            return None
+    except ZerosumError:
         return None
     values = {name: getattr(algorithm, name) for name in type(algorithm).model_fields}
     if sum(value.size for value in values.values() if isinstance(value, np.ndarray)) > _MAX_PROGRAM_ELEMENTS:

@@ -243,9 +243,7 @@ def _roles(plan: Plan, columns: tuple[str, ...]) -> tuple[Mapping[str, Any], Map
     BadParameter
         For an unknown algorithm or malformed parameters.
     """
-    kind = algorithms.ALGORITHMS.get(plan.algorithm)
-    if kind is None:
-        raise BadParameter("the algorithm of the plan is not known here")
+    kind = algorithms.find(plan.algorithm)
     given = plan.question.parameters
     known: dict[str, Any] = {name: value for name, value in given.items() if name in kind.model_fields}
     try:

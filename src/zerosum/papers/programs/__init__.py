@@ -1,0 +1,16 @@
+"""Published methods as programs: they run under any scheme, in study files and between machines, charged exactly.
+
+`zerosum.algorithms.find` loads them by name through the entry points `zerosum.algorithms` of this distribution. Our own
+programs for the same questions need less noise; docs/papers.md compares them.
+"""
+
+from __future__ import annotations
+
+from zerosum.algorithms.program import Algorithm
+from zerosum.papers.programs.ica import CapeDJICAProgram
+from zerosum.papers.programs.pca import CapePCAProgram
+from zerosum.papers.programs.regression import CapeFMProgram
+
+PROGRAMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (CapePCAProgram, CapeFMProgram, CapeDJICAProgram)}
+
+__all__ = ["PROGRAMS", "CapeDJICAProgram", "CapeFMProgram", "CapePCAProgram"]

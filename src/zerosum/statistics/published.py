@@ -1,0 +1,225 @@
+"""Statistics of the papers' programs, where the published form differs from what our own programs release.
+
+They are as safe as any other statistic: bounded, with a proof of the exact sensitivity, which is not always the
+sensitivity that the papers print.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+from array_api_compat import array_namespace
+from pydantic import Field, model_validator
+
+from zerosum.arrays import Array, Floats
+from zerosum.compute.backends.exact import (
+    INSIDE,
+    Exact,
+    added,
+    clip_rows,
+    constant_on,
+    doubles,
+    exponential,
+    fold,
+    gram,
+    products,
+    sized,
+)
+from zerosum.compute.statistic import BoundedStatistic
+from zerosum.compute.symmetric import packed
+from zerosum.compute.units import Units
+from zerosum.kernel import coordinates
+from zerosum.kernel.statistic import Adjacency, FloatArray, Positive
+from zerosum.statistics.ranges import Ranged
+
+# Largest entry of an unmixing matrix, of a bias and of a projection, so that products of three of them stay far from
+# overflow. The papers restart the iteration at 1e8.
+LARGEST_ENTRY = 1e9
+# Largest |z| of a time point. tanh(z/2) is constant far below it, and its square times that of a weight is finite.
+_LARGEST_SOURCE = 1e60
+# Largest argument of `exponential`. tanh(30) is 1 in double precision.
+_STEEPEST = 60.0
+# Added to a squared norm in units of its terms, which may cancel: more than their rounding (64 terms of 2^-53).
+_CANCELLATION = 2.0**-44
+
+
+class DistinctSecondMoment(Ranged):
+    """The sum over units of the distinct entries (i <= j) of the mean of x x' over the unit's rows, x clipped to c.
+
+    capePCA and capeDJICA perturb the entries on and above the diagonal alike. Isometric coordinates
+    (`zerosum.statistics.moments.SecondMoment`) put sqrt(2) times less noise on the entries above the diagonal at the
+    same sensitivity.
+
+    Sensitivity. Let Z and W be the contributions of two units as matrices: positive semidefinite, of Frobenius norm at
+    most c^2. The distinct entries of a symmetric matrix have at most its Frobenius norm, and norm(Z - W)^2 = norm(Z)^2
+    + norm(W)^2 - 2 tr(Z W) <= 2 c^4, because the trace of a product of positive semidefinite matrices is not negative.
+    D = sqrt(2) c^2, attained by rows c e_1 and c e_2, whose difference is diagonal. Added or removed: c^2, attained by
+    c e_1. The papers use c^2 for a replaced unit, which is too small.
+
+    Parameters
+    ----------
+    columns : int
+        d, the number of columns.
+    clip : float
+        c, the largest norm of a row.
+    lower, upper : array of shape (columns,), optional
+        Public ranges, mapped to [-1, 1].
+    """
+
+    name: ClassVar[str] = "distinct_second_moment"
+    adds_in_pieces: ClassVar[bool] = True
+
+    @property
+    def size(self) -> int:
+        """d (d + 1)/2."""
+        return coordinates.size(self.columns)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
+        return (math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else 1.0) * self.clip**2
+
+    @property
+    def row_bytes(self) -> int:
+        """Working memory of one row in bytes: four arrays of d doubles."""
+        return 8 * 4 * self.columns
+
+    def sum_block(self, block: Units) -> Array:
+        """The sum over a block, shape (size,), row by row of the upper triangle."""
+        rows = clip_rows(self.normalise(block), self.clip)
+        xp = array_namespace(rows)
+        # The gram matrix of rows times the root of their weight is the sum of weight x x'.
+        root = rows if block.offsets is None else rows * xp.sqrt(block.row_weights(rows))[:, None]
+        return packed(gram(root)) / constant_on(self._roots, root)
+
+    @cached_property
+    def _roots(self) -> Floats:
+        """The factors of isometric coordinates: 1 on the diagonal, sqrt(2) above it."""
+        return coordinates.layout(self.columns, 2)[1]
+
+    def matrix(self, release: Floats) -> Floats:
+        """A release of shape (size,) as a symmetric matrix (d, d)."""
+        return coordinates.unpack(release * self._roots, self.columns)
+
+
+class InfomaxGradient(BoundedStatistic):
+    """The sum over units of djICA's infomax gradient at a public unmixing matrix, clipped time point by time point.
+
+    With V the public `projection` (d, R), W `unmixing` (R, R) and b `bias` (R,), a time point x has
+
+        z = W V'x + b,    y = 1 - 2 g(z) = -tanh(z/2)    (g the sigmoid),
+        G = (I + y z') W, scaled into the ball of Frobenius norm B,    h = y, scaled into the ball of norm sqrt(B),
+
+    B = `clip` (capeDJICA, appendix K, Algorithm 4). A unit contributes the mean over its time points of (G/B,
+    h/sqrt(B)): the papers give both parts noise in proportion to their clips.
+
+    Sensitivity. A contribution is a mean over time points of a first part of norm at most 1 and a second of norm at
+    most r = min(1, sqrt(R/B)), since the entries of y lie in [-1, 1]; the mean has the same bounds. Two units differ by
+    at most twice that in each part: D = 2 sqrt(1 + r^2). It is approached as R grows, with W = I: z = (t, k, ..., k)
+    and z' = (t, -k, ..., -k) with t far above k and k far above 1 have y.y' = 2 - R, and G and G' nearly the inner
+    product (2 - R)/R. Added or removed: sqrt(1 + r^2). The papers add noise for 2 B and 2 sqrt(B) to the parts
+    separately and charge one of them only.
+
+    Arithmetic. x'V W' is an exact product, tanh is computed from elementwise operations, and W'y and W'z are folded
+    column by column: up to the clip nothing that rounds is computed over several units.
+
+    Parameters
+    ----------
+    columns : int
+        d, the number of columns of the data.
+    unmixing : array of shape (R, R)
+        W, at least 2 x 2.
+    bias : array of shape (R,)
+        b.
+    projection : array of shape (d, R), optional
+        V; by default the identity, for data of R columns.
+    clip : float
+        B.
+    """
+
+    name: ClassVar[str] = "infomax_gradient"
+    adds_in_pieces: ClassVar[bool] = True
+
+    columns: int = Field(gt=1)
+    unmixing: FloatArray
+    bias: FloatArray
+    projection: FloatArray | None = None
+    clip: Positive = 30.0
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> Self:
+        W, R = self.unmixing, len(self.unmixing)
+        if W.ndim != 2 or W.shape != (R, R) or R < 2:
+            raise ValueError(f"unmixing must be a square matrix of at least two rows, got shape {W.shape}")
+        if self.bias.shape != (R,):
+            raise ValueError(f"bias must hold {R} numbers, got shape {self.bias.shape}")
+        wanted = (self.columns, R)
+        if (np.eye(R) if self.projection is None else self.projection).shape != wanted:
+            given = "none" if self.projection is None else f"shape {self.projection.shape}"
+            raise ValueError(f"projection must have the shape {wanted}, got {given}")
+        for name, value in (("unmixing", W), ("bias", self.bias), ("projection", self.projection)):
+            if value is not None and np.max(np.abs(value)) > LARGEST_ENTRY:
+                raise ValueError(f"{name} must not exceed {LARGEST_ENTRY:g}, got {np.max(np.abs(value)):g}")
+        return self
+
+    @property
+    def sources(self) -> int:
+        """R, the number of sources."""
+        return len(self.unmixing)
+
+    @property
+    def size(self) -> int:
+        """R^2 entries of G and R of h."""
+        return self.sources * (self.sources + 1)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
+        norm = math.sqrt(1 + min(1.0, self.sources / self.clip))
+        return 2 * norm if adjacency is Adjacency.REPLACE_ONE else norm
+
+    @property
+    def row_bytes(self) -> int:
+        """Working memory of one row in bytes: whole numbers of the row, and eight arrays of R doubles."""
+        return 8 * (3 * self.columns + 8 * self.sources)
+
+    @cached_property
+    def _exact(self) -> Exact:
+        """V W', shape (d, R), in whole numbers."""
+        return Exact.of(self.unmixing.T if self.projection is None else self.projection @ self.unmixing.T)
+
+    def sum_block(self, block: Units) -> Array:
+        """The sum over a block: G row by row over B, then h over sqrt(B); shape (size,)."""
+        rows = doubles(block.rows)
+        xp = array_namespace(rows)
+        W, b = constant_on(self.unmixing, rows), constant_on(self.bias, rows)
+        scaled, size, norm = sized(rows)
+        z = self._exact.seen(scaled, norm) * (norm * size)[:, None] + b[None, :]
+        z = xp.clip(z, -_LARGEST_SOURCE, _LARGEST_SOURCE)
+        # tanh(|z|/2) = (1 - e)/(1 + e) with e = exp(-|z|)
+        decay = exponential(xp.clip(-xp.abs(z), -_STEEPEST, 0.0))
+        y = -xp.sign(z) * (1.0 - decay) / (1.0 + decay)
+        # With u = W'z, G = W + y u', and norm(G)^2 = norm(W)^2 + 2 (W'y).u + norm(y)^2 norm(u)^2.
+        u = xp.stack([fold(z * W[None, :, at]) for at in range(self.sources)], axis=1)
+        turned = xp.stack([fold(y * W[None, :, at]) for at in range(self.sources)], axis=1)
+        own, length = float(np.sum(self.unmixing**2)), fold(y * y)
+        outer = length * fold(u * u)
+        # The terms may cancel, so their rounding is added: the norm that is used is never below the norm of G.
+        across = fold(xp.abs(turned * u))
+        squared = own + 2.0 * fold(turned * u) + outer + _CANCELLATION * (own + 2.0 * across + outer)
+        norms = xp.sqrt(xp.clip(squared, 0.0, math.inf)) * INSIDE
+        weight = block.row_weights(rows)
+        kept = weight * (1.0 / xp.where(norms > self.clip, norms, xp.full_like(norms, self.clip)))
+        bias_norms = xp.sqrt(length) * INSIDE
+        root = math.sqrt(self.clip)
+        shrunk = weight / xp.where(bias_norms > root, bias_norms, xp.full_like(bias_norms, root))
+        # Sums over units begin here, after every decision about a unit.
+        G = added(kept[:, None])[0] * W + products(y * kept[:, None], u)
+        h = products(shrunk[:, None], y)[0, :]
+        return xp.concat([xp.reshape(G, (-1,)), h])
+
+    def split(self, release: Floats) -> tuple[Floats, Floats]:
+        """A release as the sums over units of G (R, R) and h (R,)."""
+        R = self.sources
+        return release[: R * R].reshape(R, R) * self.clip, release[R * R :] * math.sqrt(self.clip)
