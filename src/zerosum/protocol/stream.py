@@ -68,7 +68,7 @@ def read(stream: socket.socket, most: int, seconds: float | None = None) -> tupl
 
 
 def _exactly(stream: socket.socket, length: int, end: float | None) -> bytearray | None:
-    """The next `length` bytes; None if the connection is closed before. `end` is a time of `time.monotonic`, or None."""
+    """The next `length` bytes; None if the connection ends before. `end` is a time of `time.monotonic`, or None."""
     data = bytearray()
     while len(data) < length:
         if end is not None and time.monotonic() > end:
