@@ -101,6 +101,8 @@ def conduct(
     if journal is not None and journal.plan.digest() != plan.digest():
         raise Refused(f"the journal {journal.path} is of another plan")
     coordinator = _Coordinator(plan, engine, observer, journal)
+    # A new study needs the consent of all sites before the program computes anything. A resumed one proposes the plan
+    # again only when a round is left that the journal does not answer.
     if journal is None or not (journal.rounds or journal.finished):
         coordinator.agree(0)
     rounds: list[tuple[str, ...]] = []
@@ -108,6 +110,7 @@ def conduct(
         request = next(program)
         while True:
             round = len(rounds)
+            # A settled round sends no message: its release is read from the journal, and no budget is charged twice.
             known = journal is not None and journal.settled(round)
             if not known:
                 coordinator.agree(round)
@@ -117,6 +120,8 @@ def conduct(
                 else:
                     release = coordinator.release(round, request)
             except Abandoned as loss:
+                # The round is used up although it gave nothing: sites have charged it, and plan and program stay in
+                # step.
                 rounds.append(())
                 request = program.throw(loss)
                 continue
@@ -168,6 +173,9 @@ class _Coordinator:
             return
         self._observer(Progress("set-up", 0, 1))
         keys = self._secure.advertised()
+        # Fewer than all sites continue under the recorded keys in two cases: some site is absent (no complete keys), or
+        # a site restarted during a round that has no other attempt. In all other cases new keys with all sites lose no
+        # site.
         alone = resumed and kept is not None and keys != kept and (keys is None or self._last_attempt())
         if not (alone and kept is not None and self._go_on(kept)):
             self._set_up(keys)
@@ -185,13 +193,18 @@ class _Coordinator:
         if keys is None:
             raise Abandoned(LOST_IN_SET_UP)
         known = None if journal is None else journal.session
+        # Same keys as recorded: no site has restarted, so a round in progress can go on under its attempt.
         self._continued = hashlib.sha256(keys).hexdigest() == known
+        # One site has new keys. All others must make new ones too: masks between old and new keys do not cancel, and a
+        # site masks only once under the keys of an attempt.
         if known is not None and not self._continued:
             self._consent(keep=False)
             secure = self._secure = SecureSums(self._plan, self._exchange)
             keys = secure.advertised()
             if keys is None:
                 raise Abandoned(LOST_IN_SET_UP)
+        # Recorded after the set-up is complete: keys in the journal mean that every site holds the shares of all
+        # others.
         secure.set_up()
         if journal is not None:
             journal.set_up(keys)
@@ -205,6 +218,7 @@ class _Coordinator:
         """
         there = self._secured().go_on(keys)
         gone = [name for name in self._index if name not in there]
+        # More losses would leave fewer than H - L honest sites, whose noise the plan accounts for.
         if len(gone) > self._plan.coalition.dropouts:
             return False
         restarted = set(gone) - self._out
@@ -245,6 +259,8 @@ class _Coordinator:
         """Store a site's number of units, where it is public; it must equal the declared number."""
         counted = self._plan.adjacency is Adjacency.REPLACE_ONE
         declared = self._plan.sites[self._index[consent.site]].units
+        # Under add-remove the number of units is data: a site that sends it is refused, as the number would reach
+        # results without noise.
         if (consent.units is not None) != counted or (declared is not None and consent.units != declared):
             raise BadInput(f"site {consent.site!r} consents with another number of units than the plan has for it")
         if consent.units is not None:
@@ -259,6 +275,8 @@ class _Coordinator:
         plan, journal, repeated = self._plan, self._journal, False
         while True:
             try:
+                # Crash points: before `asked` nothing was sent; between `asked` and `released` the round is in flight,
+                # and `_first` decides whether it goes on or needs another attempt; after `released` it is settled.
                 attempt = self._next() if repeated else self._first(round)
                 if journal is not None:
                     journal.asked(round, attempt, request.digest())
@@ -272,6 +290,8 @@ class _Coordinator:
                     journal.released(round, release)
                 return release
             except Abandoned as loss:
+                # Once only: what ended the second attempt will probably end a third, and each one is charged by every
+                # site.
                 if repeated or self._extra >= plan.attempts:
                     raise Abandoned(f"round {round + 1} was abandoned: {loss}; what was spent stays spent") from None
                 repeated = True
@@ -281,6 +301,8 @@ class _Coordinator:
         plan = self._plan
         if round >= plan.rounds:
             raise OutsidePlan(f"the program asks for release {round + 1}, the plan has {plan.rounds}")
+        # Checked here for a clear message; each site checks the same against its own plan and trusts no check of the
+        # coordinator.
         planned, asked = plan.release(round), request.statistic.name
         sampling = request.sampling if isinstance(request, PrivateSum) else None
         kind = "sum" if isinstance(request, PrivateSum) else "publication"
@@ -299,6 +321,8 @@ class _Coordinator:
         if journal is None or not journal.in_flight(round):
             return 0
         masked = self._plan.law(round).mechanism is NoiseMechanism.MASKED
+        # Only masked rounds can go on: sites keep the reply and the keys of the attempt. In the other mechanisms the
+        # coordinator's own draws, which were in memory, are gone.
         if self._continued and masked and journal.same_keys(round):
             return journal.attempt(round)
         return self._next()
@@ -313,6 +337,7 @@ class _Coordinator:
     def _summed(self, round: int, request: PrivateSum, value: Floats, arrived: Iterable[str]) -> Release:
         """The release of a sum `value` over the sites that `arrived`: with its noise and the number of its units."""
         plan = self._plan
+        # In the order of the plan: a result must not depend on which reply came first.
         names = tuple(sorted(arrived, key=self._index.__getitem__))
         spread = noise_std(plan.law(round), [self._index[name] for name in names])
         units = None if plan.adjacency is Adjacency.ADD_REMOVE else plan.effective_units(names, self._units)
@@ -334,6 +359,7 @@ class _Coordinator:
                 rows[reply.site] = np.asarray(reply.payload * ((law.step or 1.0) / factor))
         self._enough(list(rows))
         names = tuple(sorted(rows, key=self._index.__getitem__))
+        # The largest of the sites' noise, a safe value for all rows.
         noise = float(max(law.own[self._index[n]] / law.factor[self._index[n]] for n in names))
         counts = tuple(len(rows[name]) for name in names)
         return Release(np.concatenate([rows[name] for name in names]), noise, float(sum(counts)), names, counts)
@@ -344,6 +370,8 @@ class _Coordinator:
         secure, mine = self._secured(), slot(plan, round, attempt)
         secure.begin(mine, plan.release(round).size, mask_context(plan, round, request))
         journal = self._journal
+        # A list that was sent before a crash is the only one that sites will sign or open in this attempt. Sites that
+        # are not on it receive no request: their vectors could not enter the sum.
         listed = None if journal is None else journal.listed(round, attempt)
         for reply in self._exchange(dict.fromkeys(listed or self._index, Contribute(round, attempt, request))):
             if isinstance(reply, Contribution) and isinstance(reply.payload, memoryview):
@@ -374,6 +402,8 @@ class _Coordinator:
                 continue
             if sound(partial(mixer.add, self._index[reply.site]), reply.payload):
                 arrived.append(reply.site)
+        # The cancelling noise was divided among `present`. A missing share of it stays in the sum, with a variance far
+        # above that of a full sum (docs/guarantee.md, "Dropouts").
         if mixer.needs_everyone and len(arrived) < len(present):
             missing = [name for name in present if name not in arrived]
             raise Abandoned(
@@ -420,11 +450,14 @@ class _Coordinator:
         """Replies as they arrive. A reply that cannot be read, or names another site, counts as a loss, and so does a
         site that restarted and has no session of the study.
         """
+        # `id` is safe as a key: `messages` keeps every message alive during the exchange.
         known: dict[int, bytes] = {}  # frames by message: a message to all sites is encoded once
         asked = {name: m for name, m in messages.items() if name not in self._out}
         frames = {name: known.get(id(m)) or known.setdefault(id(m), encode(m)) for name, m in asked.items()}
         for name, frame in self._engine.exchange(frames):
             reply: Reply | Lost = Lost(name) if frame is None else _read(name, frame)
+            # `NotAgreed` after a consent means that the site restarted and has no session: a loss, not a refusal of the
+            # study.
             if isinstance(reply, Refusal) and isinstance(reply.error, gone):
                 reply = Lost(name, str(reply.error))
             if isinstance(reply, Refusal):
@@ -448,6 +481,7 @@ def _read(name: str, frame: Frame) -> Reply | Lost:
         reply = decode_reply(frame)
     except BadMessage:
         return Lost(name)
+    # A reply under another site's name must not be added twice, or take that site's place.
     return reply if reply.site == name else Lost(name)
 
 

@@ -48,21 +48,24 @@ def gather(
     patience:
         Seconds to wait for those sites.
     """
-    found: dict[str, Attendance] = {site.name: "absent" for site in plan.sites}
-    told: dict[str, Attendance] = {}
+    attendance: dict[str, Attendance] = {site.name: "absent" for site in plan.sites}
+    last_report: dict[str, Attendance] = {}
+    # `keep`: a site that consented in an earlier pass keeps the secrets of that consent.
     begun, frame = time.monotonic(), encode(Propose(plan, keep=True))
     end, enough = begun + seconds, begun + min(patience, seconds - every)
     while True:
-        for name, reply in engine.exchange({name: frame for name, how in found.items() if how != "agreed"}):
-            found[name] = _attendance(name, reply, resumed=spare > 0)
-        if found != told:
-            told = dict(found)
-            on_change(told)
-        missing = [name for name, how in found.items() if how != "agreed"]
+        for name, reply in engine.exchange({name: frame for name, how in attendance.items() if how != "agreed"}):
+            attendance[name] = _attendance(name, reply, resumed=spare > 0)
+        if attendance != last_report:
+            last_report = dict(attendance)
+            on_change(last_report)
+        missing = [name for name, how in attendance.items() if how != "agreed"]
+        # A resumed study may go on without some sites, but waits `patience` for them: a lost site costs accuracy in
+        # every later round.
         if not missing or (len(missing) <= spare and time.monotonic() >= enough):
             return
         if time.monotonic() + every > end:
-            names = ", ".join(f"{name!r} ({found[name]})" for name in missing)
+            names = ", ".join(f"{name!r} ({attendance[name]})" for name in missing)
             how = "did not go on, and nothing more was" if spare else "did not start and nothing was"
             raise Abandoned(f"no agreement from {names}; the study {how} released")
         time.sleep(every)
@@ -92,5 +95,6 @@ def _attendance(name: str, frame: Frame | None, *, resumed: bool) -> Attendance:
             return "waits for its steward"
         if resumed and isinstance(reply.error, LedgerRefused):  # the site restarted after its last round
             return "cannot go on"
+        # A refusal by policy or budget does not change by waiting: it ends the study, with the site's name.
         raise reply.error.about(f"site {name!r}")
     return "agreed" if isinstance(reply, Consent) and reply.site == name else "absent"

@@ -115,6 +115,8 @@ class Journal:
         path = folder / NAME
         with _refusing(path):
             make_folder(folder)
+            # Written and synced under another name first: a crash leaves no journal or a whole one, never one without
+            # its plan.
             handle, name = tempfile.mkstemp(prefix=f".{NAME}-", dir=folder)  # mode 0600
             try:
                 with os.fdopen(handle, "wb") as file:
@@ -126,6 +128,7 @@ class Journal:
                 os.link(name, path)
             finally:
                 Path(name).unlink(missing_ok=True)
+            # The new name is durable only after the folder is synced.
             with suppress(PermissionError):
                 sync_folder(folder)
         return cls(path, numbers=numbers, plan=plan)
@@ -147,6 +150,8 @@ class Journal:
         if not hasattr(os, "posix_fallocate"):  # other systems detect a full disk at the next write
             return
         with _refusing(self.path):
+            # The zeros behind the last record are part of the format: `_nothing_after` separates them from a damaged
+            # record.
             os.posix_fallocate(self._file.fileno(), self._end, max(size, 1))
             os.fsync(self._file.fileno())
 
@@ -174,6 +179,7 @@ class Journal:
         """Whether the result of a round is known: a release, or an abandoned round after which the
         program continued.
         """
+        # A later request proves that the program continued after this round, with a release or with `Abandoned`.
         if self.finished or round + 1 < len(self._rounds):
             return True
         return round < len(self._rounds) and self._rounds[round].release is not None
@@ -292,6 +298,7 @@ class Journal:
         text = _packed(fields)
         length, digest = len(text) + len(numbers), _chained(self._digest, text, numbers)
         with _refusing(self.path):
+            # `_end` and not the end of the file: reserved space and the rest of a failed write are overwritten.
             at = self._file.seek(self._end)
             self._file.write(_head(length, digest) + text)
             self._file.write(numbers)
@@ -318,12 +325,16 @@ class Journal:
             if mark != _mark(length):  # a wrong length would make all that follows look like one torn record
                 self._drop(at, self._nothing_after(at + _HEAD.size))
                 break
+            # Three ways a crash can leave the last record: cut off at the end of the file, cut off inside reserved
+            # space (zeros follow), or with all its length and some blocks not written. In each no other record follows.
+            # A wrong digest with records behind it is damage: the lost record may be a request that sites have charged.
             end = at + _HEAD.size + length
             record = self._file.read(length) if end <= size else b""
             if end > size or digest != _chained(self._digest, record):
                 self._drop(at, end >= size or self._nothing_after(end))
                 break
             fields, text = _unpacked(record)
+            # `_created` saves parsing a plan that this process has just written.
             if at == len(_MAGIC):
                 self.plan = self.original = self._created or Plan.from_json(text)
             try:
@@ -359,6 +370,7 @@ class Journal:
                 if fields["round"] == len(self._rounds):
                     self._rounds.append(_Round(fields["request"], self.session))
                 self._same(fields["round"], fields["request"])
+                # Another attempt has its own keys and its own list. The same attempt again, after a resume, keeps both.
                 if (known := self._rounds[fields["round"]]).attempt != fields["attempt"]:
                     known.attempt, known.listed, known.session = fields["attempt"], None, self.session
                 self.extra = max(self.extra, fields["attempt"])
@@ -378,6 +390,8 @@ class Journal:
         if sys.platform != "win32":
             for _ in range(10):
                 try:
+                    # Two coordinators with one journal would send different lists in one attempt, and overwrite each
+                    # other's records.
                     fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:  # a monitor holds it briefly to test whether a process is at work
                     time.sleep(0.02)

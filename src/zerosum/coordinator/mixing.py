@@ -33,6 +33,7 @@ class Mixer:
         self.draws: DrawSum | None = None  # BROADCAST
         self._own_deals: dict[int, Floats] = {}
         self._helper_deals: Floats | None = None
+        # On a grid the sum is exact in integers, in any order of arrival. The cancelling schemes use doubles.
         self._sum: NDArray[Any] = np.zeros(size, dtype=np.int64 if law.step > 0 else np.float64)
 
     @property
@@ -58,6 +59,7 @@ class Mixer:
         """
         if self._helper_deals is None:
             law, last = self._law, self._law.sites - 1
+            # An infinite entry marks the form for unequal sites: the last site draws nothing and takes the remainder.
             turns = last if np.isinf(law.cancelling[last]) else law.sites
             dealt = np.zeros((law.sites, self._size))
             for s in range(turns):
@@ -77,9 +79,12 @@ class Mixer:
         (f_s in capePCA).
         """
         law, S = self._law, self._law.sites
+        # Standard deviation of e_s after the mean over S independent draws is subtracted.
         std = float(law.cancelling[site]) * np.sqrt(1 - 1 / S)
         if np.isinf(std):  # the site that takes the remainder: its e_s has this standard deviation
             std = float(np.linalg.norm((law.weight * law.cancelling)[:-1]) / law.weight[-1])
+        # Kept until the contribution arrives, where `add` subtracts it: only the coordinator knows f_s, so that it
+        # hides the message from readers of the network and not from the coordinator.
         self._own_deals[site] = self._sampler.normal(self._size, std)
         return self._own_deals[site]
 
@@ -98,6 +103,8 @@ class Mixer:
         central = self._law.central
         if self._law.step == 0:
             return self._sum + self._sampler.normal(self._size, central)
+        # Drawn on the grid, before the conversion to real numbers: noise added in floating point would leak by its
+        # rounding (Mironov 2012).
         noise = self._sampler.steps(self._size, central / self._law.step) if central > 0 else 0
         return np.asarray((self._sum + noise) * self._law.step)
 

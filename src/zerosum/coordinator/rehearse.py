@@ -14,12 +14,12 @@ def drive(
     program: Generator[Request, Release, T], answers: Sequence[Release] | Callable[[Request], Release]
 ) -> tuple[T, list[Request]]:
     """Run a program against scripted releases; return its result and its requests."""
-    asked: list[Request] = []
+    requests: list[Request] = []
     try:
         request = next(program)
         while True:
-            asked.append(request)
-            answer = answers(request) if callable(answers) else answers[len(asked) - 1]
+            requests.append(request)
+            answer = answers(request) if callable(answers) else answers[len(requests) - 1]
             request = program.send(answer)
     except StopIteration as stop:
-        return stop.value, asked
+        return stop.value, requests

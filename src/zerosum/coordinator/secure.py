@@ -45,8 +45,8 @@ class SecureSums:
 
     def advertised(self) -> bytes | None:
         """The keys of all sites; None if a site did not advertise its key."""
-        told = self._ask("advertise", 0, dict.fromkeys(self._names, b""), self._collector.take_advert)
-        return self._collector.adverts() if len(told) == len(self._names) else None
+        senders = self._ask("advertise", 0, dict.fromkeys(self._names, b""), self._collector.take_advert)
+        return self._collector.adverts() if len(senders) == len(self._names) else None
 
     def go_on(self, adverts: bytes) -> list[str]:
         """Continue under the keys of a complete set-up; returns the names of the sites that still have these keys."""
@@ -57,23 +57,23 @@ class SecureSums:
         their replies.
         """
         adverts = self._collector.adverts()
-        self._everybody("share", dict.fromkeys(self._names, adverts), self._collector.take_shares)
+        self._all_sites("share", dict.fromkeys(self._names, adverts), self._collector.take_shares)
         mail = {name: self._collector.delivery(s) for name, s in self._index.items()}
-        self._everybody("receive", mail, self._collector.take_ready)
+        self._all_sites("receive", mail, self._collector.take_ready)
 
-    def _everybody(self, step: Step, data: Mapping[str, bytes], take: Callable[[bytes], object]) -> None:
+    def _all_sites(self, step: Step, data: Mapping[str, bytes], take: Callable[[bytes], object]) -> None:
         """One step of the set-up. The loss of one site ends it, since its shares would be missing in every round."""
-        answered = self._ask(step, 0, data, take)
-        if len(answered) < len(data):
+        senders = self._ask(step, 0, data, take)
+        if len(senders) < len(data):
             raise Abandoned(LOST_IN_SET_UP)
 
     def _ask(self, step: Step, attempt: int, data: Mapping[str, bytes], take: Callable[[bytes], object]) -> list[str]:
         """Send one step to the sites and return the names of those with a usable reply."""
-        answered = []
+        senders = []
         for reply in self._exchange({name: Secure(step, attempt, text) for name, text in data.items()}):
             if isinstance(reply, Secured) and sound(take, reply.data):
-                answered.append(reply.site)
-        return answered
+                senders.append(reply.site)
+        return senders
 
     def begin(self, attempt: int, size: int, context: bytes) -> None:
         """Begin an attempt: vectors of `size` words, bound to `context`."""
@@ -89,12 +89,14 @@ class SecureSums:
         """
         closed = self._collector.close_list(attempt)
         present = [self._names[s] for s in self._collector.survivors(attempt)]
+        # The journal has the list before a site receives it. After a crash the coordinator sends the same list again;
+        # another list would be refused by every site, and the attempt would be lost.
         settle(present)
-        asked = present
+        signers = present
         # Sites sign the list before they open it: two different lists could be opened to reveal the vector of a single
         # site.
         if self._losses:
-            asked = self._ask(
+            signers = self._ask(
                 "sign",
                 attempt,
                 dict.fromkeys(present, closed),
@@ -102,6 +104,7 @@ class SecureSums:
             )
             closed = self._collector.warrant(attempt)
         self._ask(
-            "open", attempt, dict.fromkeys(asked, closed), lambda data: self._collector.take_opening(attempt, data)
+            "open", attempt, dict.fromkeys(signers, closed), lambda data: self._collector.take_opening(attempt, data)
         )
+        # The same 64 bits read as signed numbers: the plan has checked that the sum cannot exceed 2^63 in size.
         return self._collector.result(attempt).view(np.int64), present

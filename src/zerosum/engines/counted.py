@@ -22,13 +22,17 @@ class Traffic:
 
 
 class Counted:
+    """Counts the traffic of another engine in `traffic`, which a monitor may read at any time."""
+
     def __init__(self, engine: Engine, traffic: Traffic) -> None:
         self._engine, self._traffic = engine, traffic
 
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
+        """Pass the frames on, and count frames, replies and losses."""
         traffic, began = self._traffic, time.monotonic()
         traffic.exchanges += 1
         traffic.bytes_out += sum(map(len, frames.values()))
+        # Counted one by one: the coordinator adds a reply while others are still on their way, and may stop early.
         for name, reply in self._engine.exchange(frames):
             if reply is None:
                 traffic.losses[name] = traffic.losses.get(name, 0) + 1

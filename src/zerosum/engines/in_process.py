@@ -25,6 +25,9 @@ class InProcess:
             site.close()
 
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
+        """Replies of the sites in order, each computed when it is asked for."""
         for name, frame in frames.items():
+            # The frame is decoded here only for `loses`; the site decodes it again from the bytes, as it would at its
+            # own machine.
             lost = name not in self._sites or (self._loses is not None and self._loses(name, decode_message(frame)))
             yield name, None if lost else answer(self._sites[name], frame)

@@ -15,11 +15,25 @@ from zerosum.errors import Malformed
 from zerosum.protocol.codec import Frame
 from zerosum.protocol.stream import alive, connect, read, write
 
+# 256 MiB: a reply of 33 million numbers. Larger ones are refused, so that one site cannot exhaust the coordinator's
+# memory.
 FRAME_BYTES = 1 << 28
 
 
 class Sockets:
-    """Carries the frames of one study, named by its plan's digest, to sites by the paths of their sockets."""
+    """Carries the frames of one study to sites by the paths of their sockets.
+
+    Parameters
+    ----------
+    paths:
+        For each site the path of its Unix socket.
+    plan:
+        Digest of the study's plan in hex.
+    seconds:
+        Longest wait for a connection or for the next bytes of a reply.
+    frame_bytes:
+        Largest reply in bytes.
+    """
 
     def __init__(
         self, paths: Mapping[str, Path], plan: str, *, seconds: float = 600.0, frame_bytes: int = FRAME_BYTES
@@ -27,9 +41,11 @@ class Sockets:
         self._paths, self._study = dict(paths), bytes.fromhex(plan)
         self._seconds, self._most = seconds, frame_bytes
         self._open: dict[str, socket.socket] = {}
+        # One thread per site: a slow or absent site must not delay the frames of the others.
         self._pool = ThreadPoolExecutor(max(len(self._paths), 1), thread_name_prefix="zerosum-site")
 
     def close(self) -> None:
+        """Wait for exchanges in progress, then close all connections."""
         self._pool.shutdown()
         for stream in self._open.values():
             stream.close()
@@ -41,9 +57,10 @@ class Sockets:
         return [name for name, answers in zip(self._paths, there, strict=True) if answers]
 
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
-        asked = {self._pool.submit(self._carry, name, frame): name for name, frame in frames.items()}
-        for done in as_completed(asked):
-            yield asked.pop(done), done.result()
+        """Replies as they arrive; None for a site that cannot be reached or does not answer in time."""
+        replies = {self._pool.submit(self._carry, name, frame): name for name, frame in frames.items()}
+        for done in as_completed(replies):
+            yield replies.pop(done), done.result()
 
     def _carry(self, name: str, frame: bytes) -> Frame | None:
         """The reply of one site. An idle connection may lead to a process that has ended: then the frame is sent once
@@ -54,9 +71,13 @@ class Sockets:
         idle = name in self._open
         try:
             return self._ask(name, frame)
+        # Not sent again: the site may still be computing, and a second frame would wait behind the first one. The same
+        # request may be repeated later, since sites repeat their reply to it.
         except TimeoutError:
             return None
         except (OSError, Malformed):
+            # A fresh connection that fails is a loss. An idle one may have been closed by a site that restarted, which
+            # is no loss.
             if not idle:
                 return None
         try:
@@ -68,11 +89,14 @@ class Sockets:
         stream = self._open.pop(name, None) or connect(self._paths[name], self._seconds)
         try:
             write(stream, self._study, frame)
-            arrived = read(stream, self._most)
-            if arrived is None or arrived[0] != self._study:
+            reply = read(stream, self._most)
+            # A reply of another study on this connection means that the two sides are out of step: the connection is
+            # given up.
+            if reply is None or reply[0] != self._study:
                 raise ConnectionError("no reply to what was asked")
         except BaseException:
             stream.close()
             raise
+        # Stored again only after a complete reply: a connection with half a frame in it is never used again.
         self._open[name] = stream
-        return arrived[1]
+        return reply[1]

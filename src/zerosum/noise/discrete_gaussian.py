@@ -92,7 +92,10 @@ class _Table:
         self.kept = 1.0 / (1.0 + self.t / (sigma * math.sqrt(2 * math.pi)))
         top, bottom = sigma.as_integer_ratio()
         self.twice_variance = Decimal(2 * top * top), Decimal(bottom * bottom)  # 2 sigma^2 as an exact fraction
+        # Only for the comparison in double precision, whose error the band covers; exact decisions use
+        # `twice_variance`.
         self.factor = -1.0 / (2.0 * sigma * sigma)
+        # (k t)^2 / (2 sigma^2) > 88.8 from here on: the part of the distribution that the table leaves out.
         last = math.ceil(math.sqrt(2 * _TAIL) * sigma / self.t)
         weights = [self.exp(k * k * self.t * self.t) for k in range(last + 1)]
         sums = [Decimal(0)]
@@ -103,6 +106,8 @@ class _Table:
         words = [int(_EXACT.multiply(bound, Decimal(1 << 64))) for bound in self.bounds]
         self.thresholds = np.array(words, dtype=np.uint64)  # the 64-bit words that contain the bounds
         start = np.arange(1 << _GUIDE, dtype=np.uint64) << np.uint64(64 - _GUIDE)
+        # A cell of the guide holds all words with the same 12 leading bits. It decides k if no threshold lies in it,
+        # both ends included, since a word that equals a threshold needs more bits.
         lowest = np.searchsorted(self.thresholds, start, side="left")
         highest = np.searchsorted(self.thresholds, start + np.uint64((1 << 64 - _GUIDE) - 1), side="right")
         guide = np.where(lowest == highest, lowest << self.shift, -1)  # k t, or -1 where a bound falls within the cell
@@ -123,6 +128,8 @@ def _propose(count: int, table: _Table, source: Source) -> Ints:
     """The kept ones among `count` proposals. A word has its sign in the first bit, then 12 bits for k, and in its last
     bits at most 38 for j.
     """
+    # One word per proposal for sign, k and j, and half a word (32 bits) for the decision to keep it. The bits of a word
+    # are used once each: shared bits would make the decision depend on the proposal.
     words = source(count + (count + 1) // 2)
     first, second = words[:count], words[count:].view(np.uint32)[:count]
     start = table.guide.take((first >> np.uint64(63 - _GUIDE)).view(np.int64), mode="wrap")  # k t
@@ -131,6 +138,7 @@ def _propose(count: int, table: _Table, source: Source) -> Ints:
     signed = first.view(np.int64)
     negative = signed >> 63  # -1 or 0
     i = signed & (table.t - 1)
+    # i = j for x = y, and i = j + 1 for x = -1 - y, so that zero is not counted twice.
     i -= negative
     size = start + i
     start += size  # 2 k t + i
@@ -155,6 +163,7 @@ def _propose(count: int, table: _Table, source: Source) -> Ints:
 
 def _levels(first: Words, table: _Table, source: Source) -> Ints:
     """k where the guide does not decide it: its 12 bits and 52 fresh ones against the thresholds."""
+    # The sign bit is shifted out; the 12 bits of the guide stay in front.
     known = (first << np.uint64(1)) >> np.uint64(64 - _GUIDE) << np.uint64(64 - _GUIDE)
     words = known | source(len(first)) >> np.uint64(_GUIDE)
     k = np.searchsorted(table.thresholds, words, side="right")

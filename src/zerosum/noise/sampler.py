@@ -36,6 +36,9 @@ class Sampler:
 
     def _start(self, key: bytes) -> None:
         """Start a key stream. The counter starts at zero, so that a key must never be used for two streams."""
+        # AES in counter mode is a pseudo-random function of the key: the noise is as good as uniform words to every
+        # party that does not have the key. This is the computational part of the guarantee (docs/guarantee.md, "The
+        # computational promise").
         self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self._pid = os.getpid()
 
@@ -58,12 +61,16 @@ class Sampler:
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Uniform 64-bit words."""
+        # A forked child inherits key and counter. Without a new key parent and child would send two sums with the same
+        # noise, whose difference has none.
         if self._rekey and os.getpid() != self._pid:
             self._start(os.urandom(32))
         return np.frombuffer(self._stream.update(bytes(8 * count)), dtype="<u8")
 
     def bernoulli(self, size: int, rate: float) -> NDArray[np.bool_]:
         """Independent coins that are true with probability `rate`, less at most 2^-53."""
+        # 53 bits, the precision of a double. Rounding down means that a unit is drawn at most with the probability that
+        # the accountant assumes, which is on the safe side.
         return np.asarray((self.words(size) >> np.uint64(11)) < np.uint64(math.floor(rate * 2.0**53)))
 
     def steps(self, size: int, std: float) -> NDArray[np.int64]:
@@ -81,6 +88,7 @@ class Sampler:
             part = out[start : start + _BLOCK]
             words = self.words(len(part))
             np.add(words >> np.uint64(12), 0.5, out=part)  # 53 bits: exact in a double
+            # Centres of cells are never 0 or 1, where the inverse distribution function is infinite.
             np.multiply(part, 2.0**-52, out=part)
             ndtri(part, out=part)
         return np.multiply(out, std, out=out)

@@ -71,6 +71,7 @@ def encode(message: Message | Reply) -> bytes:
     kind = type(message)
     buffers: list[Frame] = []
     body = [kind.__name__, _lowered(_WRITERS[kind](message), buffers)]
+    # NaN and infinity are no JSON, and readers of other languages would refuse the frame; in arrays they are allowed.
     text = json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
     return b"".join([_HEAD.pack(_MAGIC, VERSION, len(text)), text, *buffers])
 
@@ -89,6 +90,7 @@ def decode_reply(frame: Frame) -> Reply:
 
 
 def _decoded(frame: Frame, readers: Mapping[str, Callable[[_Reader], T]]) -> T:
+    """The message in a frame, of one of the kinds in `readers`; a field that the kind does not have is refused."""
     kind, fields = _parsed(frame)
     if kind not in readers:
         raise Malformed("a frame holds no message that is expected here")
@@ -99,6 +101,12 @@ def _decoded(frame: Frame, readers: Mapping[str, Callable[[_Reader], T]]) -> T:
 
 
 def _parsed(frame: Frame) -> tuple[str, Fields]:
+    # Checks go from the outside to the inside, each before memory is allocated for what it limits: a frame may come
+    # from any process that can connect.
+    """The kind and the fields of a frame, with arrays and byte strings in their places.
+
+    Raises `Malformed` or `Unsupported` for every other input, never another error: a frame may come from any sender.
+    """
     if len(frame) > MAX_FRAME:
         raise Malformed("a frame is too large")
     if len(frame) < _HEAD.size:
@@ -110,10 +118,13 @@ def _parsed(frame: Frame) -> tuple[str, Fields]:
         raise Unsupported(f"a frame of version {version} came, this Zerosum reads version {VERSION}")
     if length > MAX_TEXT:
         raise Malformed("a frame's text is too long")
+    # A read-only view: arrays share the memory of the frame, and no statistic may change what another one reads.
     view = memoryview(frame).toreadonly()[_HEAD.size :]
     if len(view) < length:
         raise Malformed("a frame is cut short")
     try:
+        # Python's parser accepts NaN and Infinity as constants; `parse_constant` refuses them, as `encode` does. Deep
+        # nesting raises RecursionError instead of ValueError.
         body = json.loads(bytes(view[:length]).decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise Malformed("a frame's text is not JSON") from None
@@ -122,6 +133,7 @@ def _parsed(frame: Frame) -> tuple[str, Fields]:
         raised = _raised(body, buffers)
     except RecursionError:
         raise Malformed("a frame's text is nested too deeply") from None
+    # Bytes that no field describes would not be covered by any check.
     buffers.finish()
     match raised:
         case [str(kind), dict(fields)]:
@@ -163,17 +175,27 @@ def _raised(value: Any, buffers: _Buffers) -> Value:
 
 
 class _Buffers:
+    """The arrays and byte strings behind the JSON text, taken from the front one after another.
+
+    Parameters
+    ----------
+    data:
+        The part of the frame behind its text. Arrays are views of it, so that a large one is not copied.
+    """
+
     def __init__(self, data: memoryview) -> None:
         self._data, self._at = data, 0
 
-    def take(self, said: dict[str, Any]) -> Value:
-        match said:
-            case {"$": [str(code), *shape]} if len(said) == 1 and len(shape) <= _MOST_AXES:
+    def take(self, description: dict[str, Any]) -> Value:
+        match description:
+            case {"$": [str(code), *shape]} if len(description) == 1 and len(shape) <= _MOST_AXES:
                 pass
             case _:
                 raise Malformed("a frame describes an array that is none")
+        # `type` instead of `isinstance`: JSON's `true` is an int in Python.
         if not all(type(length) is int and 0 <= length <= MAX_FRAME for length in shape):
             raise Malformed("a frame describes an array that is none")
+        # Axes of length 0 count as 1 here: a shape such as (0, 2^32, 2^32) holds no number, but numpy fails with it.
         if math.prod(max(length, 1) for length in shape) > MAX_FRAME:
             raise Malformed("a frame describes an array that is too large")
         numbers = math.prod(shape)
@@ -192,6 +214,7 @@ class _Buffers:
         return part
 
     def finish(self) -> None:
+        """Refuse bytes that no field of the text describes."""
         if self._at != len(self._data):
             raise Malformed("a frame is longer than what it describes")
 
@@ -200,7 +223,11 @@ class _Buffers:
 
 
 class _Reader:
-    """The fields of one message, each taken once and by its type."""
+    """The fields of one message, each taken once and by its type.
+
+    Every method takes the field `name` and raises `Malformed` if the field is missing or has another type. `finish`
+    refuses fields that were not taken.
+    """
 
     def __init__(self, fields: Fields) -> None:
         self._fields = dict(fields)
@@ -208,6 +235,8 @@ class _Reader:
     def take(self, name: str) -> Value:
         if name not in self._fields:
             raise Malformed(f"a message lacks its {name}")
+        # Each field is removed when it is read, so that `finish` sees fields that no reader knows: a newer version's
+        # field must not be ignored, since it may change the meaning of the message.
         return self._fields.pop(name)
 
     def finish(self) -> None:
@@ -236,12 +265,14 @@ class _Reader:
         raise Malformed(f"a message's {name} is not a byte string")
 
     def array(self, name: str, kind: str) -> NDArray[Any]:
+        """An array of doubles (`kind` "f") or of 64-bit integers (`kind` "i"), of any shape."""
         value = self.take(name)
         if isinstance(value, np.ndarray) and value.dtype.kind == kind:
             return value
         raise Malformed(f"a message's {name} is not an array of the right type")
 
     def fields(self, name: str) -> _Reader | None:
+        """A record of further fields; None if the value is null."""
         value = self.take(name)
         if value is None:
             return None
@@ -250,11 +281,13 @@ class _Reader:
         raise Malformed(f"a message's {name} is not a record")
 
     def rest(self) -> Fields:
+        """All fields that were not taken yet, of any type."""
         rest, self._fields = self._fields, {}
         return rest
 
 
 def _positive(value: Value, what: str) -> float:
+    # The comparison is false for NaN too. The upper bound leaves room for a product without overflow.
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e300:
         return float(value)
     raise Malformed(f"a message's {what} is not a positive number")
@@ -264,6 +297,7 @@ def _positive(value: Value, what: str) -> float:
 
 
 def _write_request(request: Request) -> Fields:
+    """A request as fields: the statistic's name and public parameters, its share of the budget, and the sampling."""
     fields: Fields = {"kind": "sum", "share": request.share, "sampling": None}
     fields |= {"name": request.statistic.name, "parameters": request.statistic.parameters()}
     if isinstance(request, PrivatePublication):
@@ -274,11 +308,13 @@ def _write_request(request: Request) -> Fields:
 
 
 def _read_request(reader: _Reader | None) -> Request:
+    """The request again, with the statistic of this process's registry."""
     if reader is None or (parameters := reader.fields("parameters")) is None:
         raise Malformed("a message lacks its request")
     kind, name, share = reader.text("kind"), reader.text("name"), _positive(reader.take("share"), "share")
     sampling = reader.take("sampling")
     reader.finish()
+    # The name and public parameters travel, never code: sensitivity and bound come from this process's own class.
     statistic = build(name, parameters.rest())
     if kind == "publication" and sampling is None and isinstance(statistic, BoundedMap):
         return PrivatePublication(statistic, share)
@@ -311,6 +347,7 @@ def _read_noise(reader: _Reader | None) -> NoiseInput:
         noise = DrawSum(again.array("total", "i"), again.number("sites"))
     elif "keys" in fields:
         keys = (again.fields("keys") or _Reader({})).rest()
+        # At most nine digits: `int` of a long text takes quadratic time.
         if not all(site.isdecimal() and len(site) < 10 and isinstance(key, memoryview) for site, key in keys.items()):
             raise Malformed("a message's keys are none")
         noise = PublicKeys({int(site): bytes(key) for site, key in keys.items() if isinstance(key, memoryview)})
@@ -344,6 +381,8 @@ def _read_contribution(reader: _Reader) -> Contribution:
 
 def _read_refusal(reader: _Reader) -> Refusal:
     site, code, message = reader.text("site"), reader.text("code"), reader.text("message")
+    # An unknown code becomes a plain refusal. The text comes from another machine and is shown to people: its length is
+    # limited.
     return Refusal(site, by_code(code)(message[:_MOST_WORDS]))
 
 

@@ -39,7 +39,17 @@ class Prepare:
 
 @dataclass(frozen=True, eq=False)
 class Secure:
-    """A message of secure aggregation: set-up, a list to sign, a list to open."""
+    """A message of secure aggregation: set-up, a list to sign, a list to open.
+
+    Parameters
+    ----------
+    step:
+        The method of `secagg.session.SiteSession` that answers it.
+    attempt:
+        Number of the keys (`protocol.roster.slot`); 0 in the set-up.
+    data:
+        A message of `secagg.wire`.
+    """
 
     step: Literal["advertise", "share", "receive", "sign", "open"]
     attempt: int = 0
@@ -48,7 +58,7 @@ class Secure:
 
 @dataclass(frozen=True, eq=False)
 class DrawSum:
-    """The sum of the draws of all participating sites, and the number of these sites."""
+    """The sum of the draws of all participating sites, shape (size,), in steps, and the number of these sites."""
 
     total: Steps
     sites: int
@@ -63,19 +73,30 @@ class PublicKeys:
 
 @dataclass(frozen=True, eq=False)
 class DealtNoise:
-    """The noise that a trusted helper and the coordinator deal to one site."""
+    """The noise that a trusted helper and the coordinator deal to one site, each of shape (size,)."""
 
     from_helper: Floats
     from_coordinator: Floats
 
 
+# One form for each mechanism with cancelling noise (`kernel.schemes.NoiseMechanism`); None for the others.
 NoiseInput = DrawSum | PublicKeys | DealtNoise | None
 
 
 @dataclass(frozen=True, eq=False)
 class Contribute:
-    """Request for a noisy contribution. `noise_input` is what the site needs from other parties to make its cancelling
-    noise.
+    """Request for a noisy contribution.
+
+    Parameters
+    ----------
+    round:
+        Index of the round in the plan, from 0.
+    attempt:
+        0, or the number of an extra attempt, counted over the whole study.
+    request:
+        The statistic and its share of the budget. A site compares them with its plan.
+    noise_input:
+        What the site needs from other parties to make its cancelling noise; None without such noise.
     """
 
     round: int

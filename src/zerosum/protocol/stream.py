@@ -28,6 +28,18 @@ _LONGEST_PATH = 100  # longest name of a socket, in bytes, that every system acc
 
 
 def write(stream: socket.socket, study: bytes, frame: Frame) -> None:
+    # Two calls instead of one joined buffer: a frame may have hundreds of megabytes.
+    """Send one frame.
+
+    Parameters
+    ----------
+    stream:
+        A connected socket.
+    study:
+        Digest of the plan, 32 bytes, or `NO_STUDY`.
+    frame:
+        The bytes of a message; empty for a test whether a server is present.
+    """
     stream.sendall(_HEAD.pack(len(frame), study))
     if frame:
         stream.sendall(frame)
@@ -39,12 +51,15 @@ def read(stream: socket.socket, most: int, seconds: float | None = None) -> tupl
     Memory is allocated as bytes arrive, not as they are announced, and a frame that is announced too large is not read.
     After its first byte a frame must be complete within `seconds`, even if it arrives byte by byte.
     """
+    # A connection may be idle between two frames for hours. Time is counted from the first byte, so that a client that
+    # sends one byte a minute cannot hold a thread for ever.
     first = _exactly(stream, 1, None)
     end = None if seconds is None else time.monotonic() + seconds
     rest = None if first is None else _exactly(stream, _HEAD.size - 1, end)
     head = None if first is None or rest is None else first + rest
     if head is None:
         return None
+    # The announced length is checked before anything is read: the sender is not authenticated yet.
     length, study = _HEAD.unpack(head)
     if length > most:
         raise Malformed(f"a frame is larger than the {most} bytes that are taken here")
@@ -53,6 +68,7 @@ def read(stream: socket.socket, most: int, seconds: float | None = None) -> tupl
 
 
 def _exactly(stream: socket.socket, length: int, end: float | None) -> bytearray | None:
+    """The next `length` bytes; None if the connection ends before. `end` is a time of `time.monotonic`, or None."""
     data = bytearray()
     while len(data) < length:
         if end is not None and time.monotonic() > end:
@@ -65,7 +81,15 @@ def _exactly(stream: socket.socket, length: int, end: float | None) -> bytearray
 
 
 def connect(path: Path, seconds: float) -> socket.socket:
-    """A connection to the server at this path; raises OSError if there is none."""
+    """A connection to the server at this path; raises OSError if there is none.
+
+    Parameters
+    ----------
+    path:
+        The Unix socket's path, of any length.
+    seconds:
+        Time-out of each later operation on the connection.
+    """
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         stream.settimeout(seconds)
@@ -96,6 +120,8 @@ def short(path: Path) -> Iterator[str]:
         return
     if not Path("/proc/self/fd").is_dir():
         raise BadInput(f"the path {path} is too long for a socket: choose a shorter one for the state folder")
+    # The kernel resolves this name to the folder that is open, so that a path of any length fits into the 108 bytes of
+    # `sun_path`.
     handle = os.open(path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{handle}/{path.name}"

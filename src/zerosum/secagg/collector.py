@@ -30,10 +30,17 @@ class _Sum:
 
 
 class Collector:
-    """The sums of one study at the coordinator."""
+    """The sums of one study at the coordinator. Its methods follow the order of the protocol.
+
+        set-up     take_advert (every site), adverts, take_shares (every site), delivery, take_ready (every site)
+        attempt    begin, take_masked (every site), close_list, [take_signature, warrant,] take_opening, result
+
+    The steps in brackets exist if losses are tolerated.
+    """
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
+        # Adverts are stored and sent on byte for byte: a site can check a signature only on the bytes that were signed.
         self._raw: dict[int, bytes] = {}
         self._adverts: Adverts | None = None
         self._mail: dict[int, dict[int, bytes]] = {s: {} for s in range(roster.sites)}
@@ -44,7 +51,9 @@ class Collector:
     # -- set-up --------------------------------------------------------------------------------------------------
 
     def take_advert(self, data: bytes) -> None:
+        """Take one site's public keys; the signature is checked."""
         sender, _ = Adverts.keys_in(self._roster, data)
+        # A second advert with other keys would split the sites into two groups with different digests.
         if sender in self._raw:
             raise OutOfTurn("a site advertised twice")
         self._raw[sender] = data
@@ -65,14 +74,19 @@ class Collector:
         for advert in wire.unpack(self._roster.take(adverts, Kind.ADVERTS, 0).body, self._roster.sites):
             self.take_advert(bytes(advert))
         self.adverts()
+        # The shares of that set-up were delivered and confirmed; the sites have them in memory, the coordinator needs
+        # none again.
         self._shared, self._mail = set(self._raw), {}
         return [site for site, raw in self._raw.items() if asked.get(site) == raw]
 
     def take_shares(self, data: bytes) -> None:
+        """Take the shares that one site sealed for its neighbours. The coordinator cannot read them."""
         message = self._roster.take(data, Kind.SHARES, 0)
         peers = self._known().neighbours[message.sender]
         if message.sender in self._shared:
             raise OutOfTurn("a site shared its secrets twice")
+        # The content is encrypted; the length is all that can be checked here. A wrong length would otherwise be
+        # noticed only by the receiving site, which would then count as the faulty one.
         sealed = wire.unpack(message.body, len(peers))
         if any(len(part) != self._roster.share_bytes + keys.SEAL_BYTES for part in sealed):
             raise Malformed("a site sealed the wrong number of shares")
@@ -82,12 +96,15 @@ class Collector:
 
     def delivery(self, site: int) -> bytes:
         """The shares sealed for one site, until it confirms them."""
+        # All sites must have shared before any is served: afterwards every mask can be removed, whichever planned
+        # number is lost.
         if len(self._shared) < self._roster.sites or site not in self._mail:
             raise OutOfTurn("not every site has shared its secrets, or this one has its shares")
         peers = self._known().neighbours[site]
         return self._say(Kind.DELIVERY, 0, wire.pack(self._mail[site][peer] for peer in peers))
 
     def take_ready(self, data: bytes) -> int:
+        """Take a site's confirmation that its shares are valid; return the site."""
         message = self._roster.take(data, Kind.READY, 0)
         if len(self._shared) < self._roster.sites:
             raise OutOfTurn("not every site has shared its secrets")
@@ -102,10 +119,23 @@ class Collector:
     # -- an attempt ------------------------------------------------------------------------------------------------
 
     def begin(self, attempt: int, size: int, context: bytes) -> None:
+        """Begin an attempt.
+
+        Parameters
+        ----------
+        attempt:
+            A planned attempt that was not begun before.
+        size:
+            Length of the vectors.
+        context:
+            Bytes that identify the request; the same as in the `mask` of every site.
+        """
         if attempt in self._begun or not 0 <= attempt < self._roster.attempts:
             raise Misdirected(f"attempt {attempt} is not planned or was begun before")
         if size < 1:
             raise BadParameter(f"a sum has at least one number, got {size}")
+        # Attempts are numbered once for the whole study and never begun again, also not after `abandon`: a site masks
+        # only once under the keys of an attempt.
         self._begun.add(attempt)
         self._sums[attempt] = _Sum(context, np.zeros(size, dtype=np.uint64))
 
@@ -113,10 +143,12 @@ class Collector:
         """Add one masked vector to the sum and return its sender. The vector is not kept."""
         state = self._sum(attempt)
         message = self._roster.take(data, Kind.MASKED, attempt)
+        # A vector that was not on the signed list has its pair masks opened, and must not enter the sum afterwards.
         if state.listed is not None or message.sender in state.arrived:
             raise OutOfTurn("a vector came twice, or after the list was closed")
         if len(message.body) != 8 * len(state.total):
             raise Malformed(f"a vector of {len(state.total)} numbers was expected, got {len(message.body)} bytes")
+        # Unsigned 64-bit addition wraps around, which is addition in Z_2^64. "<u8" is the byte order of the wire.
         np.add(state.total, np.frombuffer(message.body, dtype="<u8"), out=state.total)
         state.arrived.add(message.sender)
         return message.sender
@@ -124,6 +156,8 @@ class Collector:
     def close_list(self, attempt: int) -> bytes:
         """Close the list of vectors in the sum, unless too many are missing."""
         state = self._sum(attempt)
+        # Fewer vectors carry less noise than the plan accounts for. The sites check the same bound and would refuse the
+        # list.
         missing = self._roster.sites - len(state.arrived)
         if missing > self._roster.dropouts:
             self.abandon(attempt)
@@ -135,17 +169,20 @@ class Collector:
         return self._say(Kind.LIST, attempt, wire.pack_list(state.listed, self._roster.sites))
 
     def survivors(self, attempt: int) -> tuple[int, ...]:
+        """The sites whose vectors are in the sum, after `close_list`."""
         state = self._sum(attempt)
         if state.listed is None:
             raise OutOfTurn("the list is not closed")
         return state.listed
 
     def take_signature(self, attempt: int, data: bytes) -> int:
+        """Take one site's signature under the list; return the site."""
         state = self._sum(attempt)
         message = self._roster.take(data, Kind.SIGNED, attempt)
         listed = self.survivors(attempt)
         if message.sender not in listed:
             raise OutOfTurn("a signature came from a site that is not on the list")
+        # The signature is valid, but for another text: the warrant would be refused by every site.
         if message.body != self._known().text(listed):
             raise Inconsistent("a site signed another list, or saw other adverts")
         state.signatures[message.sender] = message.signature
@@ -157,11 +194,13 @@ class Collector:
         if len(state.signatures) < self._roster.signatures:
             self.abandon(attempt)
             raise Abandoned(f"only {len(state.signatures)} sites signed the list; nothing was unmasked")
+        # Exactly t signatures in rising order, so that a warrant has one length and one encoding.
         chosen = sorted(state.signatures)[: self._roster.signatures]
         signed = b"".join(s.to_bytes(4) + state.signatures[s] for s in chosen)
         return self._say(Kind.WARRANT, attempt, wire.pack_list(listed, self._roster.sites) + signed)
 
     def take_opening(self, attempt: int, data: bytes) -> int:
+        """Take what one site opens: its seed, or one share for each holder of its neighbourhood; return the site."""
         state = self._sum(attempt)
         message = self._roster.take(data, Kind.OPENING, attempt)
         if message.sender not in self.survivors(attempt) or message.sender in state.openings:
@@ -176,6 +215,7 @@ class Collector:
     def result(self, attempt: int) -> Ring:
         """The sum of the listed sites' vectors, in Z_2^64. The attempt is over afterwards, whatever the result."""
         state, listed = self._sum(attempt), self.survivors(attempt)
+        # Deleted first: whatever fails below, no second call can unmask this sum with other openings.
         self.abandon(attempt)
         about = self._known().context(attempt, state.context)
         if self._roster.dropouts:
@@ -184,6 +224,8 @@ class Collector:
             streams = [(self_key(state.openings[s], s, about), False) for s in listed]
         else:
             raise Abandoned("a site was lost before it opened its mask; nothing was unmasked")
+        # Each stream needs an open cipher in every thread. 1000 sites of which 50 are lost have more than 13 000
+        # streams, so they are taken 64 at a time.
         for at in range(0, len(streams), 64):
             masks.add(state.total, streams[at : at + 64])
         return state.total
@@ -195,6 +237,8 @@ class Collector:
         known, size = self._known(), shamir.SHARE_BYTES
         threshold = self._roster.shape.threshold
         places = {holder: {u: n * size for n, u in enumerate(known.holders(holder))} for holder in state.openings}
+        # In a complete graph all sites have the same holders, so that the Lagrange weights are computed once for all of
+        # them.
         weights: dict[tuple[int, ...], list[int]] = {}
         streams: list[tuple[bytes, bool]] = []
         for site in range(self._roster.sites):
@@ -208,9 +252,12 @@ class Collector:
             if site in listed:
                 streams.append((self_key(secret, site, about), False))
                 continue
+            # Shares of a lost site's key can be checked against its signed public key. Shares of a seed have no public
+            # counterpart: a wrong one makes the sum uniform, which harms the result and not the privacy.
             if keys.public_of(secret) != known.masking[site][attempt]:
                 raise Inconsistent("the shares of a lost site's key do not give that key")
             for peer in known.neighbours[site]:
+                # Masks between two lost sites are in no vector of the sum.
                 if peer in listed:
                     # The peer subtracted this mask if the lost site comes before it, and added it otherwise.
                     key = pair_key(secret, known.masking[peer][attempt], (site, peer), about)

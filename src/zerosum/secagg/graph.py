@@ -24,6 +24,8 @@ import numpy as np
 from zerosum.errors import BadParameter
 
 FAILURE = 2.0**-80
+# Below it the complete graph costs little, and its thresholds hold with certainty instead of with probability 1 -
+# FAILURE.
 COMPLETE = 40  # largest number of sites with a complete graph
 
 
@@ -58,20 +60,27 @@ def shape(sites: int, colluders: int, dropouts: int) -> Shape:
     """
     check(sites, colluders, dropouts)
     if sites > COMPLETE:
+        # Even degrees, half of the neighbours on either side.
         for degree in range(8, sites - 1, 2):
             threshold = _sparse_threshold(sites, colluders, dropouts, degree)
             if threshold is not None:
                 return Shape(degree, threshold)
+    # The smallest t with 2t > S + C. `check` has made sure that it is at most S - L.
     return Shape(sites - 1, (sites + colluders) // 2 + 1)
 
 
 def _sparse_threshold(sites: int, colluders: int, dropouts: int, degree: int) -> int | None:
     """The threshold for a ring of this degree; None if no threshold satisfies the conditions of the module's text."""
+    # c of the module's text: the colluders among the holders of one site, who can contribute to both openings of a
+    # secret.
     beside = _most(sites, colluders, degree)
     threshold = (degree + 1 + beside) // 2 + 1
+    # w of the module's text. The degree alone is enough if the losses cannot fill two gaps; else the threshold must be
+    # so high that the sites at the edge of a gap cannot be opened.
     in_a_gap = _most(sites, colluders, degree // 2)
     if degree - min(2 * in_a_gap, colluders) <= dropouts:
         threshold = max(threshold, degree // 2 + 2 + in_a_gap)
+    # l of the module's text, seen from a lost site: the opening of its key must not need its own share.
     lost = 1 + _most(sites, dropouts - 1, degree) if dropouts else 0  # the site itself, and other holders
     return threshold if threshold <= degree + 1 - lost else None
 
@@ -82,6 +91,8 @@ def _most(sites: int, marked: int, places: int) -> int:
     """
     from scipy.stats import hypergeom
 
+    # Union bound over the `sites` sites. `argmax` gives the first number whose upper tail is small enough; the other
+    # sites - 1 places of the circle are equally likely.
     return int(np.argmax(hypergeom.sf(np.arange(places + 1), sites - 1, marked, places) <= FAILURE / 3 / sites))
 
 
@@ -89,6 +100,7 @@ def neighbours(sites: int, degree: int, seed: bytes) -> list[list[int]]:
     """Each site's neighbours in rising order."""
     if degree >= sites - 1:
         return [[t for t in range(sites) if t != s] for s in range(sites)]
+    # Sorting by pseudo-random keys gives a uniform permutation that every site calculates alike.
     keys = [hashlib.sha256(seed + s.to_bytes(4)).digest() for s in range(sites)]
     circle = sorted(range(sites), key=lambda s: keys[s])
     place = {site: p for p, site in enumerate(circle)}

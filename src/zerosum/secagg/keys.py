@@ -60,12 +60,15 @@ def new_secret() -> bytes:
 
 
 def public_of(secret: bytes) -> bytes:
+    """The public key of an X25519 secret, in its canonical encoding."""
     return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
 def agree(secret: bytes, public: bytes) -> bytes:
     """The Diffie-Hellman secret of two sites (X25519)."""
     try:
+        # The library refuses an all-zero result (RFC 7748, section 6.1): with a public key of small order the secret
+        # would be a constant that everyone knows.
         return X25519PrivateKey.from_private_bytes(secret).exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         raise Forged("a public key is not one") from None
@@ -81,6 +84,7 @@ def essence(public: bytes) -> bytes:
     one-to-one on what remains, because 2^254 has an inverse modulo the order of the subgroup. A key that is itself of
     small order is refused.
     """
+    # This also refuses a set top bit, since 2^255 exceeds the prime: one key has one encoding.
     if len(public) != KEY_BYTES or int.from_bytes(public, "little") >= _PRIME:
         raise Forged("a public key is not in its canonical encoding")
     return agree(_PROBE, public)
@@ -88,16 +92,30 @@ def essence(public: bytes) -> bytes:
 
 def derive(secret: bytes, purpose: str, context: bytes) -> bytes:
     """A 256-bit key for one purpose in one context, by HKDF-SHA256."""
+    # The zero bytes separate the parts, and no purpose holds one: two different pairs of purpose and context never give
+    # the same info. No salt is needed, as the input is a uniform seed or a Diffie-Hellman secret of fresh keys.
     info = b"zerosum secagg 1\0" + purpose.encode() + b"\0" + context
     return HKDF(algorithm=hashes.SHA256(), length=KEY_BYTES, salt=None, info=info).derive(secret)
 
 
 def seal(key: bytes, content: bytes, about: bytes) -> bytes:
-    """Encrypt and authenticate under a key that seals nothing else, so that its nonce may be zero."""
+    """Encrypt and authenticate under a key that seals nothing else, so that its nonce may be zero.
+
+    Parameters
+    ----------
+    key:
+        32 bytes from `derive`, for one sender, one recipient and one set-up.
+    content:
+        The text, of any length; the result is 16 bytes longer.
+    about:
+        Bytes that are authenticated and not sent; `unseal` needs the same ones.
+    """
+    # `about`, the set-up's digest, is authenticated with the text: a share of one set-up does not open in another one.
     return ChaCha20Poly1305(key).encrypt(bytes(12), content, about)
 
 
 def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
+    """The content of `seal`, or `Forged` if key, bytes or `about` differ from those of the seal."""
     try:
         return ChaCha20Poly1305(key).decrypt(bytes(12), sealed, about)
     except InvalidTag:

@@ -19,6 +19,7 @@ from zerosum.errors import BadParameter
 
 Ring = NDArray[np.uint64]
 
+# 128 KiB, so that a block of the vector, its key stream and the total stay in a core's cache.
 BLOCK = 1 << 14  # numbers per block
 PART = 8 * BLOCK  # numbers per task of a thread
 THREADS = min(4, os.cpu_count() or 1)
@@ -54,6 +55,8 @@ def add(
         for first in range(0, len(vector), PART):
             done(_add(vector, keys, out, first))
         return
+    # Cipher and numpy release the interpreter lock. `map` yields in order, whichever thread ends first: the digest of
+    # the message depends on the order of the parts.
     with ThreadPoolExecutor(THREADS) as pool:
         for part in pool.map(partial(_add, vector, keys, out), range(0, len(vector), PART)):
             done(part)
@@ -64,14 +67,19 @@ def _add(vector: Ring, keys: list[tuple[bytes, bool]], out: Ring, first: int) ->
     holds two numbers.
     """
     plain, masked = vector[first : first + PART], out[first : first + PART]
+    # Two numbers of 8 bytes per AES block: the counter at `first` continues the stream, so that the mask does not
+    # depend on how the vector was cut, and no two parts share a piece of it.
     counter = modes.CTR((first // 2).to_bytes(16))
     streams = [(Cipher(algorithms.AES(key), counter).encryptor(), plus) for key, plus in keys]
     block = np.empty(min(BLOCK, len(plain)), dtype=np.uint64)
+    # `update_into` demands room for one more cipher block, less a byte, than it writes.
     buffer = bytearray(block.nbytes + 15)
     for start in range(0, len(plain), BLOCK):
         part = plain[start : start + BLOCK]
         total, zeros = block[: len(part)], _ZEROS[: 8 * len(part)]
         mask = np.frombuffer(buffer, dtype="<u8", count=len(part))
+        # The first stream reads the vector, the next ones the block's total: numbers under only some of their masks
+        # stay in this block.
         for stream, plus in streams:
             stream.update_into(zeros, buffer)
             part = np.add(part, mask, out=total) if plus else np.subtract(part, mask, out=total)

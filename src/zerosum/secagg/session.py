@@ -31,6 +31,17 @@ from zerosum.secagg.wire import COORDINATOR, Kind, Message
 class Roster:
     """The parties of a study: pinned identities in order, the number of attempts, and the numbers of colluders and
     losses to withstand.
+
+    Parameters
+    ----------
+    study:
+        16 bytes that name the study: the first half of the plan's digest.
+    identities:
+        Ed25519 public keys of the S sites, in the order of the plan; a site's number is its place.
+    attempts:
+        Planned attempts at sums in the whole study; each has its own keys.
+    colluders, dropouts:
+        C sites may collude with the coordinator, and L sites may be lost in a round.
     """
 
     study: bytes
@@ -59,6 +70,8 @@ class Roster:
     @property
     def signatures(self) -> int:
         """Number of signatures that a list needs, so that no two lists can have them: 2t > S + C."""
+        # Honest sites sign one list, colluders may sign two: two lists would need 2t signatures, and there are at most
+        # (S - C) + 2C.
         return (self.sites + self.colluders) // 2 + 1
 
     @property
@@ -68,18 +81,24 @@ class Roster:
 
     @property
     def digest(self) -> bytes:
+        # `wire.pack` writes the length of every part, so that no two rosters have the same bytes.
         parts = [self.study, *self.identities, bytes(f"{self.attempts} {self.colluders} {self.dropouts}", "ascii")]
         return hashlib.sha256(wire.pack(parts)).digest()
 
     def take(self, data: bytes | bytearray | memoryview, kind: Kind, attempt: int) -> Message:
         """A message of that kind and attempt of this study, with its sender's signature checked."""
         message = wire.decode(data)
+        # A message that was signed for another study, step or attempt has a valid signature too: without these checks
+        # it could be replayed here.
         if message.study != self.study:
             raise Misdirected("the message belongs to another study")
         if message.kind is not kind:
             raise OutOfTurn(f"a message of kind {kind.name} was expected, got {message.kind.name}")
         if message.attempt != attempt:
             raise Misdirected(f"the message belongs to attempt {message.attempt}, not {attempt}")
+        # The coordinator may be the adversary, so a signature of its own would prove nothing to a site. What matters in
+        # its messages is signed by sites: the adverts, the sealed shares, the list. The zeros are checked so that a
+        # message has only one encoding.
         if kind in (Kind.ADVERTS, Kind.DELIVERY, Kind.LIST, Kind.WARRANT):
             if message.sender != COORDINATOR or any(message.signature):
                 raise Forged(f"a message of kind {kind.name} comes from the coordinator, unsigned")
@@ -107,14 +126,22 @@ class Adverts:
             raise Malformed(f"{roster.sites} adverts were expected, got {len(adverts)}")
         sealing, masking = [], []
         for number, advert in enumerate(adverts):
+            # `keys_in` checks the signature against the pinned identity: the coordinator can neither invent a site nor
+            # replace a key, which would place it between two sites (Bonawitz et al. 2017, round 0 with signed keys).
             sender, (first, *others) = cls.keys_in(roster, bytes(advert))
             if sender != number:
                 raise Inconsistent("the adverts are not one from each site in order")
             sealing.append(first)
             masking.append(others)
+        # A secret opens the masks of exactly one site in exactly one attempt. A key that occurs twice, also in another
+        # encoding, would have a second use, and opening it for one would open the other (Bonawitz et al. 2017, round 1:
+        # all keys are different).
         everything = [*sealing, *(key for site in masking for key in site)]
         if len({keys.essence(key) for key in everything}) < len(everything):
             raise Forged("a public key was advertised twice")
+        # The order of the circle follows from the digest of all keys, so that no site can choose its place before the
+        # others have advertised. The last one to advertise can still try several keys, which `graph.FAILURE` allows
+        # for.
         digest = hashlib.sha256(roster.digest + b"".join(everything)).digest()
         return cls(digest, sealing, masking, graph.neighbours(roster.sites, roster.shape.degree, digest))
 
@@ -129,24 +156,31 @@ class Adverts:
 
     def holders(self, site: int) -> list[int]:
         """The holders of shares of a site's secrets: its neighbours and itself, in rising order."""
+        # As in Bonawitz et al. 2017 a site holds a share of its own secrets: the threshold counts k + 1 holders.
         return sorted([*self.neighbours[site], site])
 
     def text(self, listed: Sequence[int]) -> bytes:
         """The text that a site signs: it has seen this list, and no other, in this set-up."""
+        # With the digest a signature is valid in this set-up only. After a restart the same site may sign another list
+        # for the same attempt number, and the two signatures must not be exchangeable.
         return wire.pack_list(listed, len(self.sealing)) + self.digest
 
     def context(self, attempt: int, asked: bytes) -> bytes:
         """The context of an attempt's masks; masks of sites with different requests do not cancel."""
+        # A coordinator could otherwise single out one site: it would send the others a request whose sum it knows.
+        # Under different requests the pair masks do not cancel, and it receives uniform numbers instead of a sum.
         return self.digest + attempt.to_bytes(4) + hashlib.sha256(asked).digest()
 
 
 def pair_key(secret: bytes, public: bytes, pair: tuple[int, int], context: bytes) -> bytes:
     """The key of the mask that two sites share in one attempt; `context` identifies the request of both."""
+    # Both sites must derive the same key, whichever of them calculates: hence the ordered pair.
     about = b"%d %d " % (min(pair), max(pair)) + context
     return keys.derive(keys.agree(secret, public), "pair mask", about)
 
 
 def self_key(seed: bytes, site: int, context: bytes) -> bytes:
+    """The key of a site's self-mask in one attempt; `seed` are the site's own 32 random bytes."""
     return keys.derive(seed, "self mask", b"%d " % site + context)
 
 
@@ -168,12 +202,25 @@ class _Attempt:
 
 
 class SiteSession:
-    """One site in one study."""
+    """One site in one study.
+
+    Parameters
+    ----------
+    roster:
+        The parties, as this site reads them from the plan.
+    me:
+        This site's place on the roster.
+    identity:
+        This site's signing key, whose public half the roster has at that place.
+    """
 
     def __init__(self, roster: Roster, me: int, identity: Identity) -> None:
+        # Otherwise messages signed with another key would count as those of this site.
         if not 0 <= me < roster.sites or roster.identities[me] != identity.public:
             raise Misdirected("the roster holds another identity for this site")
         self._roster, self._me, self._identity = roster, me, identity
+        # Keys for sealing and for masking are separate (Bonawitz et al. 2017, round 0: c_u and s_u): a masking key may
+        # be opened when its site is lost, and must not decrypt the shares that were sent to that site.
         self._sealing: bytes | None = keys.new_secret()
         self._attempts = [_Attempt(keys.new_secret(), os.urandom(32)) for _ in range(roster.attempts)]
         self._adverts: Adverts | None = None
@@ -183,6 +230,7 @@ class SiteSession:
 
     def advertise(self) -> bytes:
         """This site's public keys, signed."""
+        # The argument is empty: an advert answers no message, so a second call always repeats the same keys.
         return self._once(Kind.ADVERT, b"", lambda: b"".join(self._publics()))
 
     def _publics(self) -> list[bytes]:
@@ -208,7 +256,11 @@ class SiteSession:
         points = [holder + 1 for holder in holders]
         threshold = self._roster.shape.threshold
         written: dict[int, list[bytes]] = {holder: [] for holder in holders}
+        # Both secrets of an attempt are shared with one threshold (Bonawitz et al. 2017, round 1). If no loss is
+        # tolerated nothing is shared: each site opens its own seed, and no group of others can.
         for attempt in self._attempts if self._roster.dropouts else ():
+            # A share is a value of the polynomial at a positive point: the value at 0 is the secret itself, hence site
+            # number + 1.
             of_secret = shamir.split(attempt.secret or b"", points, threshold)
             of_seed = shamir.split(attempt.seed or b"", points, threshold)
             for holder in holders:
@@ -224,6 +276,8 @@ class SiteSession:
         if self._sealing is None:
             raise OutOfTurn("the set-up is over")
         peer = recipient if sender == self._me else sender
+        # The direction is part of the derivation, because the nonce is constant: one key for both directions would
+        # encrypt two texts under the same key stream, and their difference would be readable.
         shared = keys.agree(self._sealing, known.sealing[peer])
         return keys.derive(shared, "seal", b"%d to %d " % (sender, recipient) + known.digest)
 
@@ -234,13 +288,19 @@ class SiteSession:
         def opened() -> bytes:
             known = self._known()
             peers, size = known.neighbours[self._me], shamir.SHARE_BYTES
+            # Shares are decrypted here and not at unmasking (Bonawitz et al. 2017 decrypt in round 4): a share that was
+            # changed on its way ends the set-up, when nothing is masked yet and no budget is charged.
             for peer, sealed in zip(peers, wire.unpack(message.body, len(peers)), strict=True):
                 text = keys.unseal(self._seal_key(known, peer, self._me), bytes(sealed), known.digest)
+                # The seal proves who wrote the shares, not that they are well formed: a colluding neighbour can seal
+                # anything.
                 if len(text) != self._roster.share_bytes:
                     raise Malformed("a neighbour sent the wrong number of shares")
                 parts = [text[at : at + size] for at in range(0, len(text), size)]
                 for attempt, *pair in zip(self._attempts, parts[::2], parts[1::2], strict=False):
                     attempt.shares[peer] = (pair[0], pair[1])
+            # The coordinator may have recorded the sealed shares. When both ends have deleted this key the record can
+            # no longer be decrypted, also not by a party that takes over both.
             self._sealing = None
             return b""
 
@@ -255,6 +315,8 @@ class SiteSession:
         """Answer a set-up message once; repeat the reply to the same message, refuse another."""
         digest = hashlib.sha256(asked).digest()
         if kind in self._setup:
+            # A repeated reply reveals no more than the first one. A reply to a second, different message would: the
+            # same secrets, shared once more among other neighbours, have more holders than the threshold allows for.
             before, reply = self._setup[kind]
             if before != digest:
                 raise Inconsistent(f"{kind.name} was answered before, to another message")
@@ -266,19 +328,32 @@ class SiteSession:
     # -- an attempt ------------------------------------------------------------------------------------------------
 
     def mask(self, attempt: int, vector: Ring, context: bytes) -> bytes:
-        """The vector under its masks. `context` identifies the request; masks of sites with another
-        request do not cancel.
+        """The vector under its masks, as a signed message.
+
+        Parameters
+        ----------
+        attempt:
+            Number of the attempt, from 0; its keys are used for this one vector.
+        vector:
+            The noisy contribution, shape (n,), uint64: integers of the grid modulo 2^64. It is not changed.
+        context:
+            Bytes that identify the request. Masks of sites with another request do not cancel.
         """
         state, secret, seed = self._unused(attempt)
         if not len(vector):
             raise BadParameter("an empty vector cannot be masked")
         known = self._known()
         about = known.context(attempt, context)
+        # y_u = x_u + PRG(b_u) + sum over v > u of PRG(s_uv) - sum over v < u of PRG(s_uv) (Bonawitz et al. 2017, round
+        # 2). The self-mask PRG(b_u) hides the vector of a site that is declared lost and whose pair masks are opened,
+        # but whose message arrives after all.
         streams = [(self_key(seed, self._me, about), True)]
         for peer in known.neighbours[self._me]:
             public = known.masking[peer][attempt]
             streams.append((pair_key(secret, public, (self._me, peer), about), self._me < peer))
 
+        # The body is hashed part by part while later parts are still being masked: SHA-256 takes almost half as long as
+        # the cipher.
         def fill(body: memoryview) -> bytes:
             digest = hashlib.sha256()
             masks.add(vector, streams, np.frombuffer(body, dtype="<u8"), lambda part: digest.update(part.data))
@@ -286,6 +361,9 @@ class SiteSession:
 
         study, length = self._roster.study, 8 * len(vector)
         message = wire.encode_in_place(Kind.MASKED, study, attempt, self._me, length, fill, self._identity)
+        # The attempt is used up only now: a failure above sends nothing and leaves the secrets for another call. Then
+        # the key goes, so that a second vector under the same masks is impossible; the difference of two would be
+        # readable.
         state.masked = True
         state.secret = None
         if self._roster.dropouts:
@@ -307,14 +385,22 @@ class SiteSession:
     def sign(self, attempt: int, data: bytes) -> bytes:
         """Sign the list of vectors that arrived, once."""
         state, listed = self._listed(attempt, data, Kind.LIST)
+        # `_listed` has refused any list but the first one of this attempt. Signing is Bonawitz et al. 2017, round 3.
         if Kind.SIGNED not in state.replies:
             state.listed = listed
             self._reply(state, Kind.SIGNED, attempt, self._known().text(listed))
         return state.replies[Kind.SIGNED]
 
     def open(self, attempt: int, data: bytes) -> bytes:
-        """Open what the list opens: for each neighbour on the list a share of its self-mask, for each other one a share
-        of its key.
+        """Open what the list opens: for each neighbour on the list a share of its self-mask seed, for each other one a
+        share of its masking key.
+
+        Parameters
+        ----------
+        attempt:
+            Number of the attempt.
+        data:
+            The coordinator's message: a warrant (list and signatures) if losses are tolerated, otherwise the list.
         """
         state, listed = self._listed(attempt, data, Kind.WARRANT if self._roster.dropouts else Kind.LIST)
         if Kind.OPENING not in state.replies:
@@ -322,7 +408,12 @@ class SiteSession:
                 raise OutOfTurn(f"attempt {attempt} was given up")
             state.listed = listed
             holders = self._known().holders(self._me)
+            # Index 1 (True) is the share of the seed, for sites on the list; index 0 that of the masking secret, for
+            # lost sites. A holder never opens both for one site and attempt: with both, the coordinator could remove
+            # all masks of that site (Bonawitz et al. 2017, round 4).
             shares = [state.shares[holder][holder in listed] for holder in holders if self._roster.dropouts]
+            # `mask` deletes the seed where losses are tolerated, so that the seed itself is sent only where there are
+            # no shares.
             self._reply(state, Kind.OPENING, attempt, state.seed or b"".join(shares))
             state.forget()
         return state.replies[Kind.OPENING]
@@ -342,10 +433,14 @@ class SiteSession:
         listed = wire.unpack_list(message.body[:width], sites)
         if kind is Kind.LIST and len(message.body) != width:
             raise Malformed("the list is too long")
+        # A site opens only sums that it takes part in.
         if not state.masked:
             raise OutOfTurn(f"this site sent nothing in attempt {attempt}")
+        # Two lists in one attempt are the attack that the signatures prevent: with one, a site counts as lost and its
+        # key is opened, with the other it counts as present and its seed is opened.
         if state.listed not in (None, listed):
             raise Inconsistent("another list was shown before in this attempt")
+        # A shorter list has the noise of fewer honest sites than the plan accounts for (H - L of them).
         if self._me not in listed or len(listed) < sites - self._roster.dropouts:
             raise Inconsistent(
                 f"the list has {len(listed)} of {sites} sites; this one must be on it, and only "
@@ -360,10 +455,13 @@ class SiteSession:
         size = 4 + keys.SIGNATURE_BYTES
         if len(body) != size * self._roster.signatures:
             raise Malformed(f"{self._roster.signatures} signatures must stand under a list, there is another number")
+        # The text is built from this site's own list and digest and never read from the message, so that a signature
+        # under any other list, set-up or attempt fails.
         text = memoryview(self._known().text(listed))
         before = -1
         for at in range(0, len(body), size):
             sender, signature = int.from_bytes(body[at : at + 4]), bytes(body[at + 4 : at + size])
+            # Rising order excludes one signature that is counted twice, and leaves one encoding of a warrant.
             if sender not in listed or sender <= before:
                 raise Forged("the signatures under the list are not of different sites on it, in rising order")
             signed = Message(Kind.SIGNED, self._roster.study, attempt, sender, text, signature)

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from zerosum.errors import BadParameter, Inconsistent
 
+# The smallest prime above 2^256: a 256-bit secret is one element of the field. In a smaller field it would have to be
+# cut or reduced.
 PRIME = 2**256 + 297
 SHARE_BYTES = 33
 
@@ -26,6 +28,8 @@ def split(secret: bytes, holders: Sequence[int], threshold: int) -> dict[int, by
         raise BadParameter(f"a secret has 32 bytes, got {len(secret)}")
     if not 1 <= threshold <= len(holders) or len(set(holders)) < len(holders) or min(holders) < 1:
         raise BadParameter(f"cannot share among {len(holders)} holders with threshold {threshold}")
+    # All other coefficients are uniform in the whole field, zero included: otherwise threshold - 1 shares would exclude
+    # some secrets (Shamir 1979; Bonawitz et al. 2017, section 3.1).
     coefficients = [int.from_bytes(secret), *(secrets.randbelow(PRIME) for _ in range(threshold - 1))]
     return {holder: _at(coefficients, holder).to_bytes(SHARE_BYTES) for holder in holders}
 
@@ -47,6 +51,7 @@ def weights(holders: Sequence[int]) -> list[int]:
             if other != mine:
                 top = top * other % PRIME
                 bottom = bottom * (other - mine) % PRIME
+        # l_i(0) = product over j != i of x_j / (x_j - x_i).
         result.append(top * pow(bottom, -1, PRIME) % PRIME)
     return result
 

@@ -22,6 +22,7 @@ VERSION = 1
 COORDINATOR = 0xFFFFFFFF
 STUDY_BYTES = 16
 _MAGIC = b"ZS"
+# The fields of the module's text in their order, big-endian, without padding.
 _HEADER = struct.Struct(">2sBB16sIIQ")
 _COUNT = struct.Struct(">I")
 
@@ -54,6 +55,8 @@ class Message:
 
     def check(self, public: bytes) -> None:
         """Raise `Forged` unless the holder of this identity sent it."""
+        # The signature covers the digest of the body instead of the body: `encode_in_place` has it before the message
+        # is whole. The header includes the length, the study and the attempt, so that no field can be exchanged.
         head = _HEADER.pack(_MAGIC, VERSION, self.kind, self.study, self.attempt, self.sender, len(self.body))
         check_signature(public, self.signature, head + hashlib.sha256(self.body).digest())
 
@@ -85,11 +88,13 @@ def encode_in_place(
 ) -> bytes:
     """A site's message with a long body, which `fill` writes where it is sent from; it returns the body's SHA-256."""
     head = _HEADER.pack(_MAGIC, VERSION, kind, study, attempt, sender, length)
+    # A buffer of the final size, so that a long masked vector is not copied into its message.
     message = io.BytesIO(bytes(_HEADER.size + length + SIGNATURE_BYTES))
     view = message.getbuffer()
     view[: _HEADER.size] = head
     digest = fill(view[_HEADER.size : -SIGNATURE_BYTES])
     view[-SIGNATURE_BYTES:] = identity.sign(head + digest)
+    # `getvalue` copies while a view of the buffer exists.
     del view
     return message.getvalue()  # no copy, unless a view of it still exists
 
@@ -106,6 +111,7 @@ def decode(data: bytes | bytearray | memoryview) -> Message:
         raise Unsupported(f"message of version {version}; this release speaks version {VERSION}")
     if kind not in Kind.__members__.values():
         raise Malformed(f"there is no message of kind {kind}")
+    # Bytes behind the body would be outside the signature: the length must be exact.
     if length != len(view) - _HEADER.size - SIGNATURE_BYTES:
         raise Malformed(f"the message says it carries {length} bytes, it carries another number")
     body = view[_HEADER.size : _HEADER.size + length]
@@ -144,9 +150,11 @@ def pack_list(members: Sequence[int], sites: int) -> bytes:
 
 
 def unpack_list(body: memoryview | bytes, sites: int) -> tuple[int, ...]:
+    """The inverse of `pack_list`: numbers of sites in rising order."""
     if len(body) != (sites + 7) // 8:
         raise Malformed(f"a list of {sites} sites has {(sites + 7) // 8} bytes, got {len(body)}")
     members = tuple(s for s in range(8 * len(body)) if body[s // 8] >> s % 8 & 1)
+    # Bits beyond the last site must be zero: otherwise one list would have several encodings, and several signatures.
     if members and members[-1] >= sites:
         raise Malformed("the list names a site that is not on the roster")
     return members

@@ -53,6 +53,7 @@ def decided(decide: Callable[[], R]) -> R:
     if _ONLY_KNOWN.get():
         return decide()
     for _ in range(MOST_REPEATS):
+        # A context variable and not a global: other threads decide about other studies at the same time.
         token = _ONLY_KNOWN.set(True)
         try:
             return decide()
@@ -60,5 +61,6 @@ def decided(decide: Callable[[], R]) -> R:
             compute = unknown.compute
         finally:
             _ONLY_KNOWN.reset(token)
+        # Outside the locks; the result stays in the cache of `ComputedOnce`, where the repeated decision finds it.
         compute()
     return decide()

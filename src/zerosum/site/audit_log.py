@@ -47,6 +47,8 @@ class AuditLog:
         try:
             with self._mutex:
                 make_folder(self._path.parent)
+                # Opened for every line, so that a log file that was rotated away meanwhile is created again. O_APPEND
+                # makes one write a whole line, also beside another process. Only the owner may read it.
                 handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
                 try:
                     if os.write(handle, text) < len(text):  # a disk that is nearly full takes a part
@@ -56,6 +58,7 @@ class AuditLog:
                     os.close(handle)
         except OSError as error:  # what cannot be recorded does not leave
             raise Refused("this site cannot write its audit log", detail=str(error)) from error
+        # The detail may name files or values of the site: it stays in the log file.
         if self._echo is not None:
             self._echo({name: value for name, value in line.items() if name not in ("detail", "time")})
 
@@ -72,6 +75,8 @@ class AuditLog:
         with self._mutex:
             self._seen[key] += 1
             count = self._seen[key]
+        # Powers of two: a flood of a million refusals takes 20 + 15 lines, and the count in the last one shows its
+        # size.
         if count <= _ALL_OF or count & (count - 1) == 0:
             self.write(event, words, plan, count=count, **more)
 

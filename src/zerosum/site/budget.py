@@ -17,6 +17,7 @@ from zerosum.statistics import BUILTIN
 def spend_of(plan: Plan, position: int, round: int, attempt: int, request: str, steps: int) -> Spend:
     """The spend of `steps` rounds of a release for the site at `position` on the roster."""
     planned = plan.release(round)
+    # From the site's own reading of the plan (docs/guarantee.md, "The theorem"): the coordinator sends no cost.
     mu = float(plan.mus(round)[position])
     if not math.isfinite(mu):
         raise OutsidePlan(
@@ -47,6 +48,8 @@ def unpaid(plan: Plan, position: int, standing: StudyProgress) -> list[Spend]:
         raise LedgerRefused(
             f"study {plan.study!r} is in the ledger already, whole: what was sent once is not sent again"
         )
+    # Every release that was not begun is reserved whole, a phase of many steps with all its steps: a study that has
+    # started must be able to end under the cap.
     spends = [
         spend_of(plan, position, plan.first_round(r), 0, "", plan.releases[r].steps)
         for r in range(begun + 1, len(plan.releases))
@@ -55,6 +58,8 @@ def unpaid(plan: Plan, position: int, standing: StudyProgress) -> list[Spend]:
         # The release in progress may be repeated as well; earlier ones are over.
         again = {r: plan.first_round(r) for r in range(max(begun, 0), len(plan.releases))}
         plain = [round for r, round in again.items() if plan.releases[r].sampled is None]
+        # Which round will be repeated is not known in advance, so the reservation assumes the most expensive one. Costs
+        # of sub-sampled phases have no common order, so each of them is reserved.
         dearest = max(plain, key=lambda round: plan.mus(round)[position], default=None)
         sampled = [round for r, round in again.items() if plan.releases[r].sampled is not None]
         rounds = sampled if dearest is None else [*sampled, dearest]
@@ -85,6 +90,7 @@ def check_budget(plan: Plan, position: int, policy: Policy) -> float | None:
             spends = unpaid(plan, position, ledger.standing(plan.study, plan.digest()))
     after = total.plus((spend, policy.account.charge(spend)) for spend in spends)
     cap = policy.cap
+    # The tolerance of the ledger (`ledger._ROUNDING`): both must decide alike.
     if after.epsilon(cap.delta) > cap.epsilon * (1 + 1e-12):
         before = format_epsilon(total.epsilon(cap.delta))
         raise BudgetExceeded(

@@ -79,6 +79,8 @@ class Consents:
         if reason and decision == "approved":
             raise BadParameter("a reason is for a refusal")
         said = f"{decision} {datetime.now(UTC).isoformat()}\n" + (f"{reason}\n" if reason else "")
+        # The decision first, then the move of the plan: after a crash in between the plan is still listed as waiting,
+        # but its decision holds.
         write_file(self._decisions / _checked(digest), said.encode())
         if decision == "approved":
             with suppress(BadInput):  # it did not come yet
@@ -103,6 +105,8 @@ class Consents:
             try:
                 whole = Plan.from_json((self._approved / f"{_hashed(plan.study)}.json").read_bytes())
                 missing = {site.name for site in whole.sites} - {site.name for site in plan.sites}
+                # The plan is derived again from the approved one, and only the digest is compared: no field of the
+                # proposal is trusted.
                 if whole.without(sorted(missing)).digest() != digest or _dearer(plan, whole):
                     return False
             except (OSError, BadInput):
@@ -143,6 +147,7 @@ class Consents:
         path = self._proposals / f"{plan.digest()}.json"
         if path.exists():
             return False
+        # Any coordinator that can connect may propose: without a limit it could fill the disk.
         if len(self.waiting()) >= MOST_WAITING:
             raise Refused("this site has too many plans waiting for its steward")
         write_file(path, plan.to_json())
@@ -216,6 +221,7 @@ def _hashed(study: str) -> str:
 
 def _checked(digest: str) -> str:
     """A digest, checked before it becomes a file's name."""
+    # The digest becomes a part of a path: anything else, such as "../", could leave the folder.
     if not re.fullmatch("[0-9a-f]{64}", digest):
         raise BadInput("a plan's digest must be 64 digits in hex")
     return digest

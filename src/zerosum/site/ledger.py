@@ -193,6 +193,8 @@ class Ledger:
         pass.
         """
         with self._writing():
+            # Inside the write transaction, whose lock no other process can hold at the same time: the decision is about
+            # the rows that the new row will follow.
             self._in_turn(spend.study, spend.round, spend.attempt, plan)
             charged = self._fit([spend], cap)[0]
             fields = {"spend": asdict(spend), "charged_mu": charged, "plan": plan, "cap": asdict(cap)}
@@ -206,6 +208,7 @@ class Ledger:
         with self._writing():
             self._in_turn(study, round, attempt, plan)
             standing = self._standings.get(study, StudyProgress())
+            # A step without a reservation was not paid for.
             if standing.left < 1:
                 raise LedgerRefused(f"study {study!r} has no step left of what it reserved")
             step = {"study": study, "round": round, "attempt": attempt, "request": request}
@@ -308,6 +311,8 @@ class Ledger:
             self._known: set[tuple[str, int, int]] = set()  # the keys of all entries
             self._total = Total()
             with self._transaction("IMMEDIATE" if self._opener else "DEFERRED"):
+                # Another mode than WAL has other durability rules, and a rollback journal beside a copy could undo
+                # entries.
                 mode = self._connection.execute("PRAGMA journal_mode").fetchone()[0]
                 report = str(self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
                 if (mode, report) != ("wal", "ok"):
@@ -319,12 +324,16 @@ class Ledger:
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[None]:
         """One consistent view of the ledger and its counter. Changes that are not committed inside are rolled back."""
+        # SQLite's documentation forbids a connection across a fork: its locks belong to the process, and a child that
+        # closes the file would release the parent's.
         if not self.usable:
             raise LedgerRefused(f"the ledger {self.path} was opened before a fork: open it in this process")
         if self._passing and self._closed:  # a temporary copy was verified whole and cannot change
             yield
             return
         with self._mutex, refusing(self.path):
+            # IMMEDIATE takes the write lock at once. DEFERRED would take it at the first write, after the rows were
+            # read, and fail if another process wrote in between.
             self._connection.execute(f"BEGIN {kind}")
             try:
                 # The counter is read before the first row, so that the ledger can only be newer.
@@ -338,6 +347,7 @@ class Ledger:
 
     def _absorb(self) -> None:
         """Read the last known row and all later ones, and check that each continues the chain."""
+        # Only rows that are new to this object are read: the cost of a round does not grow with the age of the ledger.
         last = max(len(self._digests) - 1, 0)
         query = "SELECT number, body, digest FROM chain WHERE number >= ? ORDER BY number"
         rows = self._connection.execute(query, (last,)).fetchall()
@@ -395,6 +405,8 @@ class Ledger:
         if fields.pop("format") != 1:
             raise ValueError("written by another version")
         owner = Account(**fields)
+        # Two populations, units or adjacencies in one ledger could not be composed: an entry of one says nothing about
+        # the other.
         if self._opener and replace(self._opener, rows_per_unit=None) != owner:
             raise LedgerRefused(
                 f"the ledger {self.path} belongs to {owner}, not to {self._opener}: give each its own ledger"
@@ -404,6 +416,7 @@ class Ledger:
     def _compare(self, known: tuple[int, str] | None) -> None:
         """Refuse a ledger that is older than its counter, or that has lost its counter."""
         held = len(self._digests) - 1
+        # Without its counter an older copy of the ledger looks complete, and what was spent since would be spent twice.
         if known is None and held and not self.unwitnessed:
             raise LedgerRefused(
                 f"the ledger {self.path} holds {counted(held, 'entry', 'entries')}, but its counter {self.counter} is"
@@ -428,6 +441,8 @@ class Ledger:
         """
         fresh: set[tuple[str, int, int]] = set()
         for spend in spends:
+            # The key is (study, round, attempt). A second charge for the same key would mean a second noisy answer to
+            # the same request, whose average has less noise.
             if spend.key in self._known or spend.key in fresh:
                 raise LedgerRefused(f"{spend} is in the ledger already: what was sent once is not sent again")
             fresh.add(spend.key)

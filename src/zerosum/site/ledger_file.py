@@ -55,6 +55,7 @@ def connect(path: Path) -> sqlite3.Connection:
     try:
         # With a write-ahead log, FULL syncs the log at every commit: a commit is durable on return.
         connection.execute("PRAGMA synchronous=FULL")
+        # Pages of the log before it is copied into the database: the log stays small, so that opening is fast.
         connection.execute("PRAGMA wal_autocheckpoint=100")
     except sqlite3.Error:
         connection.close()
@@ -98,6 +99,7 @@ def copy_file(path: Path, own: Path) -> None:
             beside(own, "-wal").unlink(missing_ok=True)  # a log of an earlier attempt would undo newer changes
             for part in parts:
                 shutil.copyfile(part, own.with_name(part.name))
+            # A write during the copy would give a database and a log of different moments.
             if [_state(part) for part in parts] == before:
                 return
     raise LedgerRefused(f"the ledger {path} changes while it is read: try again")
@@ -142,5 +144,6 @@ def write_counter(path: Path, entries: int, digest: str) -> None:
         file.write(f"zerosum-counter 1 {entries} {digest}\n")
         file.flush()
         os.fsync(file.fileno())
+    # A rename is atomic: a reader sees the old counter or the new one. The folder's sync makes the rename durable.
     fresh.replace(path)
     sync_folder(path.parent)

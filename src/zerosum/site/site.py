@@ -113,6 +113,7 @@ class Site:
         plan = message.plan
         before = None if self._plan is None or self._session is None else self._plan.digest()
         # the plan is known; each round is checked against the cap when it is charged
+        # Policy and schema are checked again also for a known plan: the steward may have changed the policy meanwhile.
         if message.keep and before == plan.digest():
             self._review(plan)
         else:
@@ -169,6 +170,7 @@ class Site:
         hidden = plan.law(round).mechanism is NoiseMechanism.MASKED
         if hidden:  # a message out of turn is refused before the ledger is charged
             self._secure().check(slot(plan, round, attempt))
+        # Taken out of the table: the draws of an attempt are used in one contribution and never again.
         share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
         # A GPU adds up the units, so the processor is free to draw the noise at the same time.
         if self.units.elsewhere:
@@ -180,6 +182,8 @@ class Site:
             # depends on the number of rows. A failure without charge could be requested again and again.
             self._charge(plan, round, attempt, asked)
             raise
+        # The charge is durable before the masked bytes exist that could be sent: a crash can charge too much, never too
+        # little.
         noisy = self._noisy(share, values, message.noise_input)
         self._charge(plan, round, attempt, asked)
         payload: Floats | Steps | bytes = noisy
@@ -197,6 +201,7 @@ class Site:
         A phase of many rounds is charged whole at its first round; its later rounds are recorded as draws from that
         reservation. An attempt beyond the first is charged again, whatever the result of the attempts before.
         """
+        # Without noise there is no finite mu. A policy admits such plans for data marked as public or synthetic only.
         if not plan.scheme.facts.noisy:
             return
         books, release = self._books(), plan.position(round)
@@ -319,6 +324,8 @@ class Site:
     def _review(self, plan: Plan) -> None:
         """Refuse by the plan, the policy and the schema. No check here depends on a row."""
         position = own_position(plan, self.name, self.identity)
+        # The declared number of units, not the counted one: a refusal must not depend on rows (docs/guarantee.md, "What
+        # a site sends").
         self.policy.review(plan, self.schema.units, BUILTIN)
         for refusal in self.schema.refusals(plan, position):
             raise refusal
@@ -401,6 +408,7 @@ def own_position(plan: Plan, name: str, identity: Identity) -> int:
     if name not in names:
         raise OutsidePlan(f"this site, {name!r}, is not on the plan's roster")
     position = names.index(name)
+    # Another party would hold this site's place, and would read the shares that are sealed for it.
     if plan.sites[position].identity not in (None, identity.public.hex()):
         raise Misdirected("the plan pins another identity for this site")
     return position
