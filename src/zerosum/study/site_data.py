@@ -245,7 +245,7 @@ def _roles(plan: Plan, columns: tuple[str, ...]) -> tuple[Mapping[str, Any], Map
     """
     kind = algorithms.ALGORITHMS.get(plan.algorithm)
     if kind is None:
-        raise BadParameter("the algorithm of the plan is not known here")
+        raise BadParameter(f"the algorithm of the plan is not known here, got {plan.algorithm!r}")
     given = plan.question.parameters
     known: dict[str, Any] = {name: value for name, value in given.items() if name in kind.model_fields}
     try:
