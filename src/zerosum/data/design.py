@@ -57,7 +57,7 @@ class Formula:
             if not all(names) or any(sign in term for sign in _NESTED) or ("*" in term and ":" in term):
                 raise ValueError(
                     "a formula is made of columns joined by +, and products of columns by : or *, as in "
-                    "'age + sex + age:sex'; it has no functions, brackets or minus"
+                    f"'age + sex + age:sex'; it has no functions, brackets or minus, got the term {term.strip()!r}"
                 )
             if "*" in term or len(names) == 1:
                 # A name may occur in several terms and enters once.
@@ -67,7 +67,7 @@ class Formula:
             # a:b and b:a are the same product.
             interactions += [parts for parts in found if set(parts) not in map(set, interactions)]
         if tilde and (not left.strip() or "~" in left):
-            raise ValueError("a formula has one response, before its ~")
+            raise ValueError(f"a formula must have one response, before its ~, got {text!r}")
         # A product without its main effects depends on the coding of the columns.
         if alone := [name for parts in interactions for name in parts if name not in features]:
             raise ValueError(f"the formula multiplies {alone[0]!r}, which does not stand in it by itself")
@@ -174,7 +174,10 @@ class Design(BaseModel):
             )
         roles = self._roles
         if len(set(roles)) < len(roles) or self.response in roles:
-            raise ValueError("offset, exposure, weight and response must be different columns")
+            raise ValueError(
+                "offset, exposure, weight and response must be different columns, got "
+                f"{', '.join(map(repr, [*roles, self.response]))}"
+            )
         for name in roles:
             if name not in self.ranges:
                 raise ValueError(f"{name!r} needs a public range, as an offset, an exposure or a weight")
@@ -208,10 +211,12 @@ class Design(BaseModel):
             )
         for name, (low, high) in self.ranges.items():
             if not low < high:
-                raise ValueError(f"the range of {name!r} must be two numbers, the lower one first")
+                raise ValueError(
+                    f"the range of {name!r} must be two numbers, the lower one first, got {low:g} and {high:g}"
+                )
         for name, levels in self.levels.items():
             if len(levels) < 2 or len(set(levels)) < len(levels):
-                raise ValueError(f"the levels of {name!r} must be at least two, all different")
+                raise ValueError(f"the levels of {name!r} must be at least two, all different, got {list(levels)}")
         for name, (_value, deviation) in self.ordinary.items():
             if name not in self.ranges or name == self.response or not deviation > 0:
                 raise ValueError(
@@ -220,18 +225,21 @@ class Design(BaseModel):
         if self.response in self.missing:
             raise ValueError(f"missing must not name the response {self.response!r}: outcomes are not imputed")
         if len({frozenset(parts) for parts in self.interactions}) < len(self.interactions):
-            raise ValueError("two interactions are the same")
+            raise ValueError(
+                f"interactions must be different, got {', '.join(':'.join(parts) for parts in self.interactions)}"
+            )
         for name, value in self.missing.items():
             if name in self.levels and value not in self.levels[name]:
-                raise ValueError(f"what is taken for a missing {name!r} must be one of its levels")
+                raise ValueError(f"missing must have one of the levels of {name!r} for it, got {value!r}")
             own = isinstance(value, str | bool) and value != OWN_ROWS
             if name not in self.levels and (name not in self.ranges or own):
                 raise ValueError(
-                    f"what is taken for a missing {name!r} must be a number, of a column with a range, or {OWN_ROWS!r}"
+                    f"missing must have a number or {OWN_ROWS!r} for {name!r}, and {name!r} must have a range, got "
+                    f"{value!r}"
                 )
         for parts in self.interactions:
             if len(parts) < 2 or len(set(parts)) < len(parts) or not set(parts) <= set(self.features):
-                raise ValueError(f"the interaction {':'.join(parts)} must name two or more features")
+                raise ValueError(f"an interaction must name two or more different features, got {':'.join(parts)!r}")
         return self
 
     @model_validator(mode="after")

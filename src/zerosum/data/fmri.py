@@ -63,10 +63,16 @@ def garch_sources(
     (3, 50, 2)
     """
     if min(people, components, points) < 1 or burn_in < 0:
-        raise BadParameter("sources need at least one person, one component and one time point")
+        raise BadParameter(
+            "people, components and points must be at least 1 and burn_in at least 0, got "
+            f"{people}, {components}, {points} and {burn_in}"
+        )
     w, a, b = (np.broadcast_to(np.asarray(value, dtype=np.float64), components) for value in (omega, alpha, beta))
     if np.any(w <= 0) or np.any(a < 0) or np.any(b < 0) or np.any(a + b >= 1):
-        raise BadParameter("a GARCH source needs omega > 0, alpha and beta not negative and alpha + beta < 1")
+        raise BadParameter(
+            "a GARCH source needs omega > 0, alpha and beta not negative and alpha + beta < 1, got "
+            f"{omega}, {alpha} and {beta}"
+        )
     level = w / (1 - a - b)  # stationary variance, divided out at the end
     found = np.empty((people, points, components), dtype=dtype)
     # Starts at the stationary variance, so that the burn-in has to remove the dependence on the first value only.

@@ -86,7 +86,9 @@ class Preprocessing:
         if self.strategy is not None and self.confounds:
             raise BadParameter(f"confounds and strategy = {self.strategy!r} are both given: leave one out")
         if self.strategy not in (None, "scrubbing") and self.scrub_mm is not None:
-            raise BadParameter("scrub_mm goes with confounds by name, or with the strategy 'scrubbing'")
+            raise BadParameter(
+                f"scrub_mm needs confounds by name or strategy = 'scrubbing', got strategy = {self.strategy!r}"
+            )
         if self.band is not None and not 0 <= self.band[0] < self.band[1] < np.inf:
             raise BadParameter(f"band must be a lowest and a higher frequency in Hz, got {list(self.band)}")
         for name, value in (

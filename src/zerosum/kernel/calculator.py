@@ -78,7 +78,7 @@ def account(
         raise BadParameter(f"the sensitivity must be positive and finite, got {sensitivity:g}")
     amounts.check_delta(delta)
     if (tau is None) == (epsilon is None):
-        raise BadParameter("give either the noise or epsilon")
+        raise BadParameter(f"give either the noise or epsilon, got {'neither' if tau is None else 'both'}")
     if not scheme.facts.noisy:
         raise BadParameter("the non-private scheme has no noise to account for")
     honest = coalition.honest(sites)

@@ -110,7 +110,8 @@ class Plan(Terms):
         # The tolerance allows for shares such as 1/3 that do not add up to 1 in floating point; `_targets` stays below
         # the whole budget by PRIVATE_SIDE.
         if math.fsum(release.share for release in self.releases) > 1 + 1e-9:
-            raise BadParameter("the releases' shares of the budget add up to more than 1")
+            total = math.fsum(release.share for release in self.releases)
+            raise BadParameter(f"the releases' shares of the budget must add up to at most 1, got {total:g}")
         # The accounting reserves `extra_delta` out of delta. More than a hundredth would make the noise visibly larger.
         if self.extra_delta > self.delta / 100:
             raise BadParameter(
@@ -132,7 +133,11 @@ class Plan(Terms):
         if self.adjacency is not Adjacency.REPLACE_ONE:
             raise BadParameter(f"{what} is accounted for replaced units: plan it with replace-one neighbours")
         if release.kind == "publication" and any(site.units is None for site in self.sites):
-            raise BadParameter("a publication needs every site's number of units, declared in the study")
+            undeclared = [site.name for site in self.sites if site.units is None]
+            raise BadParameter(
+                "a publication needs the number of units of every site: declare units in the study, got none for "
+                f"{', '.join(map(repr, undeclared))}"
+            )
         if (
             release.kind == "publication"
             and release.size * max(site.units or 0 for site in self.sites) > MOST_PUBLISHED
@@ -183,7 +188,10 @@ class Plan(Terms):
         """
         keyless, given = ([replace(site, identity=None) for site in each] for each in (self.sites, sites))
         if keyless != given:
-            raise BadParameter("a plan can be given the keys of its own sites only")
+            raise BadParameter(
+                f"identities must be for the sites of the plan, {', '.join(site.name for site in self.sites)}, got "
+                f"{', '.join(site.name for site in sites) or 'none'}"
+            )
         keyed = copy.copy(self)
         keyed.__dict__["sites"] = sites
         keyed.__dict__.pop("_digest", None)

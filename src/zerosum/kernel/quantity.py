@@ -85,7 +85,10 @@ class Quantity(NDArrayOperatorsMixin):
         if self.std is not None:
             object.__setattr__(self, "std", np.broadcast_to(np.asarray(self.std, dtype=np.float64), self.value.shape))
         if self.axes and tuple(len(axis.labels) for axis in self.axes) != self.value.shape:
-            raise BadParameter("a quantity's axes must have a name for every place")
+            raise BadParameter(
+                "a quantity's axes must have one label for each entry, got "
+                f"{[len(axis.labels) for axis in self.axes]} labels for shape {self.value.shape}"
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -80,7 +80,7 @@ def plain(value: Any) -> JsonValue:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
-        raise BadParameter("public parameters must be finite numbers")
+        raise BadParameter(f"public parameters must be finite numbers, got {value}")
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)

@@ -217,7 +217,10 @@ class Scheme:
         if self.combine not in self.facts.combines:
             if len(self.facts.combines) == 1:
                 raise BadParameter(f"combine = {self.combine.value!r} belongs to the cape schemes, not to {self.name}")
-            raise BadParameter("capePCA has no plain average of unequal means; use combine = 'weighted'")
+            raise BadParameter(
+                f"combine = {self.combine.value!r} is not defined for {self.name}: capePCA has no plain average of "
+                "unequal means; use combine = 'weighted'"
+            )
 
     @property
     def facts(self) -> SchemeFacts:
@@ -278,7 +281,11 @@ class Scheme:
 def _units(shapes: Sequence[SiteShape]) -> Floats:
     """Return n_s for every site as an array of shape (S,), or refuse if one is not declared."""
     if any(shape.units is None for shape in shapes):
-        raise BadParameter("combining means needs every site's number of units, declared in the study")
+        undeclared = sum(shape.units is None for shape in shapes)
+        raise BadParameter(
+            f"combining means needs the number of units of every site: declare units in the study, got none for "
+            f"{undeclared} of {len(shapes)} sites"
+        )
     return np.array([float(shape.units or 0) for shape in shapes])
 
 
@@ -289,7 +296,9 @@ def _weights(shapes: Sequence[SiteShape], units: Floats) -> Floats:
         return units / np.sum(units)
     weights = np.array(given)
     if len(given) < len(shapes) or np.any(weights <= 0) or abs(math.fsum(given) - 1) > 1e-9:
-        raise BadParameter("weights must be given for all sites or none, be positive and add up to 1")
+        raise BadParameter(
+            f"weights must be given for all {len(shapes)} sites or none, be positive and add up to 1, got {given}"
+        )
     return weights
 
 

@@ -111,7 +111,7 @@ class PlannedRelease:
 
     def __post_init__(self) -> None:
         if self.sampling is not None and self.kind != "sum":
-            raise BadParameter("only sums can be sub-sampled")
+            raise BadParameter(f"only sums can be sub-sampled, got sampling for a {self.kind}")
         amounts.check_amount("a release's sensitivity", self.sensitivity)
         amounts.check_amount("a release's bound", self.bound)
         amounts.check_amount("a release's share of the budget", self.share)
@@ -177,7 +177,8 @@ class Terms:
         for name in names:
             check_name("a site", name)
         if len(set(names)) < len(names):
-            raise BadParameter("two sites have the same name")
+            twice = next(name for name in names if names.count(name) > 1)
+            raise BadParameter(f"the names of sites must be different, got {twice!r} twice")
         # A site that receives the result knows its own noise g_s and can subtract it, so it has the knowledge of one
         # colluder.
         if self.results_to_sites and self.coalition.colluders == 0 and not self.scheme.facts.sees_data:
@@ -198,7 +199,10 @@ class Terms:
                 f"absences must be a whole number that leaves two honest sites of {S}, got {self.absences}"
             )
         if self.attempts and self.calibration != "exact":
-            raise BadParameter("the papers have no calibration for rounds that may be tried again")
+            raise BadParameter(
+                f"attempts must be 0 with calibration = {self.calibration!r}, got {self.attempts}: the papers have no "
+                "calibration for rounds that may be tried again"
+            )
         if self.calibration == "published" and not self.scheme.facts.published:
             raise BadParameter(f"the papers have no calibration for the scheme {self.scheme.name!r}")
         S, C, L = len(self.sites), self.coalition.colluders, self.coalition.dropouts

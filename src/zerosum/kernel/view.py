@@ -98,7 +98,10 @@ def mu_squared(
         return _pairwise(law, sensitivity, site, index)
     # The closed form holds for a helper only if all draws have one variance, or if the last site takes the remainder.
     if law.mechanism is NoiseMechanism.HELPER and np.isfinite(law.cancelling[-1]) and np.ptp(law.cancelling) > 0:
-        raise BadParameter("a helper deals alike to all sites or lets the last one take what is left over")
+        raise BadParameter(
+            "a helper's noise must have one standard deviation for all sites, or leave the remainder to the last site, "
+            f"got {law.cancelling.tolist()}"
+        )
     base, shrink, left = _terms(law) if terms is None else terms
     second = _ratio((law.weight[site] * shrink[site]) ** 2, float(np.sum(left[index])))
     return float(law.site_sensitivity(sensitivity, site) ** 2 * (base[site] + second))
@@ -184,7 +187,10 @@ def _pairwise(law: NoiseLaw, sensitivity: float, site: int, index: NDArray[np.in
     v is the variance of one pair's stream, b the own variances of the honest sites (`index`), and H their number.
     """
     if np.ptp(law.cancelling) > 0 or np.any(law.weight != 1):
-        raise BadParameter("pairwise streams need one variance for all pairs and equal weights")
+        raise BadParameter(
+            "pairwise streams need one standard deviation for all pairs and weights of 1, got "
+            f"{law.cancelling.tolist()} and {law.weight.tolist()}"
+        )
     v, b, H = float(law.cancelling[0]) ** 2, law.own_variance[index], len(index)
     own = v * H + float(law.own_variance[site])
     second = _ratio(v / own / own, float(np.sum(b / (v * H + b))) / H) if v > 0 else 0.0

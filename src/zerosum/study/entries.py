@@ -133,7 +133,7 @@ class ImagingTable(Table):
     def _check_grid(self) -> Self:
         """Require exactly one of mask and atlas, and valid preprocessing."""
         if (self.mask is None) == (self.atlas is None):
-            raise ValueError("give either a mask or an atlas")
+            raise ValueError(f"give either a mask or an atlas, got {'neither' if self.mask is None else 'both'}")
         _ = self.preprocessing  # The constructor of Preprocessing validates the entries.
         return self
 
