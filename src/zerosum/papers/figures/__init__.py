@@ -19,6 +19,7 @@ from zerosum.papers.figures import (
     regression,
     topics,
 )
+from zerosum.papers.figures.catalogue import CATALOGUE, Entry
 from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -58,4 +59,4 @@ def reproduce(
     return find(name).run(out, data, folder, full=full, on_step=on_step)
 
 
-__all__ = ["EXPERIMENTS", "Experiment", "find", "reproduce"]
+__all__ = ["CATALOGUE", "EXPERIMENTS", "Entry", "Experiment", "find", "reproduce"]

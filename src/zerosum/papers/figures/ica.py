@@ -321,7 +321,7 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "people", "delta"] = "ep
         axes.set_xlabel({"epsilon": "exact total ε, a person's", "people": "people at all sites", "delta": "δ"}[x])
         axes.grid(color="#e5e8eb")
         axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
-    panels[0].set_ylabel("normalized Amari index (shaded: usable)")
+    panels[0].set_ylabel("normalised gain (Amari) index (shaded: usable)")
     panels[0].set_title(
         "every method at the same exact ε\n(theirs are given the exact subspace and whitening)", loc="left", fontsize=11
     )
@@ -412,17 +412,17 @@ _SHOWN = {
     "rounds": "rounds",
     "asked eps": "epsilon",
     "exact eps": "exact_epsilon",
-    "with reduction": "with_reduction",
+    "eps with PCA": "with_reduction",
     "delta": "delta",
     "people": "people",
-    "Amari index": "amari_index",
+    "gain index": "amari_index",
     "spread": "spread",
-    "correlation": "correlation",
+    "corr.": "correlation",
     "runs": "runs",
 }
 EXPERIMENTS = (
     *[
-        Experiment(name=name, carry=carry, draw=partial(draw, x=x), summary=summary, shown=_SHOWN)
+        Experiment(name=name, carry=carry, draw=partial(draw, x=x), summary=summary, shown=_SHOWN, brief_seeds=1)
         for name, (carry, x) in _SWEPT.items()
     ],
     Experiment(
