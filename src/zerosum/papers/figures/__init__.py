@@ -9,6 +9,7 @@ from pathlib import Path
 
 from zerosum.errors import BadParameter
 from zerosum.papers.figures import (
+    abide,
     accountants,
     cape_delta,
     collaboration,
@@ -24,7 +25,7 @@ from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for module in (pca, ica, regression, network, mixture, topics, collaboration, cape_delta, accountants)
+    for module in (pca, ica, abide, regression, network, mixture, topics, collaboration, cape_delta, accountants)
     for experiment in module.EXPERIMENTS
 }
 

@@ -115,7 +115,8 @@ class Experiment:
         if rest[:1] == ["spread"] and not isinstance(value, str):
             return f"{float(value):.4g} ± {float(line['spread']):.2g}"
         if rest[:2] == ["low", "high"] and not isinstance(value, str):
-            return f"{float(value):.2g} ({float(line['low']):.2g}-{float(line['high']):.2g})"
+            low, high = f"{float(line['low']):.2g}", f"{float(line['high']):.2g}"
+            return f"{float(value):.2g}" + ("" if low == high else f" ({low}-{high})")
         return _SHORT.get(value, value) if isinstance(value, str) else value
 
 
