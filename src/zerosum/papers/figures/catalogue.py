@@ -104,8 +104,8 @@ CATALOGUE: dict[str, Entry] = {
         "capeDJICA fig. 1c and 2c",
         "normalised gain index against epsilon on ABIDE",
         "On real fMRI capeDJICA is near the pseudo ground truth, which is djICA of the pooled data.",
-        "W = I, the starting point, has an index of 0.079 (772 people). With the papers' step capeDJICA at epsilon 0.5 a "
-        "round (89 in all) has the same, and djICA without noise 0.075: such an index can be had without learning.",
+        "W = I, the starting point, has an index of 0.079 (772 people). With the papers' step capeDJICA at epsilon 0.5 "
+        "a round (89 in all) has the same, and djICA without noise 0.075: it can be had without learning anything.",
     ),
     "accountants": Entry(
         "capeDJICA fig. 6",
