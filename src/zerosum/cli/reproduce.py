@@ -82,7 +82,7 @@ def reproduce(
         terminal.print_json({"figure": name, "data": experiment.dataset(data), "folder": str(out), "rows": lines})
         return
     terminal.show_lines(*experiment.printed(lines))
-    runs = sorted({int(line["runs"]) for line in lines if "runs" in line})
+    runs = sorted({int(line["runs"]) for line in lines}) if "runs" in experiment.shown.values() else []
     several = f"; {' to '.join(map(str, dict.fromkeys((runs[0], runs[-1]))))} runs of each setting" if runs else ""
     terminal.out.print(f"written to {out / experiment.stem(data)}.csv and .png{several}", soft_wrap=True)
 

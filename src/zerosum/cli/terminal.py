@@ -391,7 +391,7 @@ def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) 
     for part in parts:
         numbers = ["#"] if len(parts) > 1 else []
         table = Table(
-            *(Column(each, overflow="fold") for each in (*numbers, *part)),
+            *(Column(each, overflow="fold", width=_fixed(widths.get(each))) for each in (*numbers, *part)),
             box=box.SIMPLE_HEAD,
             padding=(0, gap - 1, 0, 0),
             pad_edge=False,
@@ -401,6 +401,11 @@ def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) 
         for at in range(len(cells)):
             table.add_row(*([str(at + 1)] if numbers else []), *(columns[heading][at] for heading in part))
         out.print(table)
+
+
+def _fixed(width: int | None) -> int | None:
+    """Width of a column of short cells, which is not reduced in favour of others; None for a column of long text."""
+    return None if width is None or width > out.width // 3 else width
 
 
 def _figure(cell: str | float) -> str:
