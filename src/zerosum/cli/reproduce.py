@@ -54,8 +54,9 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for the numbers (CSV) and the picture (PNG).")] = Path("reproduced"),
     full: Annotated[
         bool,
-        typer.Option("--full/--quick", help="The papers' sizes and ten runs, which can take hours, or a quick run."),
+        typer.Option("--full", help="The papers' sizes and ten runs, which can take hours, instead of a quick run."),
     ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Quick runs, the default.")] = False,
     seeds: Annotated[
         int | None, typer.Option(help="Number of runs of each setting; by default 10 with --full, fewer without.")
     ] = None,
@@ -67,6 +68,8 @@ def reproduce(
     """
     from zerosum.papers.figures import EXPERIMENTS, find
 
+    if full and quick:
+        raise BadParameter("give either --full or --quick")
     if seeds is not None and seeds < 1:
         raise BadParameter(f"--seeds must be at least 1, got {seeds}")
     if name == ALL:

@@ -42,7 +42,12 @@ def test_page_of_all_figures_escapes_and_names_what_is_left_out(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("arguments", "word"),
-    [(("all", "--data", "mnist"), "--data"), (("cape-delta", "--seeds", "0"), "--seeds"), (("dc-mnist",), "--folder")],
+    [
+        (("all", "--data", "mnist"), "--data"),
+        (("all", "--full", "--quick"), "--quick"),
+        (("cape-delta", "--seeds", "0"), "--seeds"),
+        (("dc-mnist",), "--folder"),
+    ],
 )
 def test_reproduce_bad_options_are_named(
     arguments: tuple[str, ...], word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
