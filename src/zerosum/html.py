@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @cache
 def _environment() -> Environment:
-    """The environment. Templates are named `report/...` and `watch/...` after the package that holds them."""
+    """The environment. Templates are named `report/...` and the like after the package that holds them."""
     from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined  # needed for HTML only
 
-    folders = {name: PackageLoader("zerosum", f"{name}/templates") for name in ("report", "watch")}
+    folders = {name: PackageLoader("zerosum", f"{name}/templates") for name in ("papers", "report", "watch")}
     return Environment(
         loader=PrefixLoader(folders),
         autoescape=True,

@@ -74,6 +74,24 @@ def test_account_with_dropouts_and_as_a_table(tmp_path: Path) -> None:
     assert "mu^2" in table.stdout
 
 
+def test_account_of_rounds_has_the_published_accountants(tmp_path: Path) -> None:
+    common = ("account", "--scheme", "cape-published", "--sites", "4", "--colluders", "1", "--sensitivity", "1")
+    found = as_json(zerosum(*common, "--delta", "1e-5", "--tau", "50", "--rounds", "1000", "--json", cwd=tmp_path))
+    assert found["mu"] == pytest.approx((1.866667 * 1000) ** 0.5 / 50, abs=1e-6)
+    assert found["epsilon"] == pytest.approx(epsilon(found["mu"], 1e-5))
+    assert found["accountants"]["exact"]["exact"] == found["epsilon"]
+    assert found["accountants"]["theorem_2"]["papers"] > found["accountants"]["strong_composition"]["papers"]
+
+
+def test_account_of_unequal_sites_lists_each_site(tmp_path: Path) -> None:
+    common = ("account", "--scheme", "cape-published", "--units", "100,200,300", "--combine", "means")
+    rest = ("--colluders", "1", "--sensitivity", "1", "--delta", "1e-5", "--epsilon", "1")
+    found = as_json(zerosum(*common, *rest, "--json", cwd=tmp_path))
+    assert [site["units"] for site in found["by_site"]] == [100, 200, 300]
+    assert found["by_site"][0]["epsilon"] == pytest.approx(1.0)
+    assert found["by_site"][2]["epsilon"] < 1
+
+
 ACCOUNT = (
     "account",
     "--scheme",
@@ -106,6 +124,10 @@ ACCOUNT = (
         ((*ACCOUNT[:2], "cape", *ACCOUNT[3:], "--tau", "1"), "'cape'"),
         ((*ACCOUNT[:2], "zero-sum", *ACCOUNT[3:], "--tau", "1"), "--sigma-e"),
         ((*ACCOUNT[:2], "zero-sum", *ACCOUNT[3:], "--sigma-g", "1"), "--sigma-e"),
+        ((*ACCOUNT, "--tau", "1", "--units", "1,2"), "--units 2"),
+        ((*ACCOUNT, "--tau", "1", "--units", "1,x"), "--units"),
+        ((*ACCOUNT, "--tau", "1", "--combine", "mean"), "--combine"),
+        ((*ACCOUNT, "--tau", "1", "--rounds", "0"), "steps"),
         (("account",), "--scheme"),
         (("nonsense",), "nonsense"),
     ],

@@ -93,6 +93,8 @@ def test_tables_of_regressions_and_calculators_fit_80_columns(narrow: Path, caps
     assert_fits(said(capsys, "run", fit, "--out", narrow / "linear"))
     common = ("--sites", "4", "--colluders", "1", "--sensitivity", "1", "--delta", "1e-5")
     assert_fits(said(capsys, "account", "--scheme", "cape-published", *common, "--tau", "1"))
+    unequal = ("--units", "100,200,300,400", "--combine", "means", "--rounds", "1000")
+    assert_fits(said(capsys, "account", "--scheme", "cape-published", *common, "--epsilon", "1", *unequal))
     assert_fits(said(capsys, "audit", "--scheme", "cape-helper", "--samples", "1000"))
     figure, _, _ = said(capsys, "reproduce", "cape-delta", "--out", narrow / "figure").partition("written")
     assert "───" in figure

@@ -43,6 +43,18 @@ def test_classes_have_names_and_predictions_are_free() -> None:
     assert len(net.result_.participants) == 26
 
 
+def test_published_calibration_states_the_exact_epsilon_of_all_steps() -> None:
+    settings = SETTINGS | {"calibration": "published", "scheme": "cape-published", "epsilon": 0.5, "delta": 0.01}
+    net = NeuralClassifier(classes=["near", "far"], **settings).fit(X, Y)
+    (release,) = net.privacy_.releases
+    assert release.noise_std == pytest.approx(2 / 0.5 * np.sqrt(2 * np.log(1.25 / 0.01)))
+    site = net.privacy_.per_site[0]
+    assert site.epsilon > 5 * 0.5  # 25 steps, and a colluder knows its own draws
+    assert any("25 steps" in note for note in net.privacy_.notes)
+    with pytest.raises(BadParameter, match="sub-sampled"):
+        NeuralClassifier(classes=["near", "far"], **settings | {"rate": 0.5}).fit(X, Y)
+
+
 def test_ranges_are_needed_and_a_person_may_have_many_rows() -> None:
     with pytest.raises(BadParameter, match="lower"):
         NeuralClassifier(classes=["near", "far"], unit="record").fit(X, Y)

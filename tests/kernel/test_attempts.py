@@ -117,7 +117,5 @@ def test_attempts_that_cannot_be_planned_are_refused() -> None:
     make(PLAIN, scheme=Scheme("local"), calibration="published")
     with pytest.raises(BadParameter):
         make(PLAIN, attempts=1, scheme=Scheme("local"), calibration="published")
-    with pytest.raises(BadParameter):
-        make(FULL, scheme=Scheme("local"), calibration="published")
     with pytest.raises(BadParameter, match="100001"):
         make(replace(FULL, sampling=Sampling(1.0, 100_000)), attempts=1)

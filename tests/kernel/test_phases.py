@@ -172,7 +172,7 @@ def test_what_was_reserved_stays_spent_when_a_step_is_lost(tmp_path: Path) -> No
 def test_sampling_is_for_replaced_units_and_exact_calibration() -> None:
     with pytest.raises(BadParameter, match="replace-one"):
         make(QUESTION, adjacency=Adjacency.ADD_REMOVE)
-    with pytest.raises(BadParameter):
+    with pytest.raises(BadParameter, match="sub-sampled"):
         make(QUESTION, "local", calibration="published")
     with pytest.raises(BadParameter, match="rate"):
         Sampling(0.0, 3)

@@ -18,6 +18,7 @@ from helpers.reproducibility import examples
 from helpers.small_studies import carry_out, make, make_sites
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter, ZerosumError
+from zerosum.kernel import accountant, published
 from zerosum.kernel.accountant import mixed_epsilon
 from zerosum.kernel.events import Sampling, Subsampled
 from zerosum.kernel.plan import Plan
@@ -253,6 +254,36 @@ def test_noise_ratio_of_the_published_calibration_is_that_of_epsilon() -> None:
     own = plan("local", calibration="published")
     other = replace(own, epsilon=3.0)
     assert own.noise_ratio(3.0) == pytest.approx(standard_deviation(other, 0) / standard_deviation(own, 0), rel=1e-4)
+
+
+def test_published_calibration_of_a_phase_is_that_of_one_step() -> None:
+    """capeFM, section 5.1: tau = D/epsilon sqrt(2 ln(1.25/delta)) in every iteration; the exact epsilon is of all."""
+    steps = PlannedRelease("g", 2.0, 1.0, 2, 1.0, sampling=Sampling(1.0, 25))
+    terms: dict[str, Any] = {"calibration": "published", "epsilon": 0.5, "delta": 0.01}
+    phase = plan("cape-published", releases=(steps,), **terms)
+    tau = published.gaussian_mechanism(2.0, 0.5, 0.01)
+    assert phase.law(0).noise_std == pytest.approx(tau)
+    single = plan("cape-published", releases=(replace(steps, sampling=None),), **terms)
+    assert phase.site_mus() == pytest.approx(5 * single.site_mus())
+    assert phase.site_epsilon(0) == pytest.approx(accountant.epsilon(5 * float(single.site_mus()[0]), 0.01))
+    theirs, alone = phase.claimed_mus(), single.claimed_mus()
+    assert theirs is not None
+    assert alone is not None
+    assert theirs == pytest.approx(5 * alone)
+
+
+def test_published_calibration_of_a_publication_is_the_analytic_gaussian() -> None:
+    """DC-DP, section IV, for a whole record: with all of the budget it is the exact calibration."""
+    records = PlannedRelease("r", 2.0, 1.0, 3, 1.0, kind="publication")
+    half = replace(records, share=0.5)
+    whole = plan("local", releases=(records,), calibration="published")
+    assert float(whole.law(0).own[0]) == pytest.approx(2 / accountant.mu_for(whole.epsilon, whole.delta), rel=1e-4)
+    assert whole.site_epsilon(0) == pytest.approx(whole.epsilon, rel=1e-4)
+    two = plan("local", releases=(half, half), calibration="published")
+    each = accountant.mu_for(two.epsilon / 2, two.delta / 2)
+    assert float(two.law(0).own[0]) == pytest.approx(2 / each, rel=1e-4)
+    assert two.site_epsilon(0) < two.epsilon
+    assert two.noise_ratio(3.0) == pytest.approx(each / accountant.mu_for(1.5, two.delta / 2), rel=1e-4)
 
 
 def test_noise_ratio_of_a_sampled_phase_is_the_largest_one() -> None:

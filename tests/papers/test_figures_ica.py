@@ -48,7 +48,19 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[Trial]:
 
 
 @pytest.mark.usefixtures("_tiny")
-@pytest.mark.parametrize("name", ["ica-epsilon", "ica-subjects", "ica-delta"])
+def test_grid_of_maps_has_a_row_for_each_number_of_people_and_epsilon(tmp_path: Path, tried: list[Trial]) -> None:
+    rows = reproduce("ica-grid", None, None, tmp_path)
+    assert [trial.epsilon for trial in tried] == [0.5, 2.0, 10.0] * 2
+    lines = ica.maps_summary(rows)
+    assert [(line["method"], line["people"]) for line in lines] == [
+        (ica.TRUTH, 40),
+        *[("cape-djica", people) for people in (40, 160) for _ in range(3)],
+    ]
+    assert (tmp_path / "ica-grid.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.usefixtures("_tiny")
+@pytest.mark.parametrize("name", ["ica-epsilon", "ica-epsilon-256", "ica-subjects", "ica-subjects-2", "ica-delta"])
 def test_a_sweep_writes_its_numbers_and_its_picture(name: str, tmp_path: Path, tried: list[Trial]) -> None:
     steps: list[tuple[int, int]] = []
     rows = reproduce(name, None, None, tmp_path, on_step=lambda *step: steps.append(step))
@@ -58,7 +70,7 @@ def test_a_sweep_writes_its_numbers_and_its_picture(name: str, tmp_path: Path, t
     with (tmp_path / f"{name}.csv").open(newline="") as file:
         assert [{key: str(value) for key, value in row.items()} for row in rows] == list(csv.DictReader(file))
     paid = [row for row in rows if row["calibration"] == "exact"]
-    swept = {"ica-epsilon": "epsilon", "ica-subjects": "people", "ica-delta": "delta"}[name]
+    swept = {"epsilon": "epsilon", "subjects": "people", "delta": "delta"}[name.split("-")[1]]
     assert len({row[swept] for row in paid}) == 3
     assert {row["method"] for row in paid} == {parts.OURS, parts.OURS_PCA, parts.CAPE_TUNED, *costs.SCHEMES}
     assert {line["runs"] for line in ica.summary(rows)} == {2}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -11,6 +11,22 @@ from rich.table import Table
 from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter
+
+if TYPE_CHECKING:
+    from zerosum.kernel.calculator import Cost
+    from zerosum.kernel.schemes import SiteShape
+
+#: Accountants beside the exact one (`zerosum.kernel.published.composed`), by the words of the table.
+_ACCOUNTANTS = {
+    "exact": "exact",
+    "rdp": "Renyi, conversion of 2020",
+    "rdp_published": "Renyi, the papers' conversion, best order",
+    "moments": "moments accountant, orders 1 to 64",
+    "strong_composition": "strong composition",
+    "basic_composition": "basic composition",
+    "textbook": "basic composition, textbook Gaussian",
+    "theorem_2": "Theorem 2 of capeDJICA",
+}
 
 
 @app.command()
@@ -22,10 +38,14 @@ def account(
             autocompletion=complete.noisy_schemes,
         ),
     ],
-    sites: Annotated[int, typer.Option(help="Number of sites S.")],
     colluders: Annotated[int, typer.Option(help="Sites that may collude with the coordinator; 0 is allowed.")],
-    sensitivity: Annotated[float, typer.Option(help="L2 sensitivity D of a site's sum.")],
+    sensitivity: Annotated[
+        float, typer.Option(help="L2 sensitivity D of a site's sum; 2 C for contributions clipped to norm C.")
+    ],
     delta: Annotated[float, typer.Option(help="The delta of (epsilon, delta).")],
+    sites: Annotated[
+        int | None, typer.Option(help="Number of sites S; not needed with --units, --weights or --scales.")
+    ] = None,
     dropouts: Annotated[int, typer.Option(help="Sites that may be lost in a round.")] = 0,
     tau: Annotated[
         float | None,
@@ -49,13 +69,33 @@ def account(
             "are not given."
         ),
     ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(help="Number of releases with fresh noise; adds the published accountants to the table."),
+    ] = None,
+    rate: Annotated[
+        float, typer.Option(help="Probability with which a unit takes part in a round (Poisson sampling).")
+    ] = 1.0,
+    units: Annotated[str | None, typer.Option(help="Units of each site, as 100,200,300.")] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="combine weighted: weight of each site's mean, as 0.2,0.3,0.5.")
+    ] = None,
+    scales: Annotated[str | None, typer.Option(help="Factor on mu of each site, in (0, 1], as 1,1,0.5.")] = None,
+    combine: Annotated[
+        str, typer.Option(help="cape forms: sums, means or weighted (unequal sites as in the papers).")
+    ] = "sums",
     json_: Json = False,
 ) -> None:
-    """Cost of a scheme, exact and as published: mu, epsilon, noise, variance relative to the pooled sum."""
+    """Cost of a scheme, exact and as published: mu, epsilon, noise, variance relative to the pooled sum.
+
+    With --rounds, the cost of that many releases together, with the accountants of the papers beside the exact one.
+    """
     from zerosum.kernel.calculator import account as calculate
-    from zerosum.kernel.schemes import Scheme
+    from zerosum.kernel.schemes import Combine, Scheme
     from zerosum.kernel.view import Coalition
 
+    if combine not in {each.value for each in Combine}:
+        raise BadParameter(f"--combine must be sums, means or weighted, got {combine!r}")
     noise, ratio = tau, 100.0
     if Scheme(scheme).facts.ratio:
         if tau is not None:
@@ -70,30 +110,105 @@ def account(
     elif sigma_g is not None or sigma_e is not None:
         raise BadParameter(f"{scheme} takes --tau, not --sigma-g and --sigma-e")
     cost = calculate(
-        Scheme(scheme, ratio=ratio),
-        sites=sites,
+        Scheme(scheme, ratio=ratio, combine=Combine(combine)),
+        sites=_shapes(sites, units, weights, scales),
         coalition=Coalition(colluders, dropouts),
         sensitivity=sensitivity,
         delta=delta,
         tau=noise,
         epsilon=epsilon,
+        rounds=1 if rounds is None else rounds,
+        rate=rate,
+        compare=rounds is not None,
     )
     if json_:
         terminal.print_json(asdict(cost))
         return
-    table = Table("", "exact", "published", title=f"{cost.scheme}, {cost.sites} sites, {cost.colluders} colluding")
-    table.add_row("mu^2", f"{cost.mu_squared:.6f}", _number(cost.published_mu_squared))
-    table.add_row(
-        "mu",
-        f"{cost.mu:.6f}",
-        _number(None if cost.published_mu_squared is None else cost.published_mu_squared**0.5),
-    )
+    _show_cost(cost)
+    if len({(each.round_mu, each.sigma_g) for each in cost.by_site}) > 1:
+        _show_sites(cost)
+    if cost.accountants is not None:
+        _show_accountants(cost)
+
+
+def _shapes(sites: int | None, units: str | None, weights: str | None, scales: str | None) -> list[SiteShape]:
+    """The public facts of every site, from the options."""
+    from zerosum.kernel.schemes import SiteShape
+
+    lists = {"--units": _numbers("--units", units), "--weights": _numbers("--weights", weights)}
+    lists["--scales"] = _numbers("--scales", scales)
+    counts = {name: len(each) for name, each in lists.items() if each}
+    if sites is not None:
+        counts["--sites"] = sites
+    if not counts:
+        raise BadParameter("give --sites, or one number for each site in --units")
+    if len(set(counts.values())) > 1:
+        raise BadParameter(f"different numbers of sites: {', '.join(f'{name} {n}' for name, n in counts.items())}")
+    S = next(iter(counts.values()))
+    if any(each != int(each) for each in lists["--units"]):
+        raise BadParameter(f"--units must be whole numbers, got {units}")
+    return [
+        SiteShape(
+            int(lists["--units"][s]) if units else None,
+            lists["--scales"][s] if scales else 1.0,
+            lists["--weights"][s] if weights else None,
+        )
+        for s in range(S)
+    ]
+
+
+def _numbers(option: str, text: str | None) -> list[float]:
+    """The numbers of an option that holds one for each site."""
+    try:
+        return [float(each) for each in text.split(",")] if text else []
+    except ValueError:
+        raise BadParameter(f"{option} must be numbers with commas between them, got {text!r}") from None
+
+
+def _show_cost(cost: Cost) -> None:
+    sampled = "" if cost.rate == 1 else f", rate {cost.rate:g}"
+    together = "" if cost.rounds == 1 else f", {cost.rounds} rounds{sampled}"
+    title = f"{cost.scheme}, {cost.sites} sites, {cost.colluders} colluding{together}"
+    table = Table("", "exact", "published", title=title)
+    theirs = cost.published_mu_squared
+    if cost.rate < 1:
+        table.add_row("mu of one round, for presence", f"{cost.round_mu:.6f}", "")
+    elif cost.rounds > 1:
+        table.add_row("mu of one round", f"{cost.round_mu:.6f}", "")
+    table.add_row("mu^2", f"{cost.mu_squared:.6f}", _number(theirs))
+    table.add_row("mu", f"{cost.mu:.6f}", _number(None if theirs is None else theirs**0.5))
     table.add_row(f"epsilon at delta {cost.delta:g}", f"{cost.epsilon:.6f}", _number(cost.published_epsilon))
     for name, value in cost.noise.items():
         table.add_row(name, f"{value:.6g}", "")
     table.add_row("noise of the released sum", f"{cost.noise_std:.6g}", "")
     table.add_row("its variance / pooled at equal mu", f"{cost.variance_ratio:.6f}", "")
     terminal.show_table(table)
+
+
+def _show_sites(cost: Cost) -> None:
+    table = Table("site", "units", "mu of one round", "epsilon", "sigma_g", "sigma_e")
+    for number, each in enumerate(cost.by_site, start=1):
+        units = "" if each.units is None else f"{each.units}"
+        mu, epsilon = f"{each.round_mu:.6f}", f"{each.epsilon:.6f}"
+        table.add_row(f"{number}", units, mu, epsilon, f"{each.sigma_g:.6g}", f"{each.sigma_e:.6g}")
+    terminal.show_table(table)
+
+
+def _show_accountants(cost: Cost) -> None:
+    """The epsilon of all rounds by every accountant, for the exact mu and for the papers' mu of a round."""
+    rows = cost.accountants or {}
+    papers = any(each["papers"] is not None for each in rows.values())
+    headings = ("epsilon of all rounds by", "exact mu", *(("the papers' mu",) if papers else ()))
+    table = Table(*headings)
+    for name, each in rows.items():
+        cells = [each["exact"], *([each["papers"]] if papers else [])]
+        table.add_row(_ACCOUNTANTS[name], *("" if value is None else f"{value:.6g}" for value in cells))
+    terminal.show_table(table)
+    if cost.rate < 1:
+        terminal.out.print(
+            "These accountants do not use the sampling: they are for rounds in which every unit takes part.",
+            soft_wrap=True,
+        )
 
 
 def _number(value: float | None) -> str:

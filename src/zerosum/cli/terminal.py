@@ -370,30 +370,53 @@ def show_fit(estimate: Mapping[str, Quantity]) -> None:
 def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) -> None:
     """Print a table of many columns. Columns with one value in all lines are printed once, above it. Columns that
     do not fit follow in further tables with the same line numbers."""
-    cells = [[cell if isinstance(cell, str) else f"{cell:.4g}" for cell in line] for line in lines]
+    cells = [[_figure(cell) for cell in line] for line in lines]
     columns = dict(zip(headings, zip(*cells, strict=True), strict=True)) if cells else {}
     alike = {heading: column[0] for heading, column in columns.items() if len(column) > 1 and len(set(column)) == 1}
     if alike:
         out.print("; ".join(f"{heading} {cell}" for heading, cell in alike.items()) + " in all lines")
     rest = [heading for heading in headings if heading not in alike] or list(headings[:1])
     widths = {heading: max(map(len, (*heading.split(), *columns.get(heading, ())))) for heading in rest}
+    # one space between columns where two would make a second table necessary
+    gap = 2 if sum(widths.values()) + 2 * (len(rest) - 1) <= out.width else 1
     parts, room = [rest[:1]], 0  # the first column names the line
     for heading in rest[1:]:
-        if len(parts[-1]) > 1 and room < widths[heading] + 3:
+        if len(parts[-1]) > 1 and room < widths[heading]:
             parts.append(rest[:1])
         if len(parts[-1]) == 1:
-            room = out.width - len(str(len(cells))) - widths[rest[0]] - 7
+            whole = sum(widths.values()) + gap * (len(rest) - 1) <= out.width
+            room = out.width - widths[rest[0]] - gap - (0 if whole else len(str(len(cells))) + gap)
         parts[-1] = [*parts[-1], heading]
-        room -= widths[heading] + 3
+        room -= widths[heading] + gap
     for part in parts:
         numbers = ["#"] if len(parts) > 1 else []
         table = Table(
-            *(Column(each, overflow="fold") for each in (*numbers, *part)), box=box.SIMPLE_HEAD, pad_edge=False
+            *(Column(each, overflow="fold", width=_fixed(widths.get(each))) for each in (*numbers, *part)),
+            box=box.SIMPLE_HEAD,
+            padding=(0, gap - 1, 0, 0),
+            pad_edge=False,
+            show_edge=False,
         )
         table.columns[len(numbers)].no_wrap = widths[part[0]] <= out.width // 2
         for at in range(len(cells)):
             table.add_row(*([str(at + 1)] if numbers else []), *(columns[heading][at] for heading in part))
         out.print(table)
+
+
+def _fixed(width: int | None) -> int | None:
+    """Width of a column of short cells, which is not reduced in favour of others; None for a column of long text."""
+    return None if width is None or width > out.width // 3 else width
+
+
+def _figure(cell: str | float) -> str:
+    """A cell of a table: text unchanged, whole numbers in full, other numbers with four digits.
+
+    >>> _figure("a"), _figure(10000), _figure(0.123456), _figure(25771.3), _figure(1e9)
+    ('a', '10000', '0.1235', '25771', '1e+09')
+    """
+    if isinstance(cell, str | int):
+        return str(cell)
+    return f"{cell:.0f}" if 1e4 <= abs(cell) < 1e7 else f"{cell:.4g}"
 
 
 def show_tables(tables: Iterable[ReportTable]) -> None:

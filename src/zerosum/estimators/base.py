@@ -46,6 +46,7 @@ from zerosum.study import DEFAULT_SCHEME, Budget, Unit, declared_unit, run
 Tables = dict[str, Units]
 DataMark = Literal["private", "public", "synthetic"]
 AdjacencyName = Literal["replace-one", "add-remove"]
+CalibrationName = Literal["exact", "published"]
 
 # Attributes of 0.2 and their new names; a name of one class only has the class in front.
 RENAMED_ATTRIBUTES = {
@@ -89,6 +90,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         "colluders": optional(WHOLE),
         "dropouts": WHOLE,
         "adjacency": one_of(*(each.value for each in Adjacency)),
+        "calibration": one_of("exact", "published"),
         "policies": optional(
             Constraint(
                 "a dict from site names to objects of the class Policy",
@@ -108,6 +110,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     dropouts: int = 0
     unit: Unit | None = None
     adjacency: AdjacencyName = "replace-one"
+    calibration: CalibrationName = "exact"
     policies: Mapping[str, Policy] | None = None
     random_state: int | None = None
     data: DataMark = "private"
@@ -248,6 +251,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
                 dropouts=self.dropouts,
                 unit=unit,
                 adjacency=self.adjacency,
+                calibration=self.calibration,
                 policies=policies,
                 random_state=None if self.random_state is None else int(self.random_state),
                 attempts=getattr(self, "attempts", 0),

@@ -48,6 +48,12 @@ adjacency : {"replace-one", "add-remove"}, default="replace-one"
     Neighbouring data sets differ by one replaced unit, so that the numbers of units are public, or by one added or
     removed unit, so that they are private.
 """,
+    "calibration": """
+calibration : {"exact", "published"}, default="exact"
+    "published" takes the noise of the papers' formulas, for the schemes "pooled", "local", "cape-published" and
+    "cape-helper", on data marked public or synthetic. In a training of many steps epsilon is then that of one step, as
+    in the capeFM paper. The exact epsilon of the whole study is in `privacy_` either way, and ledgers are charged it.
+""",
     "policies": """
 policies : dict of str to Policy, optional
     Policies by site name. A site without one gets the default policy, with the site's name as the population; its
@@ -144,7 +150,7 @@ hold_out : float, default=0
 """,
 }
 
-_PRIVACY = ("epsilon", "delta", "scheme", "colluders", "dropouts", "unit", "adjacency", "policies")
+_PRIVACY = ("epsilon", "delta", "scheme", "colluders", "dropouts", "unit", "adjacency", "calibration", "policies")
 _RUN = ("random_state", "data", "budget")
 
 _ATTRIBUTES = {

@@ -1,26 +1,46 @@
-"""The calculator behind `zerosum account`: one release of a scheme among equal sites, from noise to epsilon or back."""
+"""The calculator behind `zerosum account`: the rounds of a scheme among given sites, from noise to epsilon or back."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, amounts, published
+from zerosum.kernel.events import Sampling, Subsampled
 from zerosum.kernel.schemes import NoiseLaw, Scheme, SiteShape
 from zerosum.kernel.view import Coalition, calibrate, worst_mu
 
 
 @dataclass(frozen=True)
-class Cost:
-    """Cost and noise of one release.
+class SiteCost:
+    """Cost of all rounds for the units of one site, and the standard deviations of the noise in its messages.
 
-    `mu` and `epsilon` are exact, against the worst coalition. `noise` has the standard deviations by their names in the
-    papers, and `noise_std` is the standard deviation of the released sum. `variance_ratio` is the variance of the
-    release over that of a pooled release of the same mu. `published_*` is the claim of the papers' theorem, None where
-    there is none.
+    `units` is None where no number of units was given. `sigma_e` is infinite under secure aggregation, and for a site
+    whose cancelling noise is the remainder of the others (`cape-helper` with weights).
+    """
+
+    units: int | None
+    round_mu: float
+    epsilon: float
+    sigma_g: float
+    sigma_e: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost and noise of `rounds` equal releases.
+
+    `mu`, `round_mu` and `epsilon` are exact, for the site with the largest cost, against its worst coalition. `mu` is
+    that of all rounds together; for sub-sampled rounds it is that of one sum with the same epsilon. `noise` has the
+    standard deviations by their names in the papers, and `noise_std` is the standard deviation of one released sum.
+    `variance_ratio` is the variance of a release over that of a pooled release of the same mu. `published_*` is the
+    claim of the papers' theorem for all rounds, None where there is none. `accountants` has the epsilon of all rounds
+    by other accountants (`zerosum.kernel.published.composed`), for the mu of the papers ("papers") and for the exact
+    one ("exact"); None unless asked for.
     """
 
     scheme: str
@@ -29,46 +49,61 @@ class Cost:
     dropouts: int
     sensitivity: float
     delta: float
+    rounds: int
+    rate: float
     mu: float
     mu_squared: float
+    round_mu: float
     epsilon: float
     noise: dict[str, float]
     noise_std: float
     variance_ratio: float
     published_mu_squared: float | None
     published_epsilon: float | None
+    by_site: tuple[SiteCost, ...]
+    accountants: dict[str, dict[str, float | None]] | None
 
 
 def account(
     scheme: Scheme,
     *,
-    sites: int,
+    sites: int | Sequence[SiteShape],
     coalition: Coalition,
     sensitivity: float,
     delta: float,
     tau: float | None = None,
     epsilon: float | None = None,
+    rounds: int = 1,
+    rate: float = 1.0,
+    compare: bool = False,
 ) -> Cost:
-    """The exact cost of one release given its noise, or its noise given the exact epsilon.
+    """The exact cost of a number of equal releases given their noise, or their noise given the exact epsilon.
 
     Parameters
     ----------
     scheme:
-        The noise scheme; all sites are equal.
+        The noise scheme.
     sites:
-        Number of sites.
+        Number of equal sites, or the public facts of each site.
     coalition:
         Colluders and lost sites.
     sensitivity:
-        L2 sensitivity of the sum over units.
+        D, the L2 sensitivity of the sum over units for a replaced unit. Contributions that are clipped to norm C have D
+        = 2 C, and `rate` below 1 is accounted with C = D/2.
     delta:
         The delta at which epsilon is reported.
     tau:
         Standard deviation of the noise: the papers' tau for the two cape schemes, a site's own noise (sigma_g) for
-        local, secure-sum,
-        zero-sum and pairwise, and the noise of the sum for pooled. Give either `tau` or `epsilon`.
+        local, secure-sum, zero-sum and pairwise, and the noise of the sum for pooled. With means of unequal sites, the
+        noise of site s is tau/(n_s a_s). Give either `tau` or `epsilon`.
     epsilon:
-        The exact epsilon of one release.
+        The exact epsilon of all rounds together.
+    rounds:
+        Number of releases, each with fresh noise.
+    rate:
+        Probability with which a unit takes part in a round (Poisson sampling).
+    compare:
+        Whether to compute the epsilons of the other accountants.
 
     >>> cost = account(Scheme("cape-published"), sites=4, coalition=Coalition(1), sensitivity=1, delta=1e-5, tau=1)
     >>> round(cost.mu_squared, 6), round(cost.published_mu_squared, 6)
@@ -81,49 +116,113 @@ def account(
         raise BadParameter(f"give either the noise or epsilon, got {'neither' if tau is None else 'both'}")
     if not scheme.facts.noisy:
         raise BadParameter("the non-private scheme has no noise to account for")
-    honest = coalition.honest(sites)
-    law = scheme.law([SiteShape()] * sites, honest)
+    sampling = Sampling(rate, rounds)
+    shapes = [SiteShape()] * sites if isinstance(sites, int) else list(sites)
+    unit = scheme.law(shapes, coalition.honest(len(shapes)))
+    # A sampled unit is present or absent, which moves a sum by its norm C; a replaced unit moves it by D
+    # (`zerosum.kernel.events.Subsampled`).
+    moved = sensitivity if sampling.full else sensitivity / 2
     if epsilon is not None:
-        law = calibrate(law, sensitivity, coalition, accountant.mu_for(epsilon, delta))
+        law = calibrate(unit, moved, coalition, _round_mu(epsilon, delta, sampling))
     elif tau is not None:
         if not (tau > 0 and math.isfinite(tau)):
             raise BadParameter(f"the noise must be positive and finite, got {tau:g}")
-        law = law.scaled(tau)
-    mu = float(np.max(worst_mu(law, sensitivity, coalition)))
-    noise = _noise(scheme, law, honest)
-    claimed = published.claimed_mu_squared(scheme.name, sites, coalition.colluders)
-    theirs = None
-    # The papers' theorems do not cover lost sites.
-    if claimed is not None and not coalition.dropouts:
-        theirs = claimed * (sensitivity / noise["tau"]) ** 2
+        law = unit.scaled(tau)
+    mus = worst_mu(law, moved, coalition)
+    worst = float(np.max(mus))
+    if not math.isfinite(worst):
+        raise BadParameter("against this coalition a site has no noise of its own: no epsilon is finite")
+    by_mu = {mu: _epsilon(mu, delta, sampling) for mu in set(mus.tolist())}
+    total = worst * math.sqrt(rounds) if sampling.full else _equal_mu(by_mu[worst], delta)
+    claims = _claimed_ratio(scheme, law, coalition, sensitivity)
+    first = None if claims is None else published.claimed_mu_squared(scheme.name, len(shapes), coalition.colluders)
+    # The papers have no theorem for sub-sampled rounds.
+    theirs = None if claims is None or first is None or not sampling.full else first * claims**2 * rounds
     return Cost(
         scheme=scheme.name,
-        sites=sites,
+        sites=len(shapes),
         colluders=coalition.colluders,
         dropouts=coalition.dropouts,
         sensitivity=sensitivity,
         delta=delta,
-        mu=mu,
-        mu_squared=mu * mu,
-        epsilon=accountant.epsilon(mu, delta),
-        noise=noise,
+        rounds=rounds,
+        rate=rate,
+        mu=total,
+        mu_squared=total * total,
+        round_mu=worst,
+        epsilon=by_mu[worst],
+        noise=_noise(scheme, law.noise_std / unit.noise_std if tau is None else tau),
         noise_std=law.noise_std,
-        variance_ratio=(law.noise_std * mu / sensitivity) ** 2,
+        variance_ratio=(law.noise_std * worst / moved) ** 2,
         published_mu_squared=theirs,
         published_epsilon=None if theirs is None else published.claimed_epsilon(scheme.name, theirs, delta),
+        by_site=tuple(
+            SiteCost(shape.units, mu, by_mu[mu], own, cancelling)
+            for shape, mu, own, cancelling in zip(
+                shapes, mus.tolist(), law.own.tolist(), law.cancelling.tolist(), strict=True
+            )
+        ),
+        accountants=_accountants(sensitivity / moved * worst, claims, first, rounds, delta) if compare else None,
     )
 
 
-def _noise(scheme: Scheme, law: NoiseLaw, honest: int) -> dict[str, float]:
-    """The standard deviations of a law by their names in the papers."""
-    match scheme.name:
-        case "pooled":
-            return {"tau": law.central}
-        case "cape-published" | "cape-helper":
-            return {"tau": float(law.cancelling[0])}
-        case "zero-sum":
-            return {"sigma_g": float(law.own[0]), "sigma_e": float(law.cancelling[0])}
-        case "pairwise":
-            return {"sigma_g": float(law.own[0]), "sigma_e": float(law.cancelling[0]) * math.sqrt(honest)}
-        case _:
-            return {"tau": float(law.own[0])}
+def _round_mu(epsilon: float, delta: float, sampling: Sampling) -> float:
+    """The mu of one round at which all rounds together cost at most (epsilon, delta)."""
+    mu = accountant.mu_for(epsilon, delta)
+    if sampling.full:
+        return mu / math.sqrt(sampling.steps)
+    from zerosum.kernel.phases import step_mu
+
+    return step_mu(mu, sampling, delta)
+
+
+def _epsilon(mu: float, delta: float, sampling: Sampling) -> float:
+    """The exact epsilon of all rounds, given the mu of one."""
+    if sampling.full:
+        return accountant.epsilon(mu * math.sqrt(sampling.steps), delta)
+    return accountant.trial_epsilon(0.0, [Subsampled(mu, sampling.rate, sampling.steps)], delta)
+
+
+def _equal_mu(epsilon: float, delta: float) -> float:
+    """The mu of one sum that costs as much."""
+    return accountant.mu_for(epsilon, delta) if epsilon > 0 else 0.0
+
+
+def _claimed_ratio(scheme: Scheme, law: NoiseLaw, coalition: Coalition, sensitivity: float) -> float | None:
+    """Sensitivity over noise of a message as the papers count it, None where they have no theorem: for schemes other
+    than theirs, lost sites and unequal sites.
+    """
+    if published.claimed_mu_squared(scheme.name, law.sites, coalition.colluders) is None or coalition.dropouts:
+        return None
+    if any(not np.allclose(each, each[0], rtol=1e-12, atol=0.0) for each in (law.factor, law.weight, law.cancelling)):
+        return None
+    return sensitivity * float(law.factor[0] / law.cancelling[0])
+
+
+def _accountants(
+    exact: float, claimed: float | None, first: float | None, rounds: int, delta: float
+) -> dict[str, dict[str, float | None]]:
+    """The epsilon of `rounds` rounds by every accountant, without sub-sampling.
+
+    Parameters
+    ----------
+    exact, claimed:
+        mu of one round for a replaced unit: exact, and as the papers count it (the noise of the released sum alone).
+    first:
+        mu^2 of the papers' theorem at sensitivity over noise of 1; None where they have none.
+    """
+    ours = published.composed(exact, rounds, delta)
+    theirs = published.composed(claimed, rounds, delta) if claimed is not None else {}
+    table = {name: {"papers": theirs.get(name), "exact": value} for name, value in ours.items()}
+    if claimed is not None and first is not None:
+        # Theorem 2: epsilon and delta of one round add up over the rounds.
+        each = published.theorem_1_epsilon(first * claimed**2, delta / rounds)
+        table["theorem_2"] = {"papers": rounds * each, "exact": None}
+    return table
+
+
+def _noise(scheme: Scheme, scale: float) -> dict[str, float]:
+    """The standard deviations of a law by their names in the papers, given the scale of its noise."""
+    if scheme.facts.ratio:
+        return {"sigma_g": scale, "sigma_e": scale * scheme.ratio}
+    return {"tau": scale}

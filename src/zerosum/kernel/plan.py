@@ -122,13 +122,10 @@ class Plan(Terms):
     def _check(self, release: PlannedRelease) -> None:
         """Refuse a release that these terms cannot account for."""
         check_name("a statistic", release.statistic)
-        if release.kind == "sum" and release.sampling is None:
-            return
-        what = "a publication" if release.kind == "publication" else "a phase of many steps"
-        if self.calibration != "exact":
-            raise BadParameter(f"the papers have no calibration for {what}")
         if release.kind == "sum" and release.sampled is None:
             return
+        if release.sampled is not None and self.calibration != "exact":
+            raise BadParameter("the papers have no calibration for sub-sampled steps: set rate = 1")
         what = "a publication" if release.kind == "publication" else "a sub-sampled sum"
         if self.adjacency is not Adjacency.REPLACE_ONE:
             raise BadParameter(f"{what} is accounted for replaced units: plan it with replace-one neighbours")
@@ -217,8 +214,9 @@ class Plan(Terms):
         amounts.check_epsilon(epsilon)
         if epsilon == self.epsilon:
             return 1.0
-        if self.calibration == "published":  # `law_for`: the noise is divided by epsilon
-            return self.epsilon / epsilon
+        if self.calibration == "published":
+            asked = replace(self, epsilon=epsilon)
+            return max(asked.published_noise(each) / self.published_noise(each) for each in self.releases)
         other = object.__new__(Plan)  # neither validated nor calibrated: only its targets are asked for
         other.__dict__.update({each.name: getattr(self, each.name) for each in fields(self)} | {"epsilon": epsilon})
         return max(mine / theirs for mine, theirs in zip(self._targets, other._targets, strict=True))
@@ -437,13 +435,13 @@ class Plan(Terms):
         """
         S = len(self.sites)
         claimed = published.claimed_mu_squared(self.scheme.name, S, self.coalition.colluders)
-        usual = all(release.kind == "sum" and release.sampling is None for release in self.releases)
+        usual = all(release.kind == "sum" and release.sampled is None for release in self.releases)
         usual = usual and not self.coalition.dropouts and not self.attempts
         if claimed is None or self.scheme.combine is not Combine.SUMS or not usual:
             return None
         total = np.zeros(S)
         for release, law in zip(self.releases, self._laws, strict=True):
-            total += claimed * (release.sensitivity * law.factor / law.cancelling) ** 2
+            total += release.steps * claimed * (release.sensitivity * law.factor / law.cancelling) ** 2
         return np.sqrt(total)
 
     def effective_units(self, names: tuple[str, ...], units: dict[str, int]) -> float:

@@ -85,6 +85,38 @@ def strong_composition(mus: Iterable[float], delta: float) -> float:
     return min(at(slack / 10) for slack in range(1, 10))
 
 
+def best_order(mu: float, delta: float) -> float:
+    """alpha_opt of the papers, the order at which `rdp_published` is smallest: 1 + sqrt(2 ln(1/delta))/mu.
+
+    >>> round(best_order(1.0, 1e-5), 3)
+    5.799
+    """
+    check_delta(delta)
+    return 1 + math.sqrt(2 * math.log(1 / delta)) / mu
+
+
+def composed(mu: float, rounds: int, delta: float) -> dict[str, float]:
+    """The epsilon of `rounds` Gaussian releases of loss `mu` each, by the exact accountant and by every other one.
+
+    `basic_composition` converts each release exactly at delta/rounds and adds up. `textbook` does the same with the
+    formula of the Gaussian mechanism, as the papers calibrate.
+
+    >>> found = composed(0.1, 100, 1e-5)
+    >>> found["exact"] == min(found.values())
+    True
+    """
+    total = mu * math.sqrt(rounds)
+    return {
+        "exact": epsilon(total, delta),
+        "rdp": rdp(total, delta),
+        "rdp_published": rdp_published(total, delta),
+        "moments": moments(total, delta),
+        "strong_composition": strong_composition([mu] * rounds, delta),
+        "basic_composition": rounds * epsilon(mu, delta / rounds),
+        "textbook": rounds * gaussian_mechanism(mu, 1.0, delta / rounds),
+    }
+
+
 def gaussian_mechanism(sensitivity: float, tau: float, delta: float) -> float:
     """The textbook formula eps = sqrt(2 ln(1.25/delta)) D/tau, proved for eps < 1 only.
 

@@ -142,7 +142,8 @@ class Terms:
     results_to_sites:
         Whether the sites receive the releases.
     calibration:
-        "exact" is the accounting of this package. "published" is the papers' formula, for comparison.
+        "exact" is the accounting of this package. "published" is the papers' formula, for comparison
+        (`published_noise`).
     seed:
         A seed for reproducible noise. A run with a seed protects no unit.
     attempts:
@@ -263,9 +264,7 @@ class Terms:
             if not self.scheme.facts.noisy:
                 return shape
             if self.calibration == "published":
-                # Basic composition and the textbook formula of the Gaussian mechanism, as in the papers.
-                eps, delta = self.epsilon * release.share, self.delta * release.share
-                law = shape.scaled(published.gaussian_mechanism(release.sensitivity, 1.0, delta) / eps)
+                law = shape.scaled(self.published_noise(release))
                 return grid.drawable(self._placed(law, release))
             # Calibrate twice: the grid's step depends on the noise, and the grid then adds `rounding` to the
             # sensitivity and takes step^2/12 from the variance. The second calibration covers both.
@@ -273,6 +272,18 @@ class Terms:
             if not self.gridded(release):
                 return law
             return grid.drawable(calibrate(self._placed(law, release), moved, self.coalition, mu))
+
+    def published_noise(self, release: PlannedRelease) -> float:
+        """The papers' tau of a release, by basic composition: the release has its share of epsilon and of delta.
+
+        A sum has the textbook formula of the Gaussian mechanism (capeDJICA, capePCA, capeFM). In a phase of many steps
+        each step has this noise, since section 5.1 of capeFM sets tau for epsilon "per iteration". A publication has
+        the analytic Gaussian mechanism (DC-DP, section IV), for the sensitivity of a whole record.
+        """
+        eps, delta = self.epsilon * release.share, self.delta * release.share
+        if release.kind == "publication":
+            return release.sensitivity / accountant.mu_for(eps, delta)
+        return published.gaussian_mechanism(release.sensitivity, 1.0, delta) / eps
 
     def _placed(self, law: NoiseLaw, release: PlannedRelease) -> NoiseLaw:
         """Put a law on its grid, if the release has one."""

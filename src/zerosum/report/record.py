@@ -280,6 +280,11 @@ def _notes(plan: Plan) -> list[str]:
         notes.append("the coordinator sees the data and is trusted with them")
     if plan.calibration == "published":
         notes.append("the noise follows the papers' formula, so the exact epsilon may exceed the one asked for")
+        if steps := max((release.steps for release in plan.releases), default=1) - 1:
+            notes.append(
+                f"the papers' formula counts one iteration: the epsilon asked for is that of one of {steps + 1} steps, "
+                "and the exact epsilon of each site is that of all of them"
+            )
     if plan.scheme.facts.deals_noise:
         worst = max(plan.coordinator_epsilon(s) for s in range(len(plan.sites)))
         notes.append(
@@ -317,6 +322,11 @@ def _publication_note(plan: Plan, release: int) -> str:
     if not plan.scheme.facts.noisy:
         return f"a {of}"
     units = sum(site.units or 1 for site in plan.sites)
+    if plan.calibration == "published":
+        average = noise / math.sqrt(units)
+        return (
+            f"a noisy {of}: each number has noise of {noise:.3g}, so that an average over all {units} has {average:.2g}"
+        )
     # Noise of one sum of all units at the same share of the budget.
     summed = plan.noise_of_everything * planned.sensitivity / math.sqrt(planned.share)
     return (

@@ -43,13 +43,14 @@ def test_a_full_run_has_more_points_and_the_summary_a_few() -> None:
 
 
 def test_experiments_are_found_by_name_and_know_their_data() -> None:
-    separations = ["ica-epsilon", "ica-subjects", "ica-delta", "ica-maps"]
+    sweeps = ["ica-epsilon", "ica-epsilon-256", "ica-subjects", "ica-subjects-2", "ica-delta"]
+    separations = [*sweeps, "ica-maps", "ica-grid", "ica-abide"]
     regressions = ["fm-epsilon", "fm-samples", "fm-delta", "fm-error"]
     networks = ["nn-epsilon", "nn-samples"]
     mixtures = ["otd-mog-epsilon", "otd-mog-samples", "otd-mog-delta"]
     topics = ["otd-stm-epsilon", "otd-stm-samples", "otd-stm-delta"]
     components = ["pca-epsilon", "pca-samples", "pca-delta"]
-    last = ["dc-mnist", "dc-fashion", "cape-delta", "accountants"]
+    last = ["dc-mnist", "dc-fashion", "cape-collusion", "cape-delta", "accountants"]
     assert list(EXPERIMENTS) == [*components, *separations, *regressions, *networks, *mixtures, *topics, *last]
     with pytest.raises(BadParameter, match=r"'pca-moon'.*pca-epsilon"):
         find("pca-moon")

@@ -172,5 +172,5 @@ def test_the_delta_of_cape_is_smaller_than_that_of_conv_and_larger_than_claimed(
     broken = [key for key, found in at.items() if found["cape claimed"] < found["cape exact"]]
     assert broken
     assert {sites for sites, _, _ in broken} == {5, 10, 30}
-    assert len(cape_delta.summary(rows)) == 6 * 3 * 5
+    assert len(cape_delta.summary(rows)) == 6 * 3 * 6
     assert len(cape_delta.cape_delta(full=True)) > 3 * len(rows)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from zerosum.errors import BadParameter
 from zerosum.papers.figures import (
+    abide,
     accountants,
     cape_delta,
     collaboration,
@@ -19,11 +20,12 @@ from zerosum.papers.figures import (
     regression,
     topics,
 )
+from zerosum.papers.figures.catalogue import CATALOGUE, Entry
 from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for module in (pca, ica, regression, network, mixture, topics, collaboration, cape_delta, accountants)
+    for module in (pca, ica, abide, regression, network, mixture, topics, collaboration, cape_delta, accountants)
     for experiment in module.EXPERIMENTS
 }
 
@@ -58,4 +60,4 @@ def reproduce(
     return find(name).run(out, data, folder, full=full, on_step=on_step)
 
 
-__all__ = ["EXPERIMENTS", "Experiment", "find", "reproduce"]
+__all__ = ["CATALOGUE", "EXPERIMENTS", "Entry", "Experiment", "find", "reproduce"]

@@ -1,9 +1,11 @@
-"""Figure 5 of the capeFM paper: delta of CAPE at a given epsilon against its noise, as claimed and exactly.
+"""Figures 5 and 6 of the capeFM paper (5a to d of capeDJICA): delta of CAPE at a given epsilon, as claimed and exactly,
+against its noise (`cape-delta`) and against the share of colluding sites (`cape-collusion`).
 
-The noise tau of a message is given relative to the sensitivity of a site's function, so no data are needed. The paper
-compares with delta_conv of the conventional scheme with the same noise in the result, where a message has noise
-tau/sqrt(S). Beside both claims are the exact values for the whole view of a coordinator and its colluders, as many as
-the paper permits (ceil(S/3) - 1), and that of a secure sum with the same noise in the result.
+The noise tau of a message is given relative to the sensitivity of a site's function, so no data are needed. The papers
+compare with delta_conv of the conventional scheme with the same noise in the result, where a message has noise
+tau/sqrt(S), and with delta_pool of pooled data with the same noise in the result. Beside the claims are the exact
+values for the whole view of a coordinator and its colluders, as many as the paper permits (ceil(S/3) - 1) or a swept
+number, and that of a secure sum with the same noise in the result.
 
 The claim is wrong in both directions: its mu is too small (colluders know their own draws), and its conversion from mu
 to delta is loose (twice a bound of the tail, where the exact value subtracts another tail).
@@ -33,6 +35,7 @@ _LOOKS: dict[str, tuple[str, str, str]] = {
     "cape claimed": ("CAPE, as claimed (Theorem 1)", "#d9843b", "--"),
     "cape exact": ("CAPE, exactly", "#d9843b", "-"),
     "secure sum exact": ("secure sum, exactly", "#0b7a75", "-"),
+    "pooled exact": ("pooled data (δ_pool), exactly", "#9aa5b1", "-"),
 }
 
 
@@ -47,9 +50,10 @@ def claimed_delta(mu_squared: float, epsilon: float) -> float:
     return min(1.0, 2 / x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)) if x > 0 else 1.0
 
 
-def deltas(sites: int, epsilon: float, tau: float) -> dict[str, float]:
-    """All deltas at noise `tau`, relative to the sensitivity of a site."""
-    coalition = Coalition(math.ceil(sites / 3) - 1)
+def deltas(sites: int, epsilon: float, tau: float, colluders: int | None = None) -> dict[str, float]:
+    """All deltas at noise `tau`, relative to the sensitivity of a site, with the paper's number of colluders or
+    another."""
+    coalition = Coalition(math.ceil(sites / 3) - 1 if colluders is None else colluders)
 
     def exact(scheme: str, own: float) -> float:
         # Only mu is used; it does not depend on delta, and 0.5 is a placeholder.
@@ -61,9 +65,10 @@ def deltas(sites: int, epsilon: float, tau: float) -> dict[str, float]:
     return {
         "conv claimed": min(1.0, 1.25 * math.exp(-((epsilon * own) ** 2) / 2)),
         "conv exact": exact("local", own),
-        "cape claimed": 1.0 if claimed is None else claimed_delta(claimed / tau**2, epsilon),
+        "cape claimed": math.nan if claimed is None else claimed_delta(claimed / tau**2, epsilon),
         "cape exact": exact("cape-published", tau),
         "secure sum exact": exact("secure-sum", own),
+        "pooled exact": exact("pooled", tau),
     }
 
 
@@ -127,13 +132,107 @@ def draw(rows: Table, path: Path) -> None:
     for axes in panels[-1]:
         axes.set_xlabel("noise of a message τ over the sensitivity")
     handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, fontsize=9, loc="outside lower center", ncols=5)
+    figure.legend(handles, labels, fontsize=9, loc="outside lower center", ncols=3)
     figure.suptitle("The δ of CAPE, as claimed and exactly, at the same noise in the result", fontsize=13)
     figure.savefig(path, dpi=120)
     plt.close(figure)
 
 
+# Sites and epsilon of the panels of `cape-collusion`, and the exact delta of pooled data, which sets the noise.
+COLLUSION, POOLED_DELTA = ((10, 1.0), (30, 1.0), (10, 3.0), (30, 3.0)), 1e-5
+
+
+def cape_collusion(
+    data: str = "none",
+    folder: Path | None = None,
+    *,
+    full: bool = False,
+    seeds: int | None = None,
+    on_step: OnStep = quiet,
+) -> Table:
+    """delta against the share of colluding sites, at the noise at which pooled data have a delta of 1e-5.
+
+    Theorem 1 covers less than a third of the sites (figures 5c-d of capeDJICA and 6 of capeFM end there). The exact
+    value is for any number up to all sites but one. `seeds`, `full` and `data` have no effect.
+    """
+    planned = [(sites, epsilon, colluders) for sites, epsilon in COLLUSION for colluders in range(sites)]
+    rows: Table = []
+    on_step(0, len(planned))
+    for done, (sites, epsilon, colluders) in enumerate(planned, 1):
+        tau = 1 / accountant.mu_for(epsilon, POOLED_DELTA)
+        for name, delta in deltas(sites, epsilon, tau, colluders).items():
+            rows.append(
+                {
+                    "sites": sites,
+                    "epsilon": epsilon,
+                    "tau": tau,
+                    "colluders": colluders,
+                    "share": colluders / sites,
+                    "curve": name,
+                    "delta": delta,
+                }
+            )
+        on_step(done, len(planned))
+    return rows
+
+
+def collusion_summary(rows: Table) -> Table:
+    """No colluders, the papers' largest number, two thirds of the sites, and all but one."""
+    found: Table = []
+    for sites, epsilon in COLLUSION:
+        few = {0, math.ceil(sites / 3) - 1, 2 * sites // 3, sites - 1}
+        own = [row for row in rows if (row["sites"], row["epsilon"]) == (sites, epsilon)]
+        found += [row for row in own if row["colluders"] in few and row["curve"] in ("cape claimed", "cape exact")]
+    return found
+
+
+def draw_collusion(rows: Table, path: Path) -> None:
+    """One panel for each number of sites and epsilon; the range of Theorem 1 is shaded."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(2, 2, figsize=(12.5, 8.2), sharex=True, constrained_layout=True)
+    for axes, (sites, epsilon) in zip(panels.T.flat, COLLUSION, strict=True):
+        for name, (label, colour, style) in _LOOKS.items():
+            shown = [row for row in rows if (row["sites"], row["epsilon"], row["curve"]) == (sites, epsilon, name)]
+            shares, found = ([float(row[column]) for row in shown] for column in ("share", "delta"))
+            axes.plot(shares, found, label=label, color=colour, ls=style, lw=1.8, marker="o", markersize=2.5)
+        axes.axvspan(0, (math.ceil(sites / 3) - 1) / sites, color="#d9843b", alpha=0.08, lw=0)
+        axes.set_yscale("log")
+        axes.set_ylim(1e-6, 2)
+        axes.set_title(f"{sites} sites, ε = {epsilon:g} (shaded: Theorem 1)", loc="left", fontsize=11)
+        axes.grid(color="#e5e8eb")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("δ")
+    for axes in panels[-1]:
+        axes.set_xlabel("share of the sites that collude, S_C/S")
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=9, loc="outside lower center", ncols=3)
+    figure.suptitle(
+        f"The δ of CAPE against colluders, at the noise of δ = {POOLED_DELTA:g} for pooled data", fontsize=13
+    )
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
 EXPERIMENTS = (
+    Experiment(
+        name="cape-collusion",
+        carry=cape_collusion,
+        draw=draw_collusion,
+        summary=collusion_summary,
+        shown={
+            "sites": "sites",
+            "eps": "epsilon",
+            "tau": "tau",
+            "colluders": "colluders",
+            "curve": "curve",
+            "delta": "delta",
+        },
+        data=("none",),
+    ),
     Experiment(
         name="cape-delta",
         carry=cape_delta,

@@ -87,7 +87,7 @@ def load(data: str, folder: Path | None) -> tuple[Records, Records]:
     if data not in _FILES:
         raise BadParameter(f"unknown data {data!r}; there are {', '.join(_FILES)}")
     if folder is None:
-        raise BadData(f"the data set {data} is read from a folder, and none was given: it must hold {_FILES[data]}")
+        raise BadData(f"the data set {data} is read from a folder: name one that holds {_FILES[data]} with --folder")
     path = folder / _FILES[data]
     if not path.exists():
         raise BadData(f"the data set {data} is not here: there is no file {path}")
@@ -240,7 +240,7 @@ def draw(rows: Table, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     lines = summary(rows)
-    figure, panels = plt.subplots(1, 2, figsize=(13, 5.6), sharey=True, constrained_layout=True)
+    figure, panels = plt.subplots(1, 2, figsize=(13, 6.8), sharey=True, constrained_layout=True)
     for axes, records in zip(panels, (100, 1000), strict=True):
         for method, colour in _COLOURS.items():
             shown = [line for line in lines if (line["method"], line["records"]) == (method, records)]
@@ -256,7 +256,7 @@ def draw(rows: Table, path: Path) -> None:
         axes.set_title(f"{records} records a client", loc="left", fontsize=11)
         axes.set_xlabel("components of Data Collaboration")
         axes.grid(color="#e5e8eb")
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
     panels[0].set_ylabel("accuracy on test images, %")
     figure.savefig(path, dpi=120)
     plt.close(figure)

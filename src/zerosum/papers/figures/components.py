@@ -139,7 +139,7 @@ def draw(
 
     most = max(int(row["records"]) for row in rows) if rows else 0
     lines = summary([row for row in rows if x == "records" or int(row["records"]) == most])
-    figure, panels = plt.subplots(1, 2, figsize=(12.5, 5.2), sharey=True, constrained_layout=True)
+    figure, panels = plt.subplots(1, 2, figsize=(12.5, 6.4), sharey=True, constrained_layout=True)
     for axes, calibration in zip(panels, ("exact", "published"), strict=True):
         for method, (label, colour) in _LOOKS.items():
             chosen = "exact" if method == OURS else calibration
@@ -158,7 +158,7 @@ def draw(
         axes.set_yscale("log")
         axes.set_xlabel({"epsilon": "asked ε", "records": "records at each site", "delta": "δ"}[x])
         axes.grid(color="#e5e8eb")
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
     panels[0].set_ylabel(f"mean distance to the true {what[1]}")
     panels[0].set_title("every method at the same exact ε", loc="left", fontsize=11)
     panels[1].set_title("the paper's own calibration", loc="left", fontsize=11)

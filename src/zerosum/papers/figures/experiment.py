@@ -18,6 +18,11 @@ Table = list[Row]
 OnStep = Callable[[int, int], None]
 
 
+_SHORT = {"objective-perturbation": "obj. perturbation"}  # long names, as they are printed
+# Columns of a summary that are printed in the cell of the column before them, or, as the number of runs, not at all.
+_MERGED = ("spread", "low", "high", "runs")
+
+
 def quiet(done: int, planned: int) -> None:
     """Progress callback without effect."""
     return None
@@ -53,9 +58,12 @@ class Experiment:
     summary : callable
         Turns rows into the lines of the printed table.
     shown : mapping of str to str
-        Headings to columns of the printed table.
+        Headings to columns of the printed table. A column `spread`, or the columns `low` and `high`, are printed in one
+        cell with the column before them.
     data : tuple of str
         Data sets, the default first.
+    brief_seeds : int, optional
+        Seeds of a quick run of all figures; None for those of a quick run of this figure.
     """
 
     name: str
@@ -64,6 +72,7 @@ class Experiment:
     summary: Callable[[Table], Table]
     shown: Mapping[str, str]
     data: tuple[str, ...] = ("synthetic",)
+    brief_seeds: int | None = None
 
     def dataset(self, asked: str | None) -> str:
         """The data set to use; the first if none is given. Raises `BadParameter` for unknown names."""
@@ -78,16 +87,37 @@ class Experiment:
         folder: Path | None = None,
         *,
         full: bool = False,
+        seeds: int | None = None,
         on_step: OnStep = quiet,
     ) -> Table:
         """Run and write `out`/NAME-DATA.csv and .png, or NAME.csv and .png if there is one data set."""
         chosen = self.dataset(data)
-        rows = self.carry(chosen, folder, full=full, on_step=on_step)
+        rows = self.carry(chosen, folder, full=full, seeds=seeds, on_step=on_step)
         out.mkdir(parents=True, exist_ok=True)
-        stem = self.name if len(self.data) == 1 else f"{self.name}-{chosen}"
-        write_csv(rows, out / f"{stem}.csv")
-        self.draw(rows, out / f"{stem}.png")
+        write_csv(rows, out / f"{self.stem(data)}.csv")
+        self.draw(rows, out / f"{self.stem(data)}.png")
         return rows
+
+    def stem(self, data: str | None) -> str:
+        """Name of the output files, without suffix."""
+        return self.name if len(self.data) == 1 else f"{self.name}-{self.dataset(data)}"
+
+    def printed(self, lines: Table) -> tuple[list[str], list[list[str | float]]]:
+        """Headings and cells of the printed table, from the lines of `summary`."""
+        headings = [each for each, column in self.shown.items() if column not in _MERGED]
+        return headings, [[self._cell(line, column) for column in map(self.shown.get, headings)] for line in lines]
+
+    def _cell(self, line: Row, column: str | None) -> str | float:
+        """One cell: a value, with its standard deviation or quartiles if the next columns have them."""
+        columns = list(self.shown.values())
+        rest = columns[columns.index(column or "") + 1 :]
+        value = line[column or ""]
+        if rest[:1] == ["spread"] and not isinstance(value, str):
+            return f"{float(value):.4g} ± {float(line['spread']):.2g}"
+        if rest[:2] == ["low", "high"] and not isinstance(value, str):
+            low, high = f"{float(line['low']):.2g}", f"{float(line['high']):.2g}"
+            return f"{float(value):.2g}" + ("" if low == high else f" ({low}-{high})")
+        return _SHORT.get(value, value) if isinstance(value, str) else value
 
 
 def write_csv(rows: Table, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Figures 1a, 2a, 7a and 3 of capeDJICA (and 2 of DP-djICA): private ICA of synthetic fMRI, published methods and
+"""Figures 1a-b, 2a-b, 3, 4 and 7a of capeDJICA (2 of DP-djICA): private ICA of synthetic fMRI, as published and by
 Zerosum.
 
 Four sites, one of them colluding; 20 GARCH time courses of 250 volumes per person; 30 x 30 maps. The metric is the
@@ -165,9 +165,12 @@ def ica_epsilon(
     full: bool = False,
     seeds: int | None = None,
     on_step: OnStep = quiet,
+    people: int | None = None,
 ) -> Table:
-    """Amari index against epsilon (capeDJICA, figure 1a, and DP-djICA, figure 2a)."""
+    """Amari index against epsilon (capeDJICA, figure 1a, and DP-djICA, figure 2a; with 256 `people`, figure 1b)."""
     size = FULL if full else QUICK
+    if people is not None:
+        size = replace(size, people=people)
     totals = (0.5, 1.0, 2.0, 4.0, 8.0) if full else (1.0, 2.0, 4.0)
     rounds = (0.05, 0.1, 0.5, 1.0, 2.0) if full else (0.1, 0.5, 1.0)
     points = [_Point(total, each, people=size.people) for total, each in zip(totals, rounds, strict=True)]
@@ -181,11 +184,14 @@ def ica_subjects(
     full: bool = False,
     seeds: int | None = None,
     on_step: OnStep = quiet,
+    round_epsilon: float = ROUND_EPSILON,
 ) -> Table:
-    """Amari index against the number of people at all sites (capeDJICA, figure 2a)."""
+    """Amari index against the number of people at all sites (capeDJICA, figure 2a; with a larger epsilon of a round,
+    2b)."""
     size = FULL if full else QUICK
     parts = (8, 4, 2, 1) if full else (4, 2, 1)
-    return _sweep([_Point(people=size.people // part) for part in parts], size, seeds, on_step)
+    points = [_Point(round_epsilon=round_epsilon, people=size.people // part) for part in parts]
+    return _sweep(points, size, seeds, on_step)
 
 
 def ica_delta(
@@ -239,6 +245,57 @@ def ica_maps(
         rows += _map_rows(_row(trial, size.people, 0, found, setting), found.maps, truth)
         on_step(done, len(plan))
     return rows
+
+
+def ica_grid(
+    data: str = "synthetic",
+    folder: Path | None = None,
+    *,
+    full: bool = False,
+    seeds: int | None = None,
+    on_step: OnStep = quiet,
+) -> Table:
+    """Maps of capeDJICA as published, for several numbers of people and epsilons of a round (capeDJICA, figure 4)."""
+    size = FULL if full else QUICK
+    counts = [size.people // part for part in ((4, 2, 1) if full else (4, 1))]
+    rounds = (0.1, 0.5, 2.0, 10.0) if full else (0.5, 2.0, 10.0)
+    rows: Table = []
+    on_step(0, len(counts) * len(rounds))
+    for at, people in enumerate(counts):
+        setting = size.setting(people, 0)
+        truth = setting.study.maps
+        if not rows:
+            true = Separated(np.asarray(np.linalg.pinv(truth.T), dtype=np.float64), truth, 0, math.inf, math.inf)
+            rows += _map_rows(_row(Trial(TRUTH), people, 0, true, setting), truth, truth)
+        for done, epsilon in enumerate(rounds, 1):
+            trial = Trial("cape-djica", "published", epsilon, DELTA)
+            found = setting.separate(trial, 0)
+            rows += _map_rows(_row(trial, people, 0, found, setting), found.maps, truth)
+            on_step(at * len(rounds) + done, len(counts) * len(rounds))
+    return rows
+
+
+def draw_grid(rows: Table, path: Path) -> None:
+    """One row of maps for each number of people and epsilon of a round."""
+    panels = []
+    for line in maps_summary(rows):
+        own = [row for row in rows if all(row[name] == line[name] for name in ("method", "people", "epsilon"))]
+        maps = np.array([[float(value) for value in str(row[MAP]).split()] for row in own])
+        heading, notes = "True maps", tuple[str, ...]()
+        if line["method"] != TRUTH:
+            heading = f"{line['people']} people, ε = {float(line['epsilon']):g} a round"
+            notes = (
+                _privacy(line),
+                f"gain index {float(line['amari_index']):.3f}, corr. {float(line['correlation']):.2f}",
+            )
+        panels.append(Panel(heading, notes, maps))
+    draw_panels(
+        panels,
+        path,
+        title="Maps of capeDJICA as published",
+        subtitle=f"4 sites, 1 colluding; ε is a person's exact total at δ = {DELTA:g}",
+        footnote="Maps are matched to the true ones in order and sign; colours are shares of a map's largest value.",
+    )
 
 
 def _map_rows(about: Row, maps: Floats, truth: Floats) -> Table:
@@ -321,7 +378,7 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "people", "delta"] = "ep
         axes.set_xlabel({"epsilon": "exact total ε, a person's", "people": "people at all sites", "delta": "δ"}[x])
         axes.grid(color="#e5e8eb")
         axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
-    panels[0].set_ylabel("normalized Amari index (shaded: usable)")
+    panels[0].set_ylabel("normalised gain (Amari) index (shaded: usable)")
     panels[0].set_title(
         "every method at the same exact ε\n(theirs are given the exact subspace and whitening)", loc="left", fontsize=11
     )
@@ -403,33 +460,35 @@ def _privacy(line: Row) -> str:
 
 _SWEPT: dict[str, tuple[Carry, Literal["epsilon", "people", "delta"]]] = {
     "ica-epsilon": (ica_epsilon, "epsilon"),
+    "ica-epsilon-256": (partial(ica_epsilon, people=256), "epsilon"),
     "ica-subjects": (ica_subjects, "people"),
+    "ica-subjects-2": (partial(ica_subjects, round_epsilon=2.0), "people"),
     "ica-delta": (ica_delta, "delta"),
 }
 _SHOWN = {
     "method": "method",
     "calibration": "calibration",
-    "rounds": "rounds",
     "asked eps": "epsilon",
     "exact eps": "exact_epsilon",
-    "with reduction": "with_reduction",
-    "delta": "delta",
-    "people": "people",
-    "Amari index": "amari_index",
-    "spread": "spread",
-    "correlation": "correlation",
-    "runs": "runs",
+    "eps with PCA": "with_reduction",
 }
+# Columns of a picture of maps: each map has a correlation, and all maps of a method one gain index.
+_SHOWN_MAPS = _SHOWN | {"people": "people", "gain index": "amari_index", "corr.": "correlation"}
+
+
+def _shown(x: Literal["epsilon", "people", "delta"]) -> dict[str, str]:
+    """Headings to columns of the printed table of a sweep, so that it fits 80 columns. The CSV file has all columns."""
+    swept = {"delta": "delta"} if x == "delta" else {"people": "people"}
+    return _SHOWN | swept | {"gain index": "amari_index", "spread": "spread", "runs": "runs"}
+
+
 EXPERIMENTS = (
     *[
-        Experiment(name=name, carry=carry, draw=partial(draw, x=x), summary=summary, shown=_SHOWN)
+        Experiment(name=name, carry=carry, draw=partial(draw, x=x), summary=summary, shown=_shown(x), brief_seeds=1)
         for name, (carry, x) in _SWEPT.items()
     ],
-    Experiment(
-        name="ica-maps",
-        carry=ica_maps,
-        draw=draw_maps,
-        summary=maps_summary,
-        shown={heading: name for heading, name in _SHOWN.items() if name not in ("runs", "spread", "delta")},
-    ),
+    *[
+        Experiment(name=name, carry=carry, draw=drawn, summary=maps_summary, shown=_SHOWN_MAPS)
+        for name, carry, drawn in (("ica-maps", ica_maps, draw_maps), ("ica-grid", ica_grid, draw_grid))
+    ],
 )

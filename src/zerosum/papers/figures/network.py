@@ -138,7 +138,7 @@ def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
     import matplotlib.pyplot as plt
 
     lines = summary(rows)
-    figure, panels = plt.subplots(1, 2, figsize=(13, 5.6), sharey=True, constrained_layout=True)
+    figure, panels = plt.subplots(1, 2, figsize=(13, 6.8), sharey=True, constrained_layout=True)
     for axes, calibration in zip(panels, _TITLES, strict=True):
         for method, (label, colour) in _LOOKS.items():
             chosen = "exact" if method == OURS else calibration
@@ -157,7 +157,7 @@ def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
         axes.set_xlabel("exact ε" if along == "epsilon" else "records in all")
         axes.set_title(_TITLES[calibration], loc="left", fontsize=11)
         axes.grid(color="#e5e8eb")
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
     panels[0].set_ylabel("accuracy on other examples")
     apart = "in norm" if rows[0]["data"] == "norm" else "in every coordinate"
     figure.suptitle(f"A network with one hidden layer, means 1 apart {apart}; {SITES} sites, {COLLUDERS} colluding")

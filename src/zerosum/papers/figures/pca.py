@@ -96,7 +96,7 @@ def synthetic(rows: int, columns: int = 200, seed: int = 0) -> Floats:
 def _real(data: str, folder: Path | None) -> Floats:
     """Read MNIST or Covertype and scale it to [0, 1]."""
     if folder is None:
-        raise BadData(f"the data set {data} is read from a folder, and none was given: it must hold {_FILES[data]}")
+        raise BadData(f"the data set {data} is read from a folder: name one that holds {_FILES[data]} with --folder")
     path, key = folder / _FILES[data], {"mnist": "x_train", "covertype": "X"}[data]
     if not path.exists():
         raise BadData(f"the data set {data} is not here: there is no file {path}")
@@ -296,7 +296,7 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "records", "delta"] = "e
     import matplotlib.pyplot as plt
 
     lines = summary(rows)
-    figure, panels = plt.subplots(1, 2, figsize=(12.5, 5.2), sharey=True, constrained_layout=True)
+    figure, panels = plt.subplots(1, 2, figsize=(12.5, 6.4), sharey=True, constrained_layout=True)
     for axes, calibration in zip(panels, ("exact", "published"), strict=True):
         for method, (label, colour) in _LOOKS.items():
             chosen = "exact" if method == OURS else calibration
@@ -315,7 +315,7 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "records", "delta"] = "e
         named = {"epsilon": "exact ε", "records": "records at each site", "delta": "δ"}[x]
         axes.set_xlabel(named)
         axes.grid(color="#e5e8eb")
-        axes.legend(fontsize=8, loc="lower right")
+        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
     panels[0].set_ylabel("captured energy, as a fraction of the non-private one")
     panels[0].set_title("every method at the same exact ε", loc="left", fontsize=11)
     panels[1].set_title("the papers' calibration, at its true ε", loc="left", fontsize=11)

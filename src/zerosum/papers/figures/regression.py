@@ -405,11 +405,11 @@ def draw_error(rows: Table, path: Path) -> None:
 
 _SHOWN = {
     "method": "method",
-    "calibration": "calibration",
+    "noise": "calibration",
     "asked eps": "epsilon",
     "exact eps": "exact_epsilon",
     "delta": "delta",
-    "records": "records",
+    "n": "records",
 }
 _QUARTILES = {"25 %": "low", "75 %": "high", "runs": "runs"}
 _SWEPT: dict[str, Along] = {"fm-epsilon": "epsilon", "fm-samples": "records", "fm-delta": "delta"}
@@ -427,7 +427,7 @@ EXPERIMENTS = (
             carry=_carried(along),
             draw=partial(draw, along=along),
             summary=summary,
-            shown=_SHOWN | {"loss": "loss"} | _QUARTILES | {"held out": "held_out"},
+            shown=_SHOWN | {"loss (quartiles)": "loss"} | _QUARTILES | {"held out": "held_out"},
             data=DATA,
         )
         for name, along in _SWEPT.items()
@@ -437,7 +437,7 @@ EXPERIMENTS = (
         carry=carry_error,
         draw=draw_error,
         summary=partial(summary, measured="error"),
-        shown=_SHOWN | {"error": "error"} | _QUARTILES,
+        shown=_SHOWN | {"error (quartiles)": "error"} | _QUARTILES,
         data=DATA[:2],
     ),
 )

@@ -41,7 +41,7 @@ def load(data: str, folder: Path | None = None, rows: int = 10_000) -> Regressio
     if data in _SYNTHETIC:
         return synthetic(data, _SYNTHETIC[data], rows)
     if folder is None:
-        raise BadData(f"the data set {data} is read from a folder, and none was given: it must hold {_FILES[data]}")
+        raise BadData(f"the data set {data} is read from a folder: name one that holds {_FILES[data]} with --folder")
     path = folder / _FILES[data]
     if not path.exists():
         raise BadData(f"the data set {data} is not here: there is no file {path}")
