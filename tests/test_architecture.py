@@ -118,7 +118,7 @@ def imports(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_dependencies_point_inward(path: Path) -> None:
+def test_imports_point_inward(path: Path) -> None:
     part = part_of(path)
     for name in imports(path):
         if name.split(".")[0] == "zerosum":
@@ -130,11 +130,11 @@ def test_dependencies_point_inward(path: Path) -> None:
             assert name.split(".")[0] not in IO - allowed, f"{part} is pure: it must not import {name}"
 
 
-def test_every_part_is_known() -> None:
+def test_architecture_table_has_every_package() -> None:
     assert {part_of(path) for path in SOURCE.rglob("*.py")} == set(MAY_IMPORT)
 
 
-def test_the_public_surface_is_what_it_says() -> None:
+def test_public_names_are_unique_and_documented() -> None:
     assert len(set(zerosum.__all__)) == len(zerosum.__all__)
     for name in zerosum.__all__:
         assert getattr(zerosum, name).__doc__

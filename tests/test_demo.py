@@ -10,7 +10,7 @@ import pytest
 from zerosum import demo
 
 
-def test_every_scheme_is_asked_at_the_same_epsilon(tmp_path: Path) -> None:
+def test_demo_every_scheme_has_same_epsilon(tmp_path: Path) -> None:
     steps: list[tuple[int, int]] = []
     found = demo.play(2, lambda done, planned: steps.append((done, planned)))
     assert steps == [(done, 2 * len(demo.SCHEMES)) for done in range(1, 2 * len(demo.SCHEMES) + 1)]

@@ -20,7 +20,7 @@ def played() -> demo_maps.Maps:
     return found
 
 
-def test_every_method_says_what_it_truly_costs(played: demo_maps.Maps) -> None:
+def test_demo_maps_every_method_states_exact_epsilon(played: demo_maps.Maps) -> None:
     opened, ours, alone, cape = played.lines
     assert opened.epsilon is None
     for line in (ours, alone):
@@ -35,7 +35,7 @@ def test_every_method_says_what_it_truly_costs(played: demo_maps.Maps) -> None:
     assert [line["method"] for line in record["methods"]] == [line.method for line in played.lines]
 
 
-def test_maps_stand_in_the_order_and_sign_of_the_truth(played: demo_maps.Maps) -> None:
+def test_demo_maps_have_order_and_sign_of_truth(played: demo_maps.Maps) -> None:
     for line, maps in zip(played.lines, played.found, strict=True):
         pairs = matched(maps, played.truth)
         assert pairs.order.tolist() == list(range(len(maps)))
@@ -45,7 +45,7 @@ def test_maps_stand_in_the_order_and_sign_of_the_truth(played: demo_maps.Maps) -
     assert played.lines[0].correlation > 0.97
 
 
-def test_the_picture_is_saved_and_small(played: demo_maps.Maps, tmp_path: Path) -> None:
+def test_demo_maps_picture_is_small(played: demo_maps.Maps, tmp_path: Path) -> None:
     path = tmp_path / "new" / "maps.png"
     demo_maps.draw(played, path)
     assert path.read_bytes().startswith(b"\x89PNG")

@@ -44,14 +44,14 @@ def is_command(words: list[str]) -> bool:
     return all(word in known for word in rest if word.startswith("--"))
 
 
-def test_our_commands_are_told_from_others() -> None:
+def test_is_command_knows_commands_and_options() -> None:
     assert is_command(["site", "run", "site.toml", "--log-json"])
     assert not is_command(["site", "serve"])
     assert not is_command(["site", "run", "--unheard"])
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_a_unit_runs_what_there_is_and_is_shut_in(path: Path) -> None:
+def test_systemd_unit_runs_known_command_in_sandbox(path: Path) -> None:
     unit = parse(path)
     service = unit["Service"]
     program, *words = shlex.split(service["ExecStart"])
@@ -70,13 +70,13 @@ def test_a_unit_runs_what_there_is_and_is_shut_in(path: Path) -> None:
     assert service["User"] == "zerosum"
 
 
-def test_a_site_has_no_network() -> None:
+def test_systemd_unit_of_site_has_no_network() -> None:
     service = parse(DEPLOY / "zerosum-site.service")["Service"]
     assert service["PrivateNetwork"] == "yes"
     assert service["RestrictAddressFamilies"] == "AF_UNIX"
 
 
-def test_systemd_takes_the_units(tmp_path: Path) -> None:
+def test_systemd_analyze_accepts_units(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd is not installed")
     for path in UNITS:  # with programs that exist here
@@ -90,7 +90,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     assert ours == []
 
 
-def test_the_containerfile_names_what_there_is() -> None:
+def test_containerfile_names_existing_files_and_commands() -> None:
     text = (DEPLOY / "Containerfile").read_text().replace("\\\n", " ")
     lines = [line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#")]
     known = {"FROM", "COPY", "RUN", "ENV", "USER", "WORKDIR", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
@@ -110,7 +110,7 @@ def test_the_containerfile_names_what_there_is() -> None:
     assert "bundle" in (ROOT / "Makefile").read_text()
 
 
-def test_the_bundle_holds_extras_that_exist() -> None:
+def test_bundle_extras_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for path in (ROOT / "requirements" / "bundle.txt", DEPLOY / "bundle.sh"):
         named = re.findall(r"\[([a-z,]+)\]", path.read_text())
@@ -120,14 +120,14 @@ def test_the_bundle_holds_extras_that_exist() -> None:
     subprocess.run(["sh", "-n", DEPLOY / "bundle.sh"], check=True)
 
 
-def test_the_guides_site_file_is_one(tmp_path: Path) -> None:
+def test_deployment_guide_site_file_loads(tmp_path: Path) -> None:
     guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"<!-- file: north/site.toml -->\n```toml\n(.*?)```", guide, re.DOTALL)
     (tmp_path / "site.toml").write_text(text)
     assert SiteFile.load(tmp_path / "site.toml").own_policy().study_epsilon == 2.0
 
 
-def test_every_command_that_the_guide_prints_is_one() -> None:
+def test_deployment_guide_commands_exist() -> None:
     """All of them, in blocks and in sentences; test_guide runs those in blocks."""
     guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8").replace("\\\n", " ")
     blocks = re.findall(r"```sh\n(.*?)```", guide, re.DOTALL) + re.findall(r"(?m)^    (zerosum .*)$", guide)

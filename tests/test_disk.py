@@ -11,14 +11,14 @@ import pytest
 from zerosum.disk import sync_folder
 
 
-def test_the_folder_itself_is_synchronised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_folder_calls_fsync_on_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[os.stat_result] = []
     monkeypatch.setattr(os, "fsync", lambda handle: seen.append(os.fstat(handle)))
     sync_folder(tmp_path)
     assert [each.st_ino for each in seen] == [tmp_path.stat().st_ino]
 
 
-def test_a_disk_that_fails_is_told_and_the_handle_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_folder_failure_raises_and_closes_handle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[int] = []
 
     def fail(handle: int) -> None:
@@ -32,6 +32,6 @@ def test_a_disk_that_fails_is_told_and_the_handle_given_back(tmp_path: Path, mon
         os.fstat(opened[0])
 
 
-def test_no_folder_is_an_error(tmp_path: Path) -> None:
+def test_sync_folder_of_missing_folder_raises(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         sync_folder(tmp_path / "nowhere")

@@ -106,7 +106,7 @@ SLOW = {("docs/networks.md", 0), ("docs/collaboration.md", 0), ("docs/ica.md", 0
 @pytest.mark.parametrize(
     ("page", "at"), [pytest.param(*each, marks=[pytest.mark.slow] if each in SLOW else []) for each in CODE]
 )
-def test_code_runs(page: str, at: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_docs_python_block_runs(page: str, at: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with chdir(tmp_path):
         names = TAKEN.get((page, at), dict)()
         exec(compile(blocks(page, "python")[at], f"{page}, block {at + 1}", "exec"), names)
@@ -154,7 +154,7 @@ STUDIES = [(page, at) for page in PAGES for at in range(len(blocks(page, "toml")
 
 
 @pytest.mark.parametrize(("page", "at"), STUDIES)
-def test_a_study_file_can_be_planned(page: str, at: int, tmp_path: Path) -> None:
+def test_docs_study_file_can_be_planned(page: str, at: int, tmp_path: Path) -> None:
     said = tomllib.loads(blocks(page, "toml")[at])
     rest = REST.get((page, at), {})
     said = rest | said | {"sites": [*rest.get("sites", []), *said.get("sites", [])]}
@@ -170,7 +170,7 @@ def test_a_study_file_can_be_planned(page: str, at: int, tmp_path: Path) -> None
     assert plan.releases
 
 
-def test_the_other_files(tmp_path: Path) -> None:
+def test_docs_site_and_policy_files_load(tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text(blocks("docs/study.md", "toml")[1])
     (tmp_path / "policy.toml").write_text(blocks("docs/study.md", "toml")[2])
     assert SiteFile.load(tmp_path / "site.toml").unit_column == "patient"
@@ -229,7 +229,7 @@ def study_folder(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(not elsewhere(each) for each in commands(page))])
-def test_commands_run_as_printed(page: str, tmp_path: Path) -> None:
+def test_docs_commands_run_as_printed(page: str, tmp_path: Path) -> None:
     study_folder(tmp_path)
     if page == "docs/ica.md":
         images_study(tmp_path)
@@ -245,7 +245,7 @@ def test_commands_run_as_printed(page: str, tmp_path: Path) -> None:
 BLOCK = re.compile(r"(?:<!-- ([a-z ]+)(?:: (\S+))? -->\n)?```(python|toml|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_tutorial_word_for_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docs_tutorial_commands_give_printed_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are saved as their sentences say, and commands are run in their order; installing is not."""
     ran, said = [], ""
     for mark, name, language, text in BLOCK.findall((ROOT / TUTORIAL).read_text()):
@@ -308,7 +308,7 @@ def images_study(folder: Path) -> None:
                 )
 
 
-def test_nothing_on_a_page_is_forgotten() -> None:
+def test_docs_every_block_and_command_is_tested() -> None:
     """Code of other languages is output; every other fence is one of those above."""
     for page in PAGES:
         for language in re.findall(r"^```(\w+)$", (ROOT / page).read_text(), re.MULTILINE):
@@ -322,7 +322,7 @@ def test_nothing_on_a_page_is_forgotten() -> None:
         assert (ROOT / where).exists() or where == "what runs this"
 
 
-def test_options_are_listed_in_one_place() -> None:
+def test_docs_options_are_listed_in_reference_only() -> None:
     """By the reference, which is made from the code; the page of commands says what they are for."""
     text = (ROOT / "docs" / "cli.md").read_text()
     told = re.findall(r"^(?:#+ .*--\w.*|\| `--\w.*|\| [^|]*\[--\w.*)$", text, re.MULTILINE)
@@ -333,7 +333,7 @@ def test_options_are_listed_in_one_place() -> None:
     assert headings == {words.partition(" ")[0] for words in every_command()}
 
 
-def test_a_policy_may_name_every_statistic() -> None:
+def test_docs_study_page_lists_every_statistic() -> None:
     (line,) = [
         each for each in (ROOT / "docs" / "study.md").read_text().splitlines() if each.startswith("| `statistics` |")
     ]
@@ -349,25 +349,25 @@ def drawn(text: str) -> str:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "$" in (ROOT / page).read_text()])
-def test_formulas_are_typeset(page: str) -> None:
+def test_docs_formulas_are_typeset(page: str) -> None:
     text = drawn((ROOT / page).read_text())
     assert "arithmatex" not in text
     assert "$" not in re.sub(r"<code.*?</code>", "", text, flags=re.DOTALL), "a dollar that begins no formula"
 
 
-def test_a_formula_is_mathml_and_code_stays_code() -> None:
+def test_docs_formula_becomes_mathml_and_code_stays_code() -> None:
     assert re.fullmatch(r"<p><math.*<msqrt>.*</math> and <code>\$x\$</code></p>", drawn(r"$\sqrt{2}$ and `$x$`"))
     with pytest.raises(ValueError, match="nosuchcommand"):
         drawn(r"$\nosuchcommand x$")
 
 
-def test_search_has_a_name_and_keys_can_scroll() -> None:
+def test_docs_html_search_has_label_and_code_is_focusable() -> None:
     search = '<div class="md-search" data-md-component="search" role="dialog">'
     assert 'aria-label="Search"' in mended(search)
     assert mended("<pre><span></span><code>x</code>") == '<pre><span></span><code tabindex="0">x</code>'
 
 
-def test_every_picture_is_shown_in_four_views() -> None:
+def test_docs_every_picture_has_four_views_and_is_used() -> None:
     """And none lies there that no page shows."""
     asked = {
         name: page

@@ -47,7 +47,7 @@ def driver() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
-def test_a_page_keeps_nobody_out(page: Path, site: Path, driver: Any) -> None:
+def test_docs_page_in_browser_has_no_accessibility_fault(page: Path, site: Path, driver: Any) -> None:
     driver.get((site / page.with_suffix(".html")).as_uri())
     view = BOTH[PAGES.index(page) % 2]
     without = ["color-contrast"] if page.stem in LONG else []

@@ -16,7 +16,7 @@ def below(kind: type[ZerosumError], depth: int = 0) -> Iterator[tuple[int, type[
             yield from below(child, depth + 1)
 
 
-def test_the_tree_is_the_one_drawn() -> None:
+def test_errors_docstring_shows_class_tree() -> None:
     drawn = re.findall(r"^((?:[│├└─ ]{4})*)(\w+)(?=\s|$)(.*)$", (errors.__doc__ or "").split("\n\n")[1], re.MULTILINE)
     assert [(len(indent) // 4, name) for indent, name, _ in drawn] == [
         (d, kind.__name__) for d, kind in below(ZerosumError)
@@ -27,7 +27,7 @@ def test_the_tree_is_the_one_drawn() -> None:
             assert kinds[name].exit_code == int(code[1])
 
 
-def test_what_only_the_holder_may_read_does_not_travel() -> None:
+def test_error_detail_is_not_sent_to_others() -> None:
     error = BadData("not finite", detail="row 17")
     said = error.about("site 'a'")
     assert isinstance(said, BadData)

@@ -31,17 +31,17 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def test_there_are_examples() -> None:
+def test_examples_exist() -> None:
     assert EXAMPLES
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
-def test_an_example_runs_and_leaves_nothing_behind(script: Path, tmp_path: Path) -> None:
+def test_example_runs_and_leaves_no_files(script: Path, tmp_path: Path) -> None:
     assert run(script, tmp_path).strip()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_code_in_the_readme_runs_and_spends(tmp_path: Path) -> None:
+def test_readme_code_runs_and_spends(tmp_path: Path) -> None:
     script = tmp_path / "readme.py"
     (code,) = blocks("README.md", "python")
     script.write_text(code)
@@ -52,7 +52,7 @@ def test_the_code_in_the_readme_runs_and_spends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "page", ["docs/describe.md", "docs/ica.md", "docs/mixtures.md", "docs/topics.md", "docs/training.md"]
 )
-def test_the_code_on_a_page_runs_and_spends_nothing(page: str, tmp_path: Path) -> None:
+def test_docs_page_code_runs_and_spends_nothing(page: str, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     (code,) = blocks(page, "python")
     script.write_text(code)
@@ -61,14 +61,14 @@ def test_the_code_on_a_page_runs_and_spends_nothing(page: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/describe.md", "docs/study.md", "docs/training.md"])
-def test_a_study_file_on_a_page_can_be_planned(page: str, tmp_path: Path) -> None:
+def test_docs_page_study_file_can_be_planned(page: str, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
     study.write_text(blocks(page, "toml")[0])
     report = privacy_report(Study.load(study).plan())
     assert report.worst_epsilon == pytest.approx(report.epsilon)
 
 
-def test_the_policy_file_on_a_page_can_be_read(tmp_path: Path) -> None:
+def test_docs_page_policy_and_site_files_load(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     _study, site, text = blocks("docs/study.md", "toml")[:3]
     policy.write_text(text)

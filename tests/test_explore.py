@@ -46,7 +46,7 @@ def test_shared_streams_under_a_seed_are_the_same_for_the_same_key_only() -> Non
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_under_a_seed_draws_the_systems_keys() -> None:
+def test_forked_child_under_seed_draws_keys_of_system() -> None:
     with reproducible("one test"):
         read, write = os.pipe()
         child = os.fork()
@@ -92,7 +92,7 @@ def test_examples_do_not_depend_on_the_modules_imported_before(tmp_path: Path, m
     assert found[0] == found[1]
 
 
-def test_an_exploring_run_has_ten_times_the_budget_and_fresh_draws() -> None:
+def test_explore_profile_has_ten_times_the_examples_and_new_draws() -> None:
     code = "from helpers.reproducibility import examples, load_profile; from hypothesis import settings; "
     code += "load_profile(); "
     code += "print(settings().max_examples, settings().derandomize, settings(max_examples=examples(40)).max_examples)"
@@ -104,7 +104,7 @@ def test_an_exploring_run_has_ten_times_the_budget_and_fresh_draws() -> None:
     assert said == [["100", "True", "40"], ["1000", "False", "400"]]
 
 
-def test_every_budget_of_a_test_grows_in_an_exploring_run() -> None:
+def test_explore_profile_scales_every_max_examples() -> None:
     budgets = [
         (path.name, budget)
         for path in TESTS.rglob("test_*.py")

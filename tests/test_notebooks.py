@@ -12,14 +12,12 @@ import notebooks
 BOOKS = sorted(notebooks.NOTEBOOKS.glob("*.ipynb"))
 
 
-def test_there_are_notebooks() -> None:
+def test_notebooks_exist() -> None:
     assert len(BOOKS) >= 3
 
 
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_says_what_is_written_down(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_notebook_run_gives_stored_output(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.setenv("ZEROSUM_STATE", str(tmp_path / "state"))
     book = notebooks.load(path)
@@ -29,7 +27,7 @@ def test_a_notebook_runs_and_says_what_is_written_down(
     assert all(cell["execution_count"] for cell in book["cells"] if cell["cell_type"] == "code")
 
 
-def test_a_page_of_a_notebook_shows_code_words_pictures_and_tables() -> None:
+def test_notebook_page_has_code_text_pictures_and_tables() -> None:
     cells = [
         {"cell_type": "markdown", "source": ["# A title"]},
         {"cell_type": "code", "source": ["print(1 + 1)\n", "3 * 4"], "outputs": [], "metadata": {}},
@@ -49,6 +47,6 @@ def test_a_page_of_a_notebook_shows_code_words_pictures_and_tables() -> None:
     assert 'alt="a line" src="data:image/png;base64,' in page
 
 
-def test_a_cell_that_fails_is_an_error() -> None:
+def test_notebook_failing_cell_raises() -> None:
     with pytest.raises(ZeroDivisionError):
         notebooks.run({"cells": [{"cell_type": "code", "source": ["1 / 0"], "outputs": []}]})

@@ -21,7 +21,7 @@ from helpers.command_line import zerosum as command
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_version_is_said_everywhere(tmp_path: Path) -> None:
+def test_version_option_prints_package_version(tmp_path: Path) -> None:
     done = command("--version", cwd=tmp_path)
     assert (done.returncode, done.stdout.strip()) == (0, f"zerosum {zerosum.__version__}")
     assert find_spec("zerosum.__main__") is not None
@@ -30,7 +30,7 @@ def test_the_version_is_said_everywhere(tmp_path: Path) -> None:
     assert said.stdout.strip() == f"zerosum {zerosum.__version__}"
 
 
-def test_the_licence_is_there_and_is_the_one_that_is_named() -> None:
+def test_licence_file_matches_project_metadata() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["license"] == "Apache-2.0"
     text = (ROOT / "LICENSE").read_text()
@@ -41,7 +41,7 @@ def test_the_licence_is_there_and_is_the_one_that_is_named() -> None:
     assert any(each.startswith("Programming Language :: Python :: 3.13") for each in project["classifiers"])
 
 
-def test_the_source_distribution_is_said_to_hold_everything() -> None:
+def test_source_distribution_manifest_has_every_folder() -> None:
     said = (ROOT / "MANIFEST.in").read_text()
     for folder in ("docs", "docsite", "examples", "tests", "benchmarks", "deploy", "src/native"):
         assert re.search(rf"^graft {folder}$", said, re.MULTILINE)
@@ -56,7 +56,7 @@ def built(source: Path, out: Path, kind: str, **environment: str) -> Path:
     return out / done.stdout.splitlines()[-1]
 
 
-def test_sources_hold_the_kernels_and_wheels_what_was_compiled_of_them(tmp_path: Path) -> None:
+def test_source_distribution_and_wheel_have_kernels(tmp_path: Path) -> None:
     """A compiler that fails leaves them out, and NumPy computes."""
     source = tmp_path / "source"
     left_out = shutil.ignore_patterns("*.so", "*.egg-info", "__pycache__")
@@ -107,12 +107,12 @@ main()
 
 
 @pytest.mark.parametrize("module", ["zerosum", "typer", "zerosum.cli", "zerosum.cli.watch"])
-def test_ctrl_c_while_it_loads_ends_quietly(module: str, tmp_path: Path) -> None:
+def test_cli_interrupted_during_import_exits_quietly(module: str, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", PRESSED, module], cwd=tmp_path, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
-def test_the_script_is_the_command_line(tmp_path: Path) -> None:
+def test_console_script_is_command_line(tmp_path: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     module, _, name = project["scripts"]["zerosum"].partition(":")
     code = f"import sys; sys.argv[0] = 'zerosum'; from {module} import {name}; {name}()"

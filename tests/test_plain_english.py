@@ -107,7 +107,7 @@ def test_published_version_of_the_changelog_is_exempt() -> None:
 # ---- the tree ----------------------------------------------------------------------------------------------------
 
 
-def test_every_suggestion_belongs_to_its_word() -> None:
+def test_hit_has_suggestion_of_its_word() -> None:
     (hit,) = hits_in_text("in earnest", "page.md")
     assert "real study" in hit.suggestion
     assert str(hit).startswith("page.md:1: in earnest: use ")

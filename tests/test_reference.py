@@ -38,7 +38,7 @@ def tables(kind: Any) -> Iterator[type[BaseModel]]:
         yield from tables(inner)
 
 
-def test_every_table_of_a_file_is_on_the_page_with_every_entry() -> None:
+def test_reference_page_has_every_entry_of_every_table() -> None:
     page = reference.fill((DOCS / "entries.md").read_text())
     known = {kind for file in (Study, SiteFile, DataSchema, Policy) for kind in tables(file)}
     assert {kind.__name__ for kind in known} == set(reference.MODELS)
@@ -51,13 +51,13 @@ def test_every_table_of_a_file_is_on_the_page_with_every_entry() -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_parameter_of_an_algorithm_is_on_the_page(name: str) -> None:
+def test_reference_page_has_every_parameter_of_algorithm(name: str) -> None:
     text = sections(reference.parameters, "###")[name]
     for parameter in ALGORITHMS[name].model_fields:
         assert re.search(rf"^\| `{parameter}` \| .+ \| .+ \| \S.+ \|$", text, re.MULTILINE)
 
 
-def test_types_defaults_and_bounds_are_said() -> None:
+def test_reference_entries_have_types_defaults_and_bounds() -> None:
     assert re.search(r"\| `minimum_units` \| .*\b1 \| `10` \|", reference.entries("Policy"))
     assert "| `adjacency` | `replace-one`, `add-remove` | `replace-one` |" in reference.entries("UnitTable")
     assert "| `name` | text | required |" in reference.entries("RosterTable")
@@ -67,13 +67,13 @@ class Dumb(BaseModel):
     entry: int = Field(default=0)
 
 
-def test_an_entry_without_a_meaning_is_a_fault() -> None:
+def test_reference_entry_without_meaning_raises() -> None:
     with pytest.raises(LookupError, match=r"Dumb\.entry"):
         reference._meaning(Dumb, "entry")
 
 
 @pytest.mark.parametrize("words", reference.every_command())
-def test_every_option_that_help_shows_is_on_the_page(words: str, tmp_path: Path) -> None:
+def test_reference_page_has_every_option_of_help(words: str, tmp_path: Path) -> None:
     shown = zerosum(*words.split(), "--help", cwd=tmp_path)
     assert shown.returncode == 0
     text = sections(reference.commands, "##")[f"zerosum {words}"]

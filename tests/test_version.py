@@ -10,11 +10,11 @@ from zerosum.report.record import versions
 from zerosum.version import VERSION
 
 
-def test_reports_say_the_version_of_this_source() -> None:
+def test_version_in_reports_is_source_version() -> None:
     assert versions()["zerosum"] == VERSION
 
 
-def test_the_changelog_has_a_place_for_it() -> None:
+def test_changelog_has_heading_for_version() -> None:
     """A development version belongs to Unreleased and comes after every release; a release has a heading of its own."""
     changelog = (Path(zerosum.__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf-8")
     release, dev = re.fullmatch(r"(\d+\.\d+\.\d+)(\.dev\d+)?", VERSION).groups()  # type: ignore[union-attr]

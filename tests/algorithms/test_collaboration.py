@@ -46,7 +46,7 @@ def accuracy(found: Any, units: Units, program: DataCollaborationProgram) -> flo
 
 
 @pytest.mark.parametrize("reduction", ["dp", "random"])
-def test_it_learns_from_what_was_published(reduction: str) -> None:
+def test_collaboration_published_records_train_accurate_classifier(reduction: str) -> None:
     program = DataCollaborationProgram(**PROGRAM, reduction=reduction, n_components=4, keep_records=True)
     asked = Rehearsal(program, 6000, 3, 8.0, 1e-5)
     found, requests = asked.run_with_requests(halves(6000), 1)
@@ -59,7 +59,7 @@ def test_it_learns_from_what_was_published(reduction: str) -> None:
     assert found["noise"][0] == pytest.approx(expected, rel=1e-3)
 
 
-def test_training_through_the_private_sum_is_better_and_the_plan_says_so() -> None:
+def test_collaboration_is_less_accurate_than_private_sum_and_description_names_it() -> None:
     program = DataCollaborationProgram(**PROGRAM)
     published = Rehearsal(program, 3000, 3, 1.0, 1e-5).run(halves(3000), 0)
     summed = Rehearsal(FeatureClassifierProgram(**PROGRAM), 3000, 3, 1.0, 1e-5).run(halves(3000), 0)
@@ -70,7 +70,7 @@ def test_training_through_the_private_sum_is_better_and_the_plan_says_so() -> No
     assert "feature-classifier" in program.describe
 
 
-def test_fewer_numbers_are_published_where_noise_is_larger() -> None:
+def test_collaboration_resolve_larger_noise_publishes_fewer_numbers() -> None:
     features = {"kind": "linear", "lower": [0.0] * 300, "upper": [1.0] * 300}
     program = DataCollaborationProgram(**(PROGRAM | {"features": features}))
     quiet, loud = (program.resolve(PublicFacts(9.0, 10_000, published=each)) for each in (0.1, 1.0))
@@ -81,7 +81,7 @@ def test_fewer_numbers_are_published_where_noise_is_larger() -> None:
     assert f"{quiet.n_components} numbers" in quiet.describe
 
 
-def test_noise_is_corrected_for() -> None:
+def test_corrected_least_squares_of_noisy_records_is_unbiased() -> None:
     """Least squares on noisy records is pulled to zero by their noise; the corrected one is not."""
     rng = np.random.default_rng(0)
     z = rng.normal(size=(100_000, 3)) / np.sqrt(3)
@@ -136,7 +136,7 @@ def published(folder: Path, rows: Any, seed: int) -> Any:
     return np.asarray(reply.payload) * plan.law(0).step, plan
 
 
-def test_the_worst_whole_record_moves_its_own_row_as_far_as_is_paid_for(tmp_path: Path) -> None:
+def test_collaboration_worst_record_moves_own_row_by_paid_distance(tmp_path: Path) -> None:
     """The same seed in both worlds: the difference is what the record moved. No other row moves; the noise is what the
     distance costs, so that the whole record with its class is worth epsilon and not more."""
     rows = np.asarray(halves(SIZES[0]).rows)
@@ -151,7 +151,7 @@ def test_the_worst_whole_record_moves_its_own_row_as_far_as_is_paid_for(tmp_path
     assert accountant.epsilon(apart[0] / noise, 1e-5) > 4.9
 
 
-def test_an_adversary_reaches_no_more_than_epsilon(tmp_path: Path) -> None:
+def test_collaboration_adversary_reaches_at_most_epsilon(tmp_path: Path) -> None:
     """The best test between two records, on what sites really send, each of whose units holds one of them."""
     record = LabelledRecords(**ASKED.requests(Adjacency.REPLACE_ONE)[0].statistic.parameters())
     along = np.subtract(*record.rows(Units.from_rows(np.array(ENDS))))
@@ -164,7 +164,7 @@ def test_an_adversary_reaches_no_more_than_epsilon(tmp_path: Path) -> None:
     assert mu == pytest.approx(accountant.mu_for(5.0, 1e-5), abs=5 * np.sqrt(2 / SIZES[0]))
 
 
-def test_a_site_that_allows_no_publications_refuses(tmp_path: Path) -> None:
+def test_collaboration_site_without_publications_in_policy_refuses(tmp_path: Path) -> None:
     policy = make_sites(tmp_path)[0].policy
     site = Site("s0", halves(SIZES[0]), policy)
     assert isinstance(ASKED.requests(Adjacency.REPLACE_ONE)[0], PrivatePublication)

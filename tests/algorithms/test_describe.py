@@ -40,7 +40,7 @@ def parts(rows: Floats) -> list[Floats]:
 
 @pytest.mark.parametrize("adjacency", Adjacency)
 @pytest.mark.parametrize("holes", [0.0, 0.3])
-def test_without_noise_it_is_the_plain_table(adjacency: Adjacency, holes: float) -> None:
+def test_describe_without_noise_equals_plain_table(adjacency: Adjacency, holes: float) -> None:
     rows = people(holes=holes)
     question = DescribeProgram(**QUESTION, missing={"age": "observed", "kind": "observed"} if holes else None, bins=512)
     found = result_of(question, Units(rows), adjacency)
@@ -64,7 +64,7 @@ def test_without_noise_it_is_the_plain_table(adjacency: Adjacency, holes: float)
     assert width == pytest.approx(2 * 1.96 * error, rel=1e-3)
 
 
-def test_a_value_in_place_of_what_is_missing_counts_like_any_other() -> None:
+def test_describe_missing_value_rule_counts_as_filled_value() -> None:
     rows = people(holes=0.3)
     filled = np.where(np.isnan(rows), [50.0, 2.0, 0.0], rows)
     rules = {"age": 50.0, "kind": "c"}
@@ -74,7 +74,7 @@ def test_a_value_in_place_of_what_is_missing_counts_like_any_other() -> None:
 
 
 @pytest.mark.parametrize(("seed", "n", "epsilon", "holes"), [(1, 300, 4.0, 0.2), (2, 2000, 1.0, 0.0)])
-def test_intervals_hold_what_the_table_without_privacy_says(seed: int, n: int, epsilon: float, holes: float) -> None:
+def test_describe_intervals_cover_table_without_privacy(seed: int, n: int, epsilon: float, holes: float) -> None:
     rows = people(n, seed, holes)
     rules = {"age": "observed", "kind": "observed"} if holes else None
     rehearsal = Rehearsal(DescribeProgram(**QUESTION, missing=rules), n, 4, epsilon, 1e-5)
@@ -100,7 +100,7 @@ def test_intervals_hold_what_the_table_without_privacy_says(seed: int, n: int, e
     assert np.mean(held["quantile"]) >= 0.94
 
 
-def test_where_noise_carries_estimates_beyond_what_is_possible_intervals_go_with_them() -> None:
+def test_describe_estimates_beyond_possible_values_have_intervals_inside() -> None:
     """Thirty people at the end of the range, under noise larger than they are: no interval is a point, every one holds
     its estimate, differences too, and none leaves what is possible."""
     rows = np.column_stack([np.full(30, 90.0), np.zeros(30), np.arange(30) % 2])
@@ -120,7 +120,7 @@ def test_where_noise_carries_estimates_beyond_what_is_possible_intervals_go_with
     assert edge > 50  # it is not about something that does not happen
 
 
-def test_whole_numbers_have_whole_quantiles() -> None:
+def test_quantiles_of_whole_numbers_are_whole() -> None:
     rng = np.random.default_rng(3)
     ages = np.clip(np.round(rng.normal(55, 15, 5000)), 18, 100)
     question = QuantilesProgram(columns=("age",), ranges={"age": (18, 100)}, whole=("age",), probabilities=(0.1, 0.5))
@@ -134,12 +134,12 @@ def test_whole_numbers_have_whole_quantiles() -> None:
     assert np.all(coarse.edges("x") % 1 == 0.5)
 
 
-def test_whole_numbers_beyond_64_bits_have_bins_too() -> None:
+def test_quantiles_edges_of_whole_numbers_beyond_64_bits_are_even() -> None:
     edges = QuantilesProgram(columns=("n",), ranges={"n": (0.0, 1e60)}, whole=("n",), bins=4).edges("n")
     assert np.allclose(edges[1:], np.linspace(0, 1e60, 5)[1:])
 
 
-def test_the_budget_is_split_by_public_facts_and_said() -> None:
+def test_describe_budget_split_follows_public_facts_and_is_in_description() -> None:
     question = DescribeProgram(**QUESTION)
     settled = question.resolve(PublicFacts(noise=5.0, units=1000))
     assert sum(settled.split.values()) == pytest.approx(1)
@@ -189,7 +189,7 @@ def test_quantiles_of_levels_are_refused() -> None:
     assert issubclass(QuantileAlgorithm, GroupedAlgorithm)
 
 
-def test_a_curve_of_nobody_says_that_it_knows_nothing() -> None:
+def test_curve_of_nobody_has_whole_range_as_interval() -> None:
     curve = Curve.of(np.full(4, -30.0), 10.0, np.arange(5.0), None, False)
     assert curve.interval(0.5) == (0.0, 4.0)
     assert 0 <= curve.quantile(0.5) <= 4

@@ -12,7 +12,7 @@ from zerosum.errors import BadParameter
 
 
 @given(st.integers(2, 8), st.integers(0, 2**32 - 1))
-def test_order_sign_and_scale_do_not_count(R: int, seed: int) -> None:
+def test_amari_index_ignores_order_sign_and_scale(R: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((R + 3, R))
     scales = rng.uniform(0.5, 2, R) * rng.choice([-1, 1], R)
@@ -24,14 +24,14 @@ def test_order_sign_and_scale_do_not_count(R: int, seed: int) -> None:
     assert amari_index(P[rng.permutation(R)], np.eye(R)) == pytest.approx(found)
 
 
-def test_the_gain_index_by_hand() -> None:
+def test_amari_index_of_small_matrices_equals_hand_calculation() -> None:
     P = np.array([[2.0, 1.0], [0.0, 4.0]])
     assert amari_index(P, np.eye(2)) == pytest.approx((0.5 + 0 + 0 + 0.25) / 4)
     assert amari_index(np.array([[1.0, 0.0], [1.0, 0.0]]), np.eye(2)) == 1.0
     assert amari_index(np.array([[np.nan, 0.0], [1.0, 1.0]]), np.eye(2)) == 1.0
 
 
-def test_maps_are_paired_best_as_a_whole() -> None:
+def test_matched_maps_in_any_order_and_sign_are_paired() -> None:
     rng = np.random.default_rng(1)
     truth = rng.standard_normal((5, 200))
     order = rng.permutation(5)

@@ -54,7 +54,7 @@ def fit(rows: Floats, components: int, epsilon: float, seed: int = 0, **more: An
 @pytest.mark.parametrize(
     ("columns", "count", "offset"), [(10, 5, 0.0), (20, 4, 3.0), (3, 6, 0.0), (4, 4, 1.0), (5, 1, 2.0)]
 )
-def test_means_are_found_within_what_sampling_allows(columns: int, count: int, offset: float) -> None:
+def test_mixture_means_are_found_within_sampling_error(columns: int, count: int, offset: float) -> None:
     """More components than columns, as many, and one: whatever the start."""
     variance = 0.01 if count > columns else 0.05
     means, rows = made(columns, count, variance, offset)
@@ -65,7 +65,7 @@ def test_means_are_found_within_what_sampling_allows(columns: int, count: int, o
     assert np.all(found["carried"].value == 1)
 
 
-def test_unequal_weights_variances_and_shapes() -> None:
+def test_mixture_of_unequal_weights_variances_and_shapes_is_found() -> None:
     rng = np.random.default_rng(1)
     means = np.linalg.qr(rng.normal(size=(20, 20)))[0][:5] + 3 / math.sqrt(20)
     weights, variances = 0.7 ** np.arange(5), np.linspace(0.02, 0.08, 5)
@@ -78,14 +78,14 @@ def test_unequal_weights_variances_and_shapes() -> None:
     assert np.allclose(found["weights"].value[order], weights / weights.sum(), atol=0.02)
 
 
-def test_a_public_variance_is_taken_as_it_is() -> None:
+def test_mixture_public_variance_is_used_unchanged() -> None:
     means, rows = made(10, 4)
     found = fit(rows, 4, epsilon=1.0, variance=0.05)
     assert np.allclose(found["variances"], 0.05)
     assert error(found["means"], means) < 0.03
 
 
-def test_one_component_too_few_or_too_many_leaves_the_others() -> None:
+def test_mixture_one_component_too_few_or_too_many_finds_others() -> None:
     means, rows = made(20, 6)
     more, fewer = fit(rows, 7, epsilon=1.0), fit(rows, 5, epsilon=1.0)
     assert error(more["means"], means) < 0.05
@@ -93,7 +93,7 @@ def test_one_component_too_few_or_too_many_leaves_the_others() -> None:
     assert np.sort(more["weights"])[0] < 0.05
 
 
-def test_what_the_budget_does_not_carry_is_said() -> None:
+def test_mixture_component_beyond_budget_is_not_carried() -> None:
     _means, rows = made(20, 6)
     assert np.all(fit(rows, 6, epsilon=1.0)["carried"].value == 1)
     drowned = fit(rows[:2000], 6, epsilon=0.05)
@@ -103,7 +103,7 @@ def test_what_the_budget_does_not_carry_is_said() -> None:
     assert not np.all(split["carried"].value == 1)
 
 
-def test_noise_of_means_is_as_large_as_it_is_said_to_be() -> None:
+def test_mixture_stated_noise_of_means_equals_spread_over_runs() -> None:
     means, rows = made(10, 3)
     runs = [fit(rows[:8000], 3, epsilon=0.5, seed=seed) for seed in range(8)]
     exact = fit(rows[:8000], 3, epsilon=50.0)["means"].value
@@ -113,7 +113,7 @@ def test_noise_of_means_is_as_large_as_it_is_said_to_be() -> None:
     assert error(exact, means) < 0.03
 
 
-def test_counts_that_are_data_are_paid_for() -> None:
+def test_mixture_under_add_remove_finds_means_and_requests_planned_releases() -> None:
     """Under add-remove no release says how many units there are."""
     means, rows = made(6, 3)
     algorithm, units = MixtureProgram(columns=names(6), n_components=3, clip=10.0), Units.from_rows(rows)
@@ -130,7 +130,7 @@ def test_counts_that_are_data_are_paid_for() -> None:
 
 
 @pytest.mark.parametrize("components", [1, 3, 6])
-def test_what_is_asked_is_what_was_planned(components: int) -> None:
+def test_mixture_requests_equal_planned_releases(components: int) -> None:
     _means, rows = made(4, 3)
     algorithm = MixtureProgram(columns=names(4), n_components=components, lower=-np.ones(4) * 3, upper=np.ones(4) * 3)
     rehearsal = Rehearsal(algorithm, UNITS, 5, 1.0, 1e-5)
@@ -148,7 +148,7 @@ def test_what_is_asked_is_what_was_planned(components: int) -> None:
     assert math.fsum(request.share for request in asked) == pytest.approx(1)
 
 
-def test_more_noise_buys_a_better_start() -> None:
+def test_mixture_resolve_larger_noise_gives_start_more_budget() -> None:
     algorithm = MixtureProgram(columns=names(20), n_components=5, clip=1.0, start_share=0.07)
     quiet, loud = (algorithm.resolve(PublicFacts(noise, 10_000)) for noise in (0.1, 30.0))
     assert quiet.moment_share is not None
@@ -159,7 +159,7 @@ def test_more_noise_buys_a_better_start() -> None:
     assert "cells" in MixtureProgram(columns=("a",), n_components=2, clip=1.0).describe
 
 
-def test_units_that_are_lost_do_no_harm() -> None:
+def test_mixture_extreme_rows_do_not_move_means() -> None:
     """Rows that are huge, all alike, or far out."""
     means, rows = made(6, 3)
     rows[:20], rows[20:40] = 1e300, -1e5
@@ -172,7 +172,7 @@ def test_units_that_are_lost_do_no_harm() -> None:
 # ---- the free half ---------------------------------------------------------------------------------------------------
 
 
-def test_a_clipped_shift_and_a_clipped_spread_are_undone() -> None:
+def test_mixture_clipped_shift_and_spread_are_corrected() -> None:
     rng = np.random.default_rng(0)
     for width, room in ((3, 0.9), (9, 1.1), (50, 0.9)):
         drawn = rng.normal(size=(100_000, width))
@@ -198,7 +198,7 @@ def test_shrink_moves_of_noise_are_zero_and_others_hardly_change() -> None:
     assert np.allclose(shrink_moves(plain, None), step.moves)
 
 
-def test_quantiles_and_separations() -> None:
+def test_mixture_quantile_and_separations_equal_hand_calculation() -> None:
     edges = np.geomspace(1, 16, 5)
     square, larger = quantile(edges, np.array([0.25, 0.25, 0.25, 0.25]), 0.5)
     assert square == pytest.approx(4)
@@ -208,7 +208,7 @@ def test_quantiles_and_separations() -> None:
     assert apart.tolist() == [9.0, 1.0, 9.0]
 
 
-def test_spreads_and_counts_cost_nothing() -> None:
+def test_mixture_sums_sensitivity_is_attained_within_two_percent() -> None:
     """Within 2 % of the bound and never beyond, between components and within one, at every radius."""
     rng = np.random.default_rng(0)
     sums = {"columns": 3, "clip": 1.0, "means": [[5.0] * 3, [-5.0] * 3], "variances": [1, 1]}
@@ -222,7 +222,7 @@ def test_spreads_and_counts_cost_nothing() -> None:
     assert 0.98 * alone < float(np.max(np.linalg.norm(said, axis=1))) <= alone
 
 
-def test_the_bounds_of_moments_are_reached_within_two_percent() -> None:
+def test_moment_sensitivities_are_attained_within_two_percent() -> None:
     white = {"projection": np.eye(2), "correction": [0, 4], "constant": 1}
     third = build("third_moment", {"columns": 2, "clip": 0.7, **white})
     augmented = build("augmented_scatter", {"columns": 2, "clip": 4.0, "constant": 0.3})
@@ -255,7 +255,7 @@ def test_mixture_bad_parameter_is_refused(more: dict[str, Any], named: str) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("components", [2, 3])
-def test_an_attacker_does_not_exceed_the_claim(components: int) -> None:
+def test_mixture_audit_does_not_exceed_claim(components: int) -> None:
     """From a tensor, and from cells."""
     algorithm = MixtureProgram(columns=names(2), n_components=components, clip=3.0, rounds=1)
     assert audit(Scheme("secure-sum"), algorithm, samples=200).holds

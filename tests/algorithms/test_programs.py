@@ -18,7 +18,7 @@ from zerosum.kernel.statistic import Adjacency
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
-def test_mean_of_rows_and_of_people(adjacency: Adjacency) -> None:
+def test_mean_of_rows_and_of_people_equals_numpy(adjacency: Adjacency) -> None:
     rng = np.random.default_rng(1)
     rows = rng.uniform([20, 100], [80, 180], (60, 2))
     algorithm = MeanProgram(columns=("age", "systolic"), lower=[20, 100], upper=[80, 180])
@@ -28,19 +28,19 @@ def test_mean_of_rows_and_of_people(adjacency: Adjacency) -> None:
     assert np.allclose(result_of(algorithm, people, adjacency)["mean"], by_person)
 
 
-def test_values_outside_the_ranges_are_clamped_column_by_column() -> None:
+def test_mean_values_outside_ranges_are_clamped_by_column() -> None:
     rows = np.array([[1e9, 0.5], [0.5, -1e9]])
     algorithm = MeanProgram(columns=("a", "b"), lower=[0, 0], upper=[1, 1])
     assert np.allclose(result_of(algorithm, Units.from_rows(rows))["mean"], [0.75, 0.25])
 
 
-def test_a_clip_without_ranges_bounds_each_row() -> None:
+def test_mean_clip_without_ranges_bounds_each_row() -> None:
     rows = np.array([[3.0, 4.0], [0.3, 0.4]])
     found = result_of(MeanProgram(columns=("a", "b"), clip=1.0), Units.from_rows(rows))["mean"]
     assert np.allclose(found, (np.array([0.6, 0.8]) + rows[1]) / 2)
 
 
-def test_histogram_of_categories_and_of_bins() -> None:
+def test_histogram_of_categories_and_of_bins_counts_values() -> None:
     codes = np.array([0, 1, 1, 2, 1, 0], dtype=float)
     algorithm = HistogramProgram(columns=("sex",), values=("f", "m", "x"))
     found = result_of(algorithm, Units.from_rows(codes))
@@ -53,7 +53,7 @@ def test_histogram_of_categories_and_of_bins() -> None:
     assert found["counts"].tolist() == [2, 2, 2]
 
 
-def test_shares_are_probabilities_whatever_the_noise_did() -> None:
+def test_nearest_probabilities_of_noisy_counts_are_probabilities() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
         counts = rng.normal(0, 50, 6) + rng.uniform(-50, 50)
@@ -63,7 +63,7 @@ def test_shares_are_probabilities_whatever_the_noise_did() -> None:
 
 
 @pytest.mark.parametrize("size", [1e10, 1e16, 1e20, 1e300])
-def test_counts_that_are_nothing_but_huge_noise_have_shares_too(size: float) -> None:
+def test_nearest_probabilities_of_huge_noise_add_up_to_one(size: float) -> None:
     counts = size * np.random.default_rng(0).normal(size=40)
     for total in (1.0, 100.0):
         shares = nearest_probabilities(counts, total)
@@ -73,7 +73,7 @@ def test_counts_that_are_nothing_but_huge_noise_have_shares_too(size: float) -> 
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
-def test_covariance_in_the_units_of_the_data(adjacency: Adjacency) -> None:
+def test_covariance_without_noise_equals_numpy_in_data_units(adjacency: Adjacency) -> None:
     rng = np.random.default_rng(2)
     rows = rng.multivariate_normal([50, 3], [[90, 6], [6, 1]], 4000).clip([10, 0], [90, 6])
     algorithm = CovarianceProgram(columns=("a", "b"), lower=[10, 0], upper=[90, 6])
@@ -83,7 +83,7 @@ def test_covariance_in_the_units_of_the_data(adjacency: Adjacency) -> None:
     assert np.allclose(found["correlation"], np.corrcoef(rows.T))
 
 
-def test_a_noisy_covariance_is_positive_and_its_means_noise_is_taken_out() -> None:
+def test_covariance_with_noise_is_positive_and_unbiased() -> None:
     rows = np.random.default_rng(3).normal(0, 0.2, (500, 3))
     algorithm = CovarianceProgram(columns=("a", "b", "c"), clip=1.0)
     many = []
@@ -113,7 +113,7 @@ def test_kmeans_finds_separate_clusters(start: int) -> None:
     assert sorted(found["counts"].round().tolist()) == [300, 300, 300]
 
 
-def test_kmeans_keeps_centres_that_noise_drowns() -> None:
+def test_kmeans_under_huge_noise_keeps_centres_in_range() -> None:
     algorithm = KMeansProgram(columns=("a",), n_clusters=2, rounds=2, lower=[0], upper=[1])
     units = Units.from_rows(np.full((5, 1), 0.2))
     estimate, _ = drive(algorithm.program(Adjacency.REPLACE_ONE), exact(units, noise=1000.0))  # type: ignore[arg-type]
@@ -136,7 +136,7 @@ def test_weighted_kmeans_of_fewer_distinct_points_than_clusters_repeats_centers(
     assert set(found.ravel().tolist()) == {1.0, 2.0}
 
 
-def test_the_cells_are_public_and_spread_out() -> None:
+def test_kmeans_cells_are_deterministic_and_spread_out() -> None:
     algorithm = KMeansProgram(columns=("a", "b"), n_clusters=5, clip=2.0)
     cells = algorithm.cells()
     assert np.array_equal(cells, algorithm.cells())
@@ -175,7 +175,7 @@ def test_build_bad_parameter_is_refused_in_one_line(name: str, parameters: dict[
     assert "\n" not in str(caught.value)
 
 
-def test_an_own_statistic_gives_its_sum_and_mean() -> None:
+def test_custom_program_of_builtin_statistic_is_refused() -> None:
     algorithm = CustomProgram(columns=("a", "b"), statistic="vector_sum", clip=1.0)
     with pytest.raises(BadParameter, match="options"):  # a built-in one has parameters of its own
         algorithm.releases(Adjacency.REPLACE_ONE)

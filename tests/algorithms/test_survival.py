@@ -35,7 +35,7 @@ def kaplan_meier(rows: Floats, at: Floats) -> Floats:
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
-def test_without_noise_and_in_fine_bins_it_is_the_curve_of_kaplan_and_meier(adjacency: Adjacency) -> None:
+def test_survival_without_noise_in_fine_bins_equals_kaplan_meier(adjacency: Adjacency) -> None:
     rows = cohort(600, 0, 0.6)
     question = SurvivalProgram(**(QUESTION | {"edges": np.linspace(0, 8, 401)}))
     found = result_of(question, Units(rows), adjacency)
@@ -48,7 +48,7 @@ def test_without_noise_and_in_fine_bins_it_is_the_curve_of_kaplan_and_meier(adja
     assert np.allclose(np.diff(found["survival_interval"][0, :200], axis=1), 0)
 
 
-def test_times_that_tie_with_the_ends_of_bins_are_exact() -> None:
+def test_survival_times_at_bin_edges_are_exact() -> None:
     """Events at the ends of bins, nobody censored before the end: the same numbers as by hand."""
     rows = np.column_stack([[1.0, 1, 2, 3, 3, 3, 4, 9, 9, 9], [1.0] * 7 + [0] * 3])
     found = result_of(SurvivalProgram(columns=("t", "e"), edges=[0, 1, 2, 3, 4]), Units(rows))
@@ -59,7 +59,7 @@ def test_times_that_tie_with_the_ends_of_bins_are_exact() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
-def test_intervals_hold_the_curve_without_privacy(epsilon: float) -> None:
+def test_survival_intervals_cover_curve_without_privacy(epsilon: float) -> None:
     rows = cohort(2000, 1, 0.7)
     truth = np.array([kaplan_meier(rows[rows[:, 2] == g], EDGES[1:]) for g in (0, 1)])
     rehearsal = Rehearsal(SurvivalProgram(**QUESTION), len(rows), 4, epsilon, 1e-5)
@@ -78,14 +78,14 @@ def test_intervals_hold_the_curve_without_privacy(epsilon: float) -> None:
 
 
 @pytest.mark.slow
-def test_the_log_rank_test_errs_as_seldom_as_it_says() -> None:
+def test_log_rank_test_false_alarm_rate_is_as_stated() -> None:
     rehearsal = Rehearsal(SurvivalProgram(**QUESTION), 1000, 4, 1.0, 1e-5)
     p = np.array([float(rehearsal.run(Units(cohort(1000, 100 + s, 1.0)), s)["log_rank_p"]) for s in range(300)])
     assert np.mean(p < 0.05) <= 0.08
     assert np.mean(p < 0.5) == pytest.approx(0.5, abs=0.1)
 
 
-def test_a_curve_ends_where_the_noise_hides_those_at_risk() -> None:
+def test_survival_curve_ends_where_noise_exceeds_people_at_risk() -> None:
     rehearsal = Rehearsal(SurvivalProgram(**QUESTION), 60, 4, 0.5, 1e-5)
     found = rehearsal.run(Units(cohort(60, 2, 1.0)), 0)
     assert np.all(np.isnan(np.asarray(found["survival"])[:, -1]))
@@ -93,7 +93,7 @@ def test_a_curve_ends_where_the_noise_hides_those_at_risk() -> None:
     assert float(found["log_rank_p"]) <= 1
 
 
-def test_many_groups_and_bins_take_no_memory_that_grows_with_their_square() -> None:
+def test_survival_many_groups_and_bins_take_less_than_quadratic_memory() -> None:
     rng, groups, bins = np.random.default_rng(0), 6, 250
     rows = np.column_stack([rng.exponential(300, 3000), rng.integers(0, 2, 3000), rng.integers(0, groups, 3000)])
     question = SurvivalProgram(
@@ -108,7 +108,7 @@ def test_many_groups_and_bins_take_no_memory_that_grows_with_their_square() -> N
     assert peak < 0.6 * square
 
 
-def test_rows_that_lack_something_count_nowhere() -> None:
+def test_survival_rows_with_missing_value_are_left_out() -> None:
     rows = cohort(300, 3, 1.0)
     holes = np.vstack([rows, [[np.nan, 1, 0], [1, np.nan, 1], [1, 1, np.nan]]])
     question = SurvivalProgram(**QUESTION, missing="observed")

@@ -27,7 +27,7 @@ def apart(found: Floats, truth: Floats) -> float:
 
 @pytest.mark.parametrize("method", [power_method, simultaneous])
 @pytest.mark.parametrize(("order", "count"), [(2, 2), (6, 6), (8, 3)])
-def test_without_noise_parts_come_back(method: object, order: int, count: int) -> None:
+def test_tensor_decomposition_without_noise_finds_parts(method: object, order: int, count: int) -> None:
     values, vectors = made(order, count, seed=order)
     found, directions = method(parts(values, vectors), count)  # type: ignore[operator]
     assert np.allclose(np.sort(found), np.sort(values), atol=1e-6)
@@ -35,7 +35,7 @@ def test_without_noise_parts_come_back(method: object, order: int, count: int) -
     assert np.allclose(parts(found, directions), parts(values, vectors), atol=1e-6)
 
 
-def test_with_noise_all_at_once_is_better_than_one_after_another() -> None:
+def test_tensor_simultaneous_decomposition_with_noise_is_better_than_power_method() -> None:
     rng, errors = np.random.default_rng(0), []
     for seed in range(12):
         values, vectors = made(7, 7, seed)

@@ -63,7 +63,7 @@ def clustered(seed: int = 0, units: int = 3000) -> tuple[Floats, Floats]:
 # ---- the free half -----------------------------------------------------------------------------------------------
 
 
-def test_the_nearest_probability_vector() -> None:
+def test_on_simplex_gives_nearest_probability_vector() -> None:
     rows = np.random.default_rng(0).normal(size=(50, 7))
     found = on_simplex(rows)
     assert np.allclose(found.sum(axis=1), 1)
@@ -73,7 +73,7 @@ def test_the_nearest_probability_vector() -> None:
     assert np.all(np.linalg.norm(rows - found, axis=1) <= nearest)
 
 
-def test_factors_do_not_look_at_the_diagonal_and_are_not_biased_by_noise() -> None:
+def test_nonnegative_factors_ignore_diagonal_and_are_unbiased_by_noise() -> None:
     rng = np.random.default_rng(0)
     parts = np.kron(np.eye(3), np.ones((15, 1))) + 0.05
     matrix = parts @ parts.T
@@ -89,7 +89,7 @@ def test_factors_do_not_look_at_the_diagonal_and_are_not_biased_by_noise() -> No
     assert sorted(np.argmax(noisy.reshape(3, 15, 3).mean(axis=1), axis=0).tolist()) == [0, 1, 2]
 
 
-def test_topics_come_back_from_their_own_moments() -> None:
+def test_topics_from_exact_moments_are_found() -> None:
     rng = np.random.default_rng(0)
     topics, weights = rng.dirichlet(np.full(12, 0.3), 4), np.array([0.4, 0.3, 0.2, 0.1])
     pairs = (topics.T * weights) @ topics
@@ -107,7 +107,7 @@ def test_topics_come_back_from_their_own_moments() -> None:
     assert again_weights == pytest.approx(weights, abs=5e-3)
 
 
-def test_other_starts_leave_a_local_minimum() -> None:
+def test_topics_fit_with_other_starts_leaves_local_minimum() -> None:
     rng = np.random.default_rng(0)
     topics, weights = rng.dirichlet(np.full(10, 0.3), 5), np.full(5, 0.2)
     tensor = np.einsum("k,ki,kj,kl->ijl", weights, topics, topics, topics)
@@ -119,7 +119,7 @@ def test_other_starts_leave_a_local_minimum() -> None:
 # ---- the program -------------------------------------------------------------------------------------------------
 
 
-def test_what_a_round_of_em_owes_to_its_start_is_taken_away() -> None:
+def test_topics_bias_of_em_round_from_start_is_removed() -> None:
     rng = np.random.default_rng(4)
     topics = np.vstack([rng.dirichlet(np.full(8, 0.5), 2), np.zeros((1, 8))])
     topics[2] = 0.8 * topics[1] + 0.2 * rng.dirichlet(np.full(8, 0.5))  # nearly alike
@@ -146,7 +146,7 @@ def test_what_a_round_of_em_owes_to_its_start_is_taken_away() -> None:
 @pytest.mark.parametrize(
     ("words", "topics", "length", "most"), [(10, 5, 3, 0.04), (10, 5, 30, 0.008), (50, 10, 3, 0.09), (50, 10, 30, 0.02)]
 )
-def test_topics_are_found_by_the_tensor(words: int, topics: int, length: int, most: float) -> None:
+def test_topics_by_tensor_are_found(words: int, topics: int, length: int, most: float) -> None:
     truth, rows = made(words, topics, length)
     found = fit(rows, topics, 1.0, path="tensor", length=length)
     assert component_error(found["topics"].value, truth) < most
@@ -155,7 +155,7 @@ def test_topics_are_found_by_the_tensor(words: int, topics: int, length: int, mo
     assert found["topics"].axes[1].labels == names(words)
 
 
-def test_topics_are_found_by_pairs_of_words_among_many() -> None:
+def test_topics_by_pairs_among_many_words_are_found() -> None:
     _truth, rows = clustered()
     found = fit(csr_array(rows), 4, 4.0, path="pairs", n_words=100)
     assert np.all(found["carried"].value == 1)
@@ -165,7 +165,7 @@ def test_topics_are_found_by_pairs_of_words_among_many() -> None:
     assert sorted(top, key=min) == [{0}, {1}, {2}, {3}]
 
 
-def test_without_a_budget_no_topic_is_carried() -> None:
+def test_topics_at_tiny_budget_carry_no_topic() -> None:
     _truth, rows = clustered()
     assert np.sum(fit(rows, 4, 0.02, path="pairs")["carried"].value) == 0
     _truth, rows = made(50, 10, 3)
@@ -173,7 +173,7 @@ def test_without_a_budget_no_topic_is_carried() -> None:
 
 
 @pytest.mark.parametrize(("words", "length"), [(10, 1), (10, 2), (40, 1), (40, 2)])
-def test_documents_without_triples_carry_no_topic(words: int, length: int) -> None:
+def test_topics_of_documents_without_triples_carry_no_topic(words: int, length: int) -> None:
     """Whatever noise looks like, and however large the budget."""
     for seed in range(2):
         _truth, rows = made(words, 3, length, seed=seed)
@@ -183,7 +183,7 @@ def test_documents_without_triples_carry_no_topic(words: int, length: int) -> No
             assert np.all(found["topics"].std == 1)
 
 
-def test_short_documents_among_others_bias_nothing() -> None:
+def test_topics_with_short_documents_are_unbiased() -> None:
     rng = np.random.default_rng(0)
     truth = rng.dirichlet(np.full(40, 0.3), 4)
     rows = rng.multinomial(rng.integers(1, 4, 40_000), truth[rng.integers(4, size=40_000)]).astype(float)
@@ -192,13 +192,13 @@ def test_short_documents_among_others_bias_nothing() -> None:
     assert np.all(found["carried"].value == 1)
 
 
-def test_a_sum_of_fewer_units_is_heard_as_such() -> None:
+def test_topics_noisy_number_of_units_below_plan_is_used() -> None:
     assert documents_behind(900.0, 50.0, 1000.0) == 1000
     assert documents_behind(500.0, 50.0, 1000.0) == 500
     assert documents_behind(-20.0, 50.0, 1000.0) == 50
 
 
-def test_a_long_list_of_words_does_not_fill_up_with_noise() -> None:
+def test_topics_long_word_list_keeps_few_words_of_noise() -> None:
     _truth, rows = clustered()
     words = csr_array(hstack([csr_array(rows[:, :100]), csr_array((len(rows), 99_900))]))
     found = fit(words, 4, 4.0, path="pairs", n_words=300)
@@ -207,7 +207,7 @@ def test_a_long_list_of_words_does_not_fill_up_with_noise() -> None:
     assert sum(at >= 100 for at in kept) <= 20  # ten are expected
 
 
-def test_the_planner_chooses_by_what_is_public_and_says_why() -> None:
+def test_topics_path_follows_public_facts_and_is_in_description() -> None:
     few, many = TopicsProgram(columns=names(30), n_components=3), TopicsProgram(columns=names(100), n_components=3)
 
     def chosen(algorithm: TopicsProgram, units: int | None) -> str:
@@ -231,7 +231,7 @@ def test_the_planner_chooses_by_what_is_public_and_says_why() -> None:
     [(12, {}), (12, {"length": 20}), (40, {"path": "tensor"}), (40, {"path": "pairs", "n_words": 20})],
     ids=str,
 )
-def test_what_runs_is_what_was_planned(words: int, more: dict[str, Any], adjacency: Adjacency) -> None:
+def test_topics_requests_equal_planned_releases(words: int, more: dict[str, Any], adjacency: Adjacency) -> None:
     algorithm = TopicsProgram(columns=names(words), n_components=3, **more)
     _truth, rows = made(words, 3, 20, units=500)
     units = 500.0 if adjacency is Adjacency.REPLACE_ONE else None
@@ -264,6 +264,6 @@ def test_topics_bad_parameter_is_refused(more: dict[str, Any], named: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [{"length": 20}, {"path": "pairs"}], ids=str)
-def test_the_audit_finds_nothing(more: dict[str, Any]) -> None:
+def test_topics_audit_does_not_exceed_claim(more: dict[str, Any]) -> None:
     algorithm = TopicsProgram(columns=names(5), n_components=2, **more)
     assert audit(Scheme("secure-sum"), algorithm, samples=400).holds

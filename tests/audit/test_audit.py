@@ -62,7 +62,7 @@ def alone(planned: float, scheme: Scheme, sites: int, colluders: int) -> float:
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: f"{scheme.name}-{scheme.ratio}")
 @pytest.mark.parametrize(("sites", "colluders"), [(4, 1), (5, 3), (2, 1)])
-def test_every_scheme_reaches_its_claim_and_no_more(scheme: Scheme, sites: int, colluders: int) -> None:
+def test_audit_every_scheme_reaches_claim_and_no_more(scheme: Scheme, sites: int, colluders: int) -> None:
     found = audit(scheme, sites=sites, colluders=colluders, samples=60_000)
     assert found.holds
     assert found.tight
@@ -71,14 +71,14 @@ def test_every_scheme_reaches_its_claim_and_no_more(scheme: Scheme, sites: int, 
     assert found.claimed == pytest.approx(alone(found.planned, scheme, sites, colluders), rel=1e-9)
 
 
-def test_a_helper_that_is_not_the_coordinator_protects_as_planned() -> None:
+def test_audit_helper_apart_from_coordinator_reaches_planned_mu() -> None:
     found = audit(Scheme("cape-helper"), samples=60_000, helper_apart=True)
     assert found.tight
     assert found.claimed == found.planned == pytest.approx(1.5, rel=1e-9)
 
 
 @pytest.mark.parametrize(("scheme", "dropouts"), [("secure-sum", 1), ("secure-sum", 2), ("zero-sum", 1), ("local", 1)])
-def test_the_guarantee_survives_dropouts(scheme: str, dropouts: int) -> None:
+def test_audit_with_dropouts_is_tight(scheme: str, dropouts: int) -> None:
     found = audit(Scheme(scheme), sites=7, colluders=2, dropouts=dropouts, samples=60_000)
     assert found.tight
 
@@ -93,13 +93,13 @@ def test_the_guarantee_survives_dropouts(scheme: str, dropouts: int) -> None:
     ],
     ids=lambda algorithm: algorithm.name,
 )
-def test_every_program_is_tight(algorithm: Algorithm) -> None:
+def test_audit_every_program_is_tight(algorithm: Algorithm) -> None:
     found = audit(Scheme("secure-sum"), algorithm, samples=20_000)
     assert found.holds
     assert found.tight
 
 
-def test_a_transcript_of_training_holds() -> None:
+def test_audit_of_training_transcript_holds() -> None:
     """Each step's adversary knows the weights; two examples whose gradients are opposite are what it tells apart."""
     names = (*(f"x{i}" for i in range(9)), "class")
     algorithm = NeuralClassifierProgram(columns=names, lower=-np.ones(9), upper=np.ones(9), steps=2, hidden=20)
@@ -109,7 +109,7 @@ def test_a_transcript_of_training_holds() -> None:
     assert found.reached > 0.5 * found.claimed
 
 
-def test_a_program_of_several_rounds_stays_below_its_claim() -> None:
+def test_audit_of_several_rounds_stays_below_claim() -> None:
     found = audit(
         Scheme("secure-sum"),
         KMeansProgram(columns=tuple(f"x{i}" for i in range(99)), n_clusters=10, rounds=3, clip=1.0),
@@ -126,7 +126,7 @@ def published(columns: int = 40, **settings: Any) -> DataCollaborationProgram:
 
 
 @pytest.mark.parametrize("scheme", ["local", "secure-sum", "zero-sum"])
-def test_a_publication_reaches_its_claim_and_no_more(scheme: str) -> None:
+def test_audit_of_publication_reaches_claim_and_no_more(scheme: str) -> None:
     """Whatever the scheme of sums is, a record's noise is its own site's; opposite records of two classes are told
     apart as well as is claimed."""
     found = audit(Scheme(scheme), published(), samples=20_000, units=100)
@@ -136,7 +136,7 @@ def test_a_publication_reaches_its_claim_and_no_more(scheme: str) -> None:
     assert found.claimed == pytest.approx(1.5, rel=1e-9)
 
 
-def test_a_bought_reduction_and_a_publication_hold_together() -> None:
+def test_audit_of_private_reduction_with_publication_holds() -> None:
     found = audit(Scheme("secure-sum"), published(20, reduction="dp", n_components=8), samples=1000, units=60)
     assert found.holds
     assert found.faults == ()
@@ -145,7 +145,7 @@ def test_a_bought_reduction_and_a_publication_hold_together() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("colluders", [0, 1, 3])
 @pytest.mark.parametrize("mu", [1.5, 4.0, 6.5])
-def test_publications_hold_at_full_size(colluders: int, mu: float) -> None:
+def test_audit_of_publication_at_full_size_holds(colluders: int, mu: float) -> None:
     found = audit(
         Scheme("secure-sum"), published(60), sites=5, colluders=colluders, mu=mu, samples=2_000_000, units=200
     )
@@ -178,20 +178,20 @@ register(OwnVectors)
 
 
 @pytest.mark.parametrize("mistake", ["spectral", "triangles"])
-def test_a_mistaken_sensitivity_is_found(mistake: str) -> None:
+def test_audit_wrong_sensitivity_is_found(mistake: str) -> None:
     found = audit(Scheme("secure-sum"), demonstration(mistake), samples=20_000)
     assert not found.holds
     assert found.reached == pytest.approx(math.sqrt(2) * found.claimed, rel=0.05)
 
 
-def test_a_publication_that_forgets_its_class_is_found() -> None:
+def test_audit_publication_without_class_in_sensitivity_is_found() -> None:
     with seeded("published-class"):
         found = audit(Scheme("local"), published(label_weight=1.0), samples=20_000, units=100)
     assert not found.holds
     assert found.reached == pytest.approx(math.sqrt(1.5) * found.claimed, rel=0.06)
 
 
-def test_records_under_the_same_draws_are_found() -> None:
+def test_audit_records_with_equal_noise_are_found() -> None:
     with seeded("one-noise-for-all-records"):
         found = audit(Scheme("secure-sum"), published(), samples=2000, units=50)
     assert not found.holds
@@ -200,7 +200,7 @@ def test_records_under_the_same_draws_are_found() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["secure-sum", "zero-sum", "cape-published", "cape-helper", "pairwise"])
-def test_a_forgotten_colluder_is_found(scheme: str) -> None:
+def test_audit_uncounted_colluder_is_found(scheme: str) -> None:
     with seeded("uncounted-colluders"):
         found = audit(Scheme(scheme), sites=4, colluders=1, samples=60_000, helper_apart=scheme == "cape-helper")
     assert not found.holds
@@ -223,7 +223,7 @@ def test_a_forgotten_colluder_is_found(scheme: str) -> None:
         ("correlated-rounds", "secure-sum", "correlation", 1.55),
     ],
 )
-def test_noise_that_comes_back_is_found(fault: str, scheme: str, word: str, reached: float) -> None:
+def test_audit_repeated_noise_is_found(fault: str, scheme: str, word: str, reached: float) -> None:
     """Within a release, from study to study, and between sites."""
     with seeded(fault):
         found = audit(Scheme(scheme), samples=40_000)
@@ -232,7 +232,7 @@ def test_noise_that_comes_back_is_found(fault: str, scheme: str, word: str, reac
     assert found.reached >= reached
 
 
-def test_noise_that_comes_back_in_the_next_round_is_found() -> None:
+def test_audit_noise_repeated_in_next_round_is_found() -> None:
     kmeans = KMeansProgram(columns=tuple(f"x{i}" for i in range(99)), n_clusters=10, rounds=2, clip=1.0)
     with seeded("one-key-a-site"):
         found = audit(Scheme("secure-sum"), kmeans, samples=1000)
@@ -252,7 +252,7 @@ def test_noise_that_comes_back_in_the_next_round_is_found() -> None:
         ("less-noise", "secure-sum", r"\b0\.9"),
     ],
 )
-def test_noise_of_the_wrong_shape_is_found(fault: str, scheme: str, word: str) -> None:
+def test_audit_noise_of_wrong_shape_is_found(fault: str, scheme: str, word: str) -> None:
     with seeded(fault):
         found = audit(Scheme(scheme), samples=100_000)
     assert not found.holds
@@ -267,7 +267,7 @@ class OneStingy(Site):
 
 
 @pytest.mark.parametrize("scheme", ["local", "zero-sum"])
-def test_another_site_with_too_little_noise_is_found(scheme: str) -> None:
+def test_audit_other_site_with_too_little_noise_is_found(scheme: str) -> None:
     found = audit(Scheme(scheme), samples=20_000, site_kind=OneStingy)
     assert not found.holds
     assert any(re.search(r"site 2\b.* 0\.5", fault) for fault in found.faults)
@@ -275,7 +275,7 @@ def test_another_site_with_too_little_noise_is_found(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["secure-sum", "pooled"])
 @pytest.mark.parametrize("columns", [1, 3])
-def test_releases_of_few_numbers_are_measured_whole(scheme: str, columns: int) -> None:
+def test_audit_release_of_few_numbers_uses_all_of_them(scheme: str, columns: int) -> None:
     found = audit(Scheme(scheme), MeanProgram(columns=tuple("abc"[:columns]), clip=1.0), samples=40)
     assert found.tight
     assert found.faults == ()
@@ -290,12 +290,12 @@ class Stingy(Site):
 
 
 @pytest.mark.parametrize("scheme", ["secure-sum", "local"])
-def test_noise_that_is_15_percent_too_small_is_found(scheme: str) -> None:
+def test_audit_noise_15_percent_too_small_is_found(scheme: str) -> None:
     found = audit(Scheme(scheme), samples=60_000, site_kind=Stingy)
     assert not found.holds
 
 
-def test_a_sensitivity_15_percent_too_small_is_found() -> None:
+def test_audit_sensitivity_15_percent_too_small_is_found() -> None:
     class Loose(SecondMoment):
         name: ClassVar[str] = "mistake_loose"
 
@@ -307,7 +307,7 @@ def test_a_sensitivity_15_percent_too_small_is_found() -> None:
     assert not audit(Scheme("secure-sum"), algorithm, samples=20_000).holds
 
 
-def test_what_cannot_be_audited_is_refused() -> None:
+def test_audit_bad_request_is_refused() -> None:
     with pytest.raises(BadParameter, match="non-private"):
         audit(Scheme("non-private"))
     with pytest.raises(BadParameter, match="collude"):
@@ -318,14 +318,14 @@ def test_what_cannot_be_audited_is_refused() -> None:
         audit(Scheme("secure-sum"), MeanProgram(columns=("a", "b"), clip=1.0))
 
 
-def test_unequal_sites_as_the_papers_combine_them() -> None:
+def test_audit_average_of_site_means_with_declared_units_is_tight() -> None:
     with pytest.raises(BadParameter, match="units"):
         audit(Scheme("cape-published", combine=Combine.MEANS))
     found = audit(Scheme("cape-published", combine=Combine.MEANS), samples=60_000, declare_units=True)
     assert found.tight
 
 
-def test_the_search_finds_the_worst_pair() -> None:
+def test_worst_pair_search_reaches_sensitivity() -> None:
     algorithm = CovarianceProgram(columns=("a", "b", "c"), clip=1.3)
     request = algorithm.requests(Adjacency.REPLACE_ONE)[0]
     statistic = request.statistic
@@ -363,7 +363,7 @@ class AsksForIt(Algorithm):
         return {"sum": Quantity(release.value)}
 
 
-def test_a_unit_that_changes_what_others_say_is_found_out() -> None:
+def test_audit_unit_that_changes_contributions_of_others_is_found() -> None:
     register(Coupled)
     columns = tuple(f"x{i}" for i in range(50))
     assert not audit(Scheme("pooled"), AsksForIt(columns=columns), samples=10_000).holds

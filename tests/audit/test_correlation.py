@@ -39,13 +39,13 @@ HALF = sound(2000, 1)
     ],
     ids=["neighbours", "halves", "mirrored", "anywhere", "few", "an echo", "a walk"],
 )
-def test_noise_that_repeats_within_a_stream_is_found(values: Floats, word: str) -> None:
+def test_correlation_noise_repeated_within_stream_is_found(values: Floats, word: str) -> None:
     assert word in said(site=values)
 
 
 @pytest.mark.parametrize("lag", [0, 1, 3999])
 @pytest.mark.parametrize("share", [0.15, 0.3, 1.0])
-def test_noise_that_two_streams_share_is_found(lag: int, share: float) -> None:
+def test_correlation_noise_shared_by_two_streams_is_found(lag: int, share: float) -> None:
     one, own = sound(4000, 3), sound(4000, 4)
     other = -share * np.roll(one, lag) + math.sqrt(1 - share**2) * own
     (echo,) = search({"one": one, "other": other, "third": sound(4000, 5)})
@@ -53,25 +53,25 @@ def test_noise_that_two_streams_share_is_found(lag: int, share: float) -> None:
     assert echo.correlation == pytest.approx(share, abs=0.06)
 
 
-def test_streams_of_different_lengths_and_scales_are_compared() -> None:
+def test_correlation_streams_of_other_length_and_scale_are_compared() -> None:
     long = sound(3 * BLOCK, 6)
     assert "long and short" in said(long=long, short=7.0 * long[BLOCK + 100 : BLOCK + 900])
     assert "early and late" in said(long=np.concatenate([long, long[:5000]]))
 
 
-def test_noise_without_a_spread_is_no_echo() -> None:
+def test_correlation_noise_without_spread_gives_no_echo() -> None:
     assert not search({})
     assert not search({"silent": np.zeros(100), "one number": np.ones(1)})
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_sound_noise_passes_on_the_grid_too(seed: int) -> None:
+def test_correlation_sound_noise_on_grid_passes(seed: int) -> None:
     rng = np.random.default_rng(seed)
     streams = {f"site {s}": np.rint(rng.normal(size=20_000) * 2.0**22) for s in range(3)}
     assert not search(streams | {"few": rng.normal(size=3), "doubles": rng.normal(size=9000)})
 
 
-def test_the_bounds_hold_with_a_generous_false_alarm_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_correlation_sound_noise_stays_within_false_alarm_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """With one alarm allowed in five calls of sound noise, no more come than that."""
     monkeypatch.setattr(correlation, "FALSE_ALARM", 0.2)
     rng = np.random.default_rng(7)
@@ -80,7 +80,7 @@ def test_the_bounds_hold_with_a_generous_false_alarm_rate(monkeypatch: pytest.Mo
     assert alarms <= 0.2 * calls
 
 
-def test_a_word_that_comes_again_is_a_key_that_was_used_twice() -> None:
+def test_same_words_repeated_word_names_both_streams() -> None:
     one, other, third = (np.random.default_rng(seed).integers(0, 2**64, 50, dtype=np.uint64) for seed in range(3))
     assert not same_words([("one", one), ("other", other)])
     (echo,) = same_words([("one", one), ("other", other), ("third", np.concatenate([third, one[7:8]]))])
@@ -134,7 +134,7 @@ WHOLE = shaped(6, 8000, 11)
         "by-16",
     ],
 )
-def test_noise_of_the_wrong_shape_is_found(values: Floats, word: str) -> None:
+def test_marginals_noise_of_wrong_shape_is_found(values: Floats, word: str) -> None:
     step = 2.0**-20
     stream = marginals.Stream(np.rint(values / step) * step, step)
     found = marginals.search({"sound": marginals.Stream(WHOLE), "site": stream})
@@ -143,7 +143,7 @@ def test_noise_of_the_wrong_shape_is_found(values: Floats, word: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 20, 100])
-def test_short_releases_of_sound_noise_pass(size: int) -> None:
+def test_marginals_short_releases_of_sound_noise_pass(size: int) -> None:
     for seed, samples in enumerate((1000, 1000, 1000, 100_000)):
         values = shaped(-(-samples // size), size, seed)
         values /= np.sqrt(np.mean(values**2))
@@ -152,12 +152,12 @@ def test_short_releases_of_sound_noise_pass(size: int) -> None:
 
 
 @pytest.mark.parametrize("steps", [1.0, 3.0, 64.0, 1000.0])
-def test_a_coarse_grid_is_no_fault(steps: float) -> None:
+def test_marginals_coarse_grid_is_no_fault(steps: float) -> None:
     values = Sampler.seeded(b"coarse").steps(40_000, steps).reshape(5, -1) / steps
     assert not marginals.search({"site": marginals.Stream(values, 1 / steps)})
 
 
-def test_the_bounds_of_shapes_hold_with_a_generous_false_alarm_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marginals_sound_noise_stays_within_false_alarm_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """With one alarm allowed in five calls of sound noise, no more come than that, and few fewer than one in 50."""
     monkeypatch.setattr(marginals, "FALSE_ALARM", 0.2)
     calls = 400

@@ -16,7 +16,7 @@ def refused(cell: cells.Cell) -> tuple[cells.Cell, list[float]]:
     raise AssertionError(f"{cell} was known")
 
 
-def test_a_run_that_was_cut_off_goes_on(tmp_path: Path) -> None:
+def test_cells_interrupted_run_resumes(tmp_path: Path) -> None:
     kept = tmp_path / "cells.jsonl"
     wanted: list[cells.Cell] = [("square", at, 0.5) for at in range(3)]
     first = cells.computed(wanted[:2], squared, 2, kept)

@@ -9,7 +9,7 @@ import pytest
 import heldout
 
 
-def test_a_case_is_compared_with_all_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_heldout_case_is_compared_with_all_methods(capsys: pytest.CaptureFixture[str]) -> None:
     heldout.table("few", heldout.few(Path()), 2, (3.0,))
     told = capsys.readouterr().out
     assert told.startswith("few, eps 3: rule 0.9")

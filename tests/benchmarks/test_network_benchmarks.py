@@ -14,12 +14,12 @@ from zerosum.kernel.events import Sampling
 from zerosum.kernel.phases import step_mu
 
 
-def test_without_sampling_loss_distributions_say_what_is_exact() -> None:
+def test_pld_epsilon_without_sampling_is_exact() -> None:
     whole = accountant.mu_for(1.0, bench.DELTA)
     assert bench.pld_epsilon(whole / (2 * math.sqrt(9)), 1.0, 9) == pytest.approx(1.0, rel=2e-3)
 
 
-def test_added_and_removed_units_would_be_given_less_noise() -> None:
+def test_pld_epsilon_of_added_unit_is_below_replaced_unit() -> None:
     mu = step_mu(accountant.mu_for(1.0, bench.DELTA), Sampling(0.5, 15), bench.DELTA)
     assert bench.pld_epsilon(mu, 0.5, 15) <= 1.0
     assert bench.pld_epsilon(mu, 0.5, 15, replaced=False) < 0.7

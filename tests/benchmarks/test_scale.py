@@ -10,7 +10,7 @@ import scale
 @pytest.mark.parametrize(
     ("sites", "size", "rounds"), [(4, 20, 1), (6, 50, 3), pytest.param(42, 10, 2, marks=pytest.mark.slow)]
 )
-def test_what_is_computed_is_what_is_counted(sites: int, size: int, rounds: int) -> None:
+def test_scale_measured_counts_equal_computed_counts(sites: int, size: int, rounds: int) -> None:
     found, expected = scale.measured(sites, size, rounds), scale.computed(sites, size, rounds)
     assert found.neighbours == expected.neighbours
     for phase in scale.PHASES:

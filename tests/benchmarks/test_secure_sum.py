@@ -31,7 +31,7 @@ def sound(spread: bench.Spread) -> bool:
     return 0 < spread.lowest <= spread.median <= spread.highest
 
 
-def test_the_secure_sums_figures() -> None:
+def test_secure_sum_benchmark_has_every_figure() -> None:
     steps: list[tuple[int, int]] = []
     found = tiny_secagg(on_step=lambda done, planned: steps.append((done, planned)))
     assert steps == [(done, 6) for done in range(1, 7)]
@@ -51,7 +51,7 @@ def test_the_secure_sums_figures() -> None:
     assert all(isinstance(value, str) and value for _, value in rows)
 
 
-def test_the_coordinators_memory_does_not_grow_with_the_sites() -> None:
+def test_secure_sum_benchmark_coordinator_memory_does_not_grow_with_sites() -> None:
     """It holds the sum and the vector it is folding in, whatever the number of sites."""
     found = tiny_secagg(size=300_000, memory_sites=(3, 9))
     few, many = (line.vectors for line in found.memory)
@@ -60,7 +60,7 @@ def test_the_coordinators_memory_does_not_grow_with_the_sites() -> None:
     assert not tracemalloc.is_tracing()
 
 
-def test_one_thousand_sites_are_only_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secure_sum_benchmark_of_1000_sites_runs_only_if_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
     cost = bench._cost(3, 10)
 
@@ -75,7 +75,7 @@ def test_one_thousand_sites_are_only_asked_for_by_name(monkeypatch: pytest.Monke
     assert asked == [(3, 10)] * 2 + [(1000, 10_000)]
 
 
-def test_a_wrong_sum_is_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secure_sum_benchmark_wrong_sum_fails_check(monkeypatch: pytest.MonkeyPatch) -> None:
     true = masks.add
 
     def wrong(vector: masks.Ring, keys: list[tuple[bytes, bool]], *more: Any) -> None:
@@ -91,7 +91,7 @@ def tiny_sampler(**changes: Any) -> bench.SamplerFigures:
     return bench.bench_sampler(**(sizes | changes))
 
 
-def test_the_samplers_figures() -> None:
+def test_sampler_benchmark_has_every_figure() -> None:
     steps: list[tuple[int, int]] = []
     found = tiny_sampler(on_step=lambda done, planned: steps.append((done, planned)))
     assert steps[-1] == (6, 6)
@@ -105,7 +105,7 @@ def test_the_samplers_figures() -> None:
     assert "2^10" in names[0]
 
 
-def test_opendp_is_compared_with_where_it_is_installed() -> None:
+def test_sampler_benchmark_with_opendp_compares() -> None:
     pytest.importorskip("opendp")
     for line in tiny_sampler().lines:
         assert line.opendp is not None
@@ -114,7 +114,7 @@ def test_opendp_is_compared_with_where_it_is_installed() -> None:
         assert sound(line.opendp_to_ours)
 
 
-def test_without_opendp_its_figure_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampler_benchmark_without_opendp_has_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> object:
         raise ModuleNotFoundError(f"No module named {name!r}")
 

@@ -24,7 +24,9 @@ from zerosum.kernel.accountant import epsilon, mu_for
     ("sites", "colluders", "exact", "claimed"),
     [(3, 0, 1.5, 1.25), (4, 1, 1.866667, 1.474510), (10, 3, 2.207792, 1.2956), (100, 33, 2.467859, 1.0409)],
 )
-def test_account_of_cape_as_published(sites: int, colluders: int, exact: float, claimed: float, tmp_path: Path) -> None:
+def test_cli_account_of_published_cape_equals_exact_values(
+    sites: int, colluders: int, exact: float, claimed: float, tmp_path: Path
+) -> None:
     found = as_json(
         zerosum(
             *("account", "--scheme", "cape-published", "--sites", str(sites), "--colluders", str(colluders)),
@@ -49,7 +51,7 @@ def test_account_of_cape_as_published(sites: int, colluders: int, exact: float, 
         ("secure-sum", ["--tau", "2"], 1.25, False),
     ],
 )
-def test_account_of_every_scheme_both_ways(
+def test_cli_account_from_noise_to_epsilon_and_back_is_same(
     scheme: str, noise: list[str], ratio: float, published: bool, tmp_path: Path
 ) -> None:
     common = ("account", "--scheme", scheme, "--sites", "5", "--colluders", "1", "--sensitivity", "1.5")
@@ -65,7 +67,7 @@ def test_account_of_every_scheme_both_ways(
         assert back["noise"][name] == pytest.approx(value, rel=1e-9)
 
 
-def test_account_with_dropouts_and_as_a_table(tmp_path: Path) -> None:
+def test_cli_account_with_dropouts_prints_table(tmp_path: Path) -> None:
     common = ("account", "--scheme", "secure-sum", "--sites", "10", "--colluders", "3", "--dropouts", "2")
     found = as_json(zerosum(*common, "--sensitivity", "1", "--delta", "1e-5", "--epsilon", "1", "--json", cwd=tmp_path))
     assert found["variance_ratio"] == pytest.approx(10 / 5)
@@ -132,7 +134,9 @@ ACCOUNT = (
         (("nonsense",), "nonsense"),
     ],
 )
-def test_bad_arguments_are_one_sentence_and_exit_code_2(arguments: tuple[str, ...], word: str, tmp_path: Path) -> None:
+def test_cli_bad_arguments_give_one_sentence_and_exit_code_2(
+    arguments: tuple[str, ...], word: str, tmp_path: Path
+) -> None:
     assert_refused(zerosum(*arguments, "--json", cwd=tmp_path), word)
     plain = zerosum(*arguments, cwd=tmp_path)
     assert plain.returncode == 2
@@ -144,7 +148,7 @@ def test_bad_arguments_are_one_sentence_and_exit_code_2(arguments: tuple[str, ..
 # ---- plan and run --------------------------------------------------------------------------------------------------
 
 
-def test_a_study_is_planned_without_reading_data_then_run_and_recorded(tmp_path: Path) -> None:
+def test_cli_plan_reads_no_data_and_run_is_recorded(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     for s in range(3):
         (tmp_path / f"{s}.csv").rename(tmp_path / f"{s}.away")
@@ -181,7 +185,7 @@ def test_a_study_is_planned_without_reading_data_then_run_and_recorded(tmp_path:
     assert "1 entry\n" in zerosum("ledger", "verify", cwd=tmp_path).stdout
 
 
-def test_a_plan_says_what_the_planner_chose(tmp_path: Path) -> None:
+def test_cli_plan_shows_choices_of_planner(tmp_path: Path) -> None:
     text = STUDY.replace('"mean"', '"pca"').replace(
         "[parameters]", '[parameters]\nn_components = 1\nsolver = "subspace"'
     )
@@ -194,7 +198,7 @@ def test_a_plan_says_what_the_planner_chose(tmp_path: Path) -> None:
     assert [line["share"] for line in record["privacy"]["releases"]] == [line["share"] for line in plan["releases"]]
 
 
-def test_a_plan_with_a_helper_says_what_the_helper_could_do(tmp_path: Path) -> None:
+def test_cli_plan_with_helper_shows_epsilon_against_helper(tmp_path: Path) -> None:
     helped = STUDY + '\n[scheme]\nname = "cape-helper"\n'
     study = write_study(tmp_path, helped, sizes=(15, 15, 15, 15))
     plan = as_json(zerosum("plan", str(study), "--json", cwd=tmp_path))
@@ -219,14 +223,14 @@ def test_a_plan_with_a_helper_says_what_the_helper_could_do(tmp_path: Path) -> N
     assert "dealer" not in zerosum("plan", str(local), cwd=tmp_path).stdout
 
 
-def test_running_again_is_spending_again_until_the_cap(tmp_path: Path) -> None:
+def test_cli_run_again_spends_until_cap(tmp_path: Path) -> None:
     study = write_study(tmp_path, STUDY.replace("epsilon = 2.0", "epsilon = 8.0"))
     assert zerosum("run", str(study), "--out", "one", cwd=tmp_path).returncode == 0
     assert_refused(zerosum("run", str(study), "--out", "two", "--json", cwd=tmp_path), "s0", "cap")
     assert not (tmp_path / "two").exists()
 
 
-def test_a_result_never_lands_on_another_one(tmp_path: Path) -> None:
+def test_cli_run_into_existing_folder_is_refused_before_spending(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "notes.txt").write_text("mine")
@@ -256,7 +260,7 @@ def test_a_result_never_lands_on_another_one(tmp_path: Path) -> None:
         (("[parameters]", "[parameters"), ["TOML"]),
     ],
 )
-def test_a_bad_study_releases_nothing(change: tuple[str, str], words: list[str], tmp_path: Path) -> None:
+def test_cli_run_of_bad_study_releases_nothing(change: tuple[str, str], words: list[str], tmp_path: Path) -> None:
     study = write_study(tmp_path, STUDY.replace(*change))
     assert_refused(zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path), *words)
     assert not (tmp_path / "result").exists()
@@ -275,7 +279,7 @@ def test_a_bad_study_releases_nothing(change: tuple[str, str], words: list[str],
         (lambda path: path.write_text("age,pressure\n" + "50,120\n" * 9), "10 units"),
     ],
 )
-def test_bad_data_at_one_site_releases_nothing(damage: Any, word: str, tmp_path: Path) -> None:
+def test_cli_run_with_bad_data_at_one_site_releases_nothing(damage: Any, word: str, tmp_path: Path) -> None:
     study = write_study(tmp_path)
     damage(tmp_path / "1.csv")
     assert_refused(zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path), word)
@@ -286,7 +290,7 @@ def test_bad_data_at_one_site_releases_nothing(damage: Any, word: str, tmp_path:
 
 @pytest.mark.usefixtures("_wide")
 @pytest.mark.parametrize("name", ["x[/nothing]", "[red]a", "[link=x]", "a\\[b", ":smile:", "[/]"])
-def test_names_are_printed_as_they_are(
+def test_cli_names_with_markup_are_printed_unchanged(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing a user calls something is read as markup, wherever it is printed."""
@@ -314,7 +318,7 @@ def test_names_are_printed_as_they_are(
     assert repr(name) in said("reproduce", name, code=2)
 
 
-def test_which_row_is_at_fault_is_said_on_the_own_terminal_only(tmp_path: Path) -> None:
+def test_cli_bad_row_is_named_on_own_terminal_only(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     (tmp_path / "1.csv").write_text("age,pressure\n" + "50,120\n" * 12 + "50,secret\n")
     done = zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path)
@@ -325,12 +329,12 @@ def test_which_row_is_at_fault_is_said_on_the_own_terminal_only(tmp_path: Path) 
     assert "secret" not in shown
 
 
-def test_one_site_is_not_a_joint_study(tmp_path: Path) -> None:
+def test_cli_run_of_one_site_is_refused(tmp_path: Path) -> None:
     study = write_study(tmp_path, sizes=(20,))
     assert_refused(zerosum("run", str(study), "--out", "result", "--json", cwd=tmp_path), "sites")
 
 
-def test_a_damaged_ledger_stops_a_study(tmp_path: Path) -> None:
+def test_cli_run_with_damaged_ledger_is_refused(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     assert zerosum("run", str(study), "--out", "one", cwd=tmp_path).returncode == 0
     ledger = next((tmp_path / "state" / "ledgers").glob("*.sqlite"))
@@ -342,7 +346,7 @@ def test_a_damaged_ledger_stops_a_study(tmp_path: Path) -> None:
     assert_refused(zerosum("ledger", "verify", "nowhere.sqlite", "--json", cwd=tmp_path), "nowhere.sqlite")
 
 
-def test_a_study_of_people_with_a_unit_column_and_categories(tmp_path: Path) -> None:
+def test_cli_run_of_people_with_unit_column_and_categories_gives_histogram(tmp_path: Path) -> None:
     text = """
 name = "smoking"
 algorithm = "histogram"
@@ -377,7 +381,7 @@ delta = 1e-5
 # ---- demo ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_demo_runs_and_saves_its_picture(tmp_path: Path) -> None:
+def test_cli_demo_writes_pictures_and_report(tmp_path: Path) -> None:
     done = zerosum("demo", "--repeats", "3", "--people", "24", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = as_json(done)
@@ -392,7 +396,7 @@ def test_the_demo_runs_and_saves_its_picture(tmp_path: Path) -> None:
     assert not (tmp_path / "state").exists()
 
 
-def test_the_audit_passes_and_finds_a_seeded_mistake(tmp_path: Path) -> None:
+def test_cli_audit_holds_and_finds_seeded_mistake(tmp_path: Path) -> None:
     """In this process, whose noise can be had again: a false alarm about once in 10^6 draws."""
     arguments = ("audit", "--scheme", "secure-sum", "--samples", "20000", "--json")
     done = command_line.zerosum(*arguments, cwd=tmp_path)
@@ -406,12 +410,12 @@ def test_the_audit_passes_and_finds_a_seeded_mistake(tmp_path: Path) -> None:
     assert not (tmp_path / "state").exists()
 
 
-def test_version_and_help(tmp_path: Path) -> None:
+def test_cli_version_and_help_succeed(tmp_path: Path) -> None:
     assert "zerosum" in as_json(zerosum("version", "--json", cwd=tmp_path))
     assert zerosum("--help", cwd=tmp_path).returncode == 0
 
 
-def test_a_table_of_many_columns_is_split_and_nothing_of_it_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_lines_many_columns_are_split_without_cutting(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is the same in all lines is said once; lines are told apart by their numbers."""
     monkeypatch.setattr(terminal.out, "_width", 80)
     headings = ["method", "calibration", "rounds", *(f"quantity {at}" for at in range(9))]
@@ -431,7 +435,7 @@ def test_a_table_of_many_columns_is_split_and_nothing_of_it_is_cut(monkeypatch: 
     assert "method" in taken.get()
 
 
-def test_a_figure_is_reproduced_and_an_unknown_one_refused(tmp_path: Path) -> None:
+def test_cli_reproduce_writes_figure_and_unknown_name_is_refused(tmp_path: Path) -> None:
     assert_refused(zerosum("reproduce", "pca-moon", "--json", cwd=tmp_path), "pca-moon")
     assert_refused(zerosum("reproduce", "pca-epsilon", "--data", "mnist", "--json", cwd=tmp_path), "mnist")
     done = zerosum("reproduce", "pca-delta", "--json", cwd=tmp_path)
@@ -445,7 +449,7 @@ def test_a_figure_is_reproduced_and_an_unknown_one_refused(tmp_path: Path) -> No
     assert not (tmp_path / "state").exists()
 
 
-def test_what_a_regressions_fit_was_bought_for_is_shown(tmp_path: Path) -> None:
+def test_cli_run_of_regression_shows_fit_table(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for name in ("a", "b", "c"):
         ages = rng.uniform(20, 80, 60)

@@ -11,7 +11,7 @@ from mutations import seeded
 from zerosum.cli import _run
 
 
-def test_a_coordinator_that_is_the_helper_is_shown_beside_one_that_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cli_audit_of_helper_scheme_shows_both_trust_models(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(["audit", "--scheme", "cape-helper", "--samples", "16000", "--json"]) == 0
     itself, apart = json.loads(capsys.readouterr().out)["audits"]
     assert (itself["helper_apart"], apart["helper_apart"]) == (False, True)
@@ -20,7 +20,7 @@ def test_a_coordinator_that_is_the_helper_is_shown_beside_one_that_is_not(capsys
     assert itself["faults"] == []
 
 
-def test_noise_that_comes_back_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cli_audit_repeated_noise_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with seeded("repeated-draws"):
         assert _run(["audit", "--scheme", "local", "--samples", "16000"]) == 4
     said = capsys.readouterr()

@@ -14,7 +14,7 @@ from zerosum.study import SiteFile
 from zerosum.study.checking import check_study
 
 
-def test_a_sound_study_would_run_and_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_check_study_of_sound_study_has_no_fault_and_writes_nothing(tmp_path: Path) -> None:
     study = Study.load(write_study(tmp_path))
     before = sorted(tmp_path.iterdir())
     found = check_study(study)
@@ -28,7 +28,7 @@ def test_a_sound_study_would_run_and_nothing_is_left_behind(tmp_path: Path) -> N
     assert sorted(tmp_path.iterdir()) == before  # no ledger, no state folder
 
 
-def test_all_faults_at_once(tmp_path: Path) -> None:
+def test_cli_check_reports_all_faults_at_once(tmp_path: Path) -> None:
     text = STUDY.replace("upper = [100, 200]", "upper = [10, 200]").replace("epsilon = 2.0", "epsilon = 12.0")
     path = write_study(tmp_path, text)
     policy = 'policy = { population = "x", minimum_units = 100, statistics = ["histogram"], minimum_colluders = 2 }'
@@ -50,7 +50,7 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "state").exists()
 
 
-def test_a_site_checks_its_own_part_only(tmp_path: Path) -> None:
+def test_cli_check_of_one_site_checks_own_part_only(tmp_path: Path) -> None:
     write_study(tmp_path)
     (tmp_path / "public.toml").write_text(STUDY + "".join(f'\n[[sites]]\nname = "s{s}"\n' for s in range(3)))
     (tmp_path / "s1.toml").write_text('name = "s1"\ndata = "1.csv"\n\n[policy]\npopulation = "p1"\n')
@@ -63,7 +63,7 @@ def test_a_site_checks_its_own_part_only(tmp_path: Path) -> None:
     assert "rehearsal" not in said.stdout
 
 
-def test_a_plan_above_the_cap_is_refused_and_data_are_not_read(tmp_path: Path) -> None:
+def test_cli_plan_above_cap_is_refused_without_reading_data(tmp_path: Path) -> None:
     path = write_study(tmp_path, STUDY.replace("epsilon = 2.0", "epsilon = 11.0"))
     for s in range(3):
         (tmp_path / f"{s}.csv").unlink()
@@ -80,7 +80,7 @@ def test_a_plan_above_the_cap_is_refused_and_data_are_not_read(tmp_path: Path) -
     assert not (tmp_path / "state").exists()
 
 
-def test_the_budget_counts_what_was_spent(tmp_path: Path) -> None:
+def test_check_budget_after_run_counts_spent_epsilon(tmp_path: Path) -> None:
     study = Study.load(write_study(tmp_path))
     study.run()
     (file, *_), plan = study.site_files, study.plan()
@@ -92,13 +92,13 @@ def test_the_budget_counts_what_was_spent(tmp_path: Path) -> None:
         check_budget(plan, 0, policy.model_copy(update={"epsilon": 2.5}))
 
 
-def test_a_range_far_wider_than_the_data_is_named(tmp_path: Path) -> None:
+def test_check_study_range_far_wider_than_data_is_warned_of(tmp_path: Path) -> None:
     study = Study.load(write_study(tmp_path, STUDY.replace("upper = [100, 200]", "upper = [1e6, 200]")))
     for each in check_study(study):
         assert all(word in each.warnings[0] for word in ("'age'", "0.0%"))
 
 
-def test_ranges_of_a_description_are_looked_at(tmp_path: Path) -> None:
+def test_check_study_ranges_of_description_are_warned_of(tmp_path: Path) -> None:
     text = STUDY.replace('"mean"', '"describe"').replace("lower = [0, 60]\n", "")
     text = text.replace("upper = [100, 200]", "ranges = { age = [500, 900], pressure = [60, 1e6] }")
     for each in check_study(Study.load(write_study(tmp_path, text))):

@@ -71,7 +71,7 @@ def same(found: dict[str, Floats], expected: Result) -> bool:
     return all(found[name].tobytes() == quantity.value.tobytes() for name, quantity in expected.estimate.items())
 
 
-def test_one_study_after_the_other_bit_for_bit_as_in_process(deployment: Deployment) -> None:
+def test_coordinator_studies_in_sequence_equal_in_process_results(deployment: Deployment) -> None:
     folder = deployment.folder
     studies = [
         (deployment.study(name="secure"), False),
@@ -93,7 +93,7 @@ def test_one_study_after_the_other_bit_for_bit_as_in_process(deployment: Deploym
         assert len(set(spent)) == len(spent) > 2
 
 
-def test_on_the_command_line_and_again_when_it_is_over(deployment: Deployment) -> None:
+def test_cli_coordinator_run_then_again_after_end_spends_once(deployment: Deployment) -> None:
     folder, study = deployment.folder, deployment.study(name="line", seed=None)
     plan = folder / "line.json"
     write_whole(plan, Study.load(study).plan().to_json())
@@ -113,7 +113,7 @@ def test_on_the_command_line_and_again_when_it_is_over(deployment: Deployment) -
         begin(settings(deployment, study, "line"), folder / "line")
 
 
-def test_the_same_files_are_rehearsed_in_one_process(deployment: Deployment) -> None:
+def test_study_with_site_files_runs_in_one_process(deployment: Deployment) -> None:
     """With the keys that the roster names; ledgers are those of the sites, which do not serve meanwhile or do."""
     study = Study.load(deployment.study(name="rehearsal"))
     result = study.with_sites([deployment.site(name) for name in NAMES]).run()
@@ -121,7 +121,7 @@ def test_the_same_files_are_rehearsed_in_one_process(deployment: Deployment) -> 
     assert deployment.spent("north")[-1][0].startswith("rehearsal")
 
 
-def test_what_is_missing_is_said_before_anybody_is_asked(deployment: Deployment, tmp_path: Path) -> None:
+def test_coordinator_missing_site_or_identity_is_refused_at_start(deployment: Deployment, tmp_path: Path) -> None:
     study = deployment.study(name="unfit")
     known = settings(deployment, study, "unfit")
     with pytest.raises(BadStudy, match="'west'"):
@@ -139,7 +139,7 @@ def test_what_is_missing_is_said_before_anybody_is_asked(deployment: Deployment,
         coordinate(tmp_path / "nowhere", lambda sites: None)
 
 
-def test_a_site_that_is_away_is_waited_for_and_named(deployment: Deployment, tmp_path: Path) -> None:
+def test_coordinator_absent_site_is_waited_for_and_named(deployment: Deployment, tmp_path: Path) -> None:
     study = deployment.study(name="away")
     known = settings(deployment, study, "away")
     begin(known.model_copy(update={"sites": known.sites | {"west": tmp_path / "socket"}, "wait": 0.5}), tmp_path / "s")
@@ -169,7 +169,7 @@ class Killing:
 
 
 @pytest.mark.parametrize("at", ["advertise", "share", "receive", "contribute", "sign", "open"])
-def test_a_site_killed_in_each_phase(at: str, deployment: Deployment) -> None:
+def test_site_killed_in_each_phase_joins_next_study(at: str, deployment: Deployment) -> None:
     """In set-up nothing is spent; in a round the others end it. The site joins the next study."""
     name, folder = f"killed-{at}", deployment.folder
     study = deployment.study(name=name)
@@ -208,7 +208,7 @@ def test_a_site_killed_in_each_phase(at: str, deployment: Deployment) -> None:
 
 @pytest.mark.parametrize("seed", [7, None])
 @pytest.mark.parametrize("kills", [5, pytest.param(30, marks=pytest.mark.slow)])
-def test_the_coordinator_killed_at_random_spends_nothing_twice(
+def test_coordinator_killed_at_random_spends_nothing_twice(
     kills: int, seed: int | None, deployment: Deployment
 ) -> None:
     """In as many studies as that takes. A round that was under way goes on: each is in every ledger once, no attempt is
@@ -268,7 +268,7 @@ def ending(state: Path, at: str, times: int, away: str = "") -> Connect:
 
 
 @pytest.mark.parametrize("at", ["sign", "open"])
-def test_a_round_goes_on_with_the_list_that_sites_were_told(at: str, deployment: Deployment) -> None:
+def test_coordinator_resumed_round_keeps_announced_list_of_sites(at: str, deployment: Deployment) -> None:
     """A site that was not reached then is there again, and stays out of that round: nobody signs a second list."""
     folder, name = deployment.folder, f"listed-{at}"
     study = deployment.study(name=name)
@@ -281,7 +281,7 @@ def test_a_round_goes_on_with_the_list_that_sites_were_told(at: str, deployment:
     assert same(estimate(folder / f"{name}-out"), expected)
 
 
-def test_a_coordinator_restored_from_a_backup_gets_nothing_again(deployment: Deployment) -> None:
+def test_coordinator_restored_from_backup_gets_no_second_release(deployment: Deployment) -> None:
     """Its sites have gone on: they refuse what is over, and nothing is spent twice."""
     folder, name = deployment.folder, "backup"
     parameters = "n_clusters = 2\nrounds = 6"
@@ -297,7 +297,7 @@ def test_a_coordinator_restored_from_a_backup_gets_nothing_again(deployment: Dep
     assert {each: deployment.spent(each) for each in NAMES} == before
 
 
-def test_a_site_that_restarted_with_the_coordinator_costs_an_attempt(deployment: Deployment) -> None:
+def test_coordinator_and_site_restarted_together_use_one_attempt(deployment: Deployment) -> None:
     """Its keys are gone, so everybody makes new ones, and the round that was under way is asked again as bought."""
     folder, name = deployment.folder, "both"
     study = deployment.study(name=name, attempts=1, seed=None)
@@ -314,7 +314,7 @@ def test_a_site_that_restarted_with_the_coordinator_costs_an_attempt(deployment:
         assert sorted((round, attempt) for _, round, attempt in spent) == [(0, 0), (0, 1)], plan.study
 
 
-def test_a_study_that_was_killed_goes_on_without_a_site_that_stays_away(deployment: Deployment) -> None:
+def test_coordinator_killed_goes_on_without_absent_site(deployment: Deployment) -> None:
     """Within L, and bit for bit as if the site had been lost in that round; it joins the next study."""
     folder, name = deployment.folder, "alone"
     study = deployment.study("k-means", name=name, parameters="n_clusters = 2\nrounds = 4")

@@ -52,7 +52,7 @@ def write_sites(folder: Path) -> None:
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
 
 
-def test_data_files_become_a_table_that_fits_80_columns(tmp_path: Path) -> None:
+def test_cli_describe_shows_table_within_80_columns(tmp_path: Path) -> None:
     write_sites(tmp_path)
     done = zerosum("describe", "north.csv", "south.csv", *QUESTION, "--out", "result", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -68,7 +68,7 @@ def test_data_files_become_a_table_that_fits_80_columns(tmp_path: Path) -> None:
     assert len(list((tmp_path / "state" / "ledgers").glob("*.sqlite"))) == 2
 
 
-def test_files_with_semicolons_and_in_other_encodings_are_described(tmp_path: Path) -> None:
+def test_cli_describe_reads_other_delimiters_and_encodings(tmp_path: Path) -> None:
     """As hospitals send them: one as it should be, one from a spreadsheet, one with tabs."""
     write_sites(tmp_path)
     north = (tmp_path / "north.csv").read_text().replace("age,", "größe,age,", 1).replace("\n", "\n1,")[:-2]
@@ -87,7 +87,7 @@ def test_files_with_semicolons_and_in_other_encodings_are_described(tmp_path: Pa
     assert as_json(spread)["table"]["mean"]
 
 
-def test_json_has_every_number(tmp_path: Path) -> None:
+def test_cli_describe_json_has_every_number(tmp_path: Path) -> None:
     write_sites(tmp_path)
     record = as_json(zerosum("describe", "a=north.csv", "b=south.csv", *QUESTION, "--json", cwd=tmp_path))
     first = record["table"]["mean"][0]
@@ -98,7 +98,7 @@ def test_json_has_every_number(tmp_path: Path) -> None:
     assert record["privacy"]["question"]["parameters"]["ranges"] == {"age": [20, 90]}
 
 
-def test_a_plan_of_it_spends_nothing(tmp_path: Path) -> None:
+def test_cli_describe_plan_spends_nothing(tmp_path: Path) -> None:
     done = zerosum("describe", "north.csv", "south.csv", *QUESTION, "--plan", "--json", cwd=tmp_path)
     record = as_json(done)
     assert [release["statistic"] for release in record["releases"]] == [
@@ -110,7 +110,7 @@ def test_a_plan_of_it_spends_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "state").exists()
 
 
-def test_a_study_file_of_survival_is_shown_as_curves_by_both_commands(tmp_path: Path) -> None:
+def test_cli_survival_study_is_shown_as_curves_by_describe_and_run(tmp_path: Path) -> None:
     write_sites(tmp_path)
     (tmp_path / "study.toml").write_text(STUDY)
     done = zerosum("describe", "study.toml", cwd=tmp_path)
@@ -138,7 +138,7 @@ def test_a_study_file_of_survival_is_shown_as_curves_by_both_commands(tmp_path: 
         (("other.toml",), "other.toml"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_is_spent(
+def test_cli_describe_bad_arguments_are_refused_before_spending(
     arguments: tuple[str, ...], word: str, tmp_path: Path
 ) -> None:
     write_sites(tmp_path)

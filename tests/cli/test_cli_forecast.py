@@ -47,7 +47,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) 
     return capsys.readouterr().out
 
 
-def test_what_to_expect_is_a_table_of_80_columns(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cli_what_if_shows_table_within_80_columns(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = said(capsys, "plan", study, "--what-if", "--target-error", "0.01", "--target-error", "age=0.5")
     assert max(map(cell_len, shown.splitlines())) <= 80
     for word in ("epsilon", "people", "sites", "colluders", "this study", "age", "pressure", "spent"):
@@ -55,9 +55,7 @@ def test_what_to_expect_is_a_table_of_80_columns(study: Path, capsys: pytest.Cap
     assert "epsilon 0.621" in shown
 
 
-def test_what_to_expect_as_json_and_as_a_picture(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cli_what_if_writes_json_and_picture(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "expected.svg"
     guess = ("--guess", "age=normal:60:15")
     record = json.loads(said(capsys, "plan", study, "--what-if", "--json", "--out", out, *guess))
@@ -95,7 +93,7 @@ def test_what_to_expect_as_json_and_as_a_picture(
         (("--target-error", "1"), "--what-if"),
     ],
 )
-def test_what_makes_no_sense_is_one_sentence(
+def test_cli_what_if_bad_arguments_give_one_sentence(
     study: Path, arguments: tuple[str, ...], word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = json.loads(said(capsys, "plan", study, *arguments, "--json", code=2))
@@ -103,13 +101,17 @@ def test_what_makes_no_sense_is_one_sentence(
     assert "\n" not in record["error"]["message"]
 
 
-def test_people_like_those_in_a_public_file(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cli_what_if_like_public_file_uses_its_spread(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "public.csv").write_text("age,pressure\n" + "50,100\n70,180\n" * 50)
     record = json.loads(said(capsys, "plan", study, "--what-if", "--like", tmp_path / "public.csv", "--json"))
     assert record["own"]["lines"][0]["sampling"] == pytest.approx(10 / 2000**0.5, rel=0.05)
 
 
-def test_every_scheme_on_made_up_people(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cli_compare_schemes_on_synthetic_people_spends_nothing(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "schemes.svg"
     arguments = ("compare", study, "--made-up", "--schemes", "pooled,secure-sum,local", "--seeds", "2")
     shown = said(capsys, *arguments, "--out", out)
@@ -122,7 +124,9 @@ def test_every_scheme_on_made_up_people(study: Path, tmp_path: Path, capsys: pyt
     assert not (tmp_path / "state").exists()
 
 
-def test_private_data_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str], study: Path) -> None:
+def test_cli_compare_and_what_if_on_private_data_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], study: Path
+) -> None:
     text = STUDY
     for name in ("north", "east", "south"):
         (tmp_path / f"{name}.csv").write_text("age,pressure\n50,100\n")
@@ -137,7 +141,9 @@ def test_private_data_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFix
     assert record["error"]["type"] == "PolicyRefused"
 
 
-def test_what_noise_hides_is_said(tmp_path: Path, study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cli_what_if_and_compare_show_values_hidden_by_noise(
+    tmp_path: Path, study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = STUDY.replace('"mean"', '"survival"').replace("1.0", "0.05")
     text = text.replace(
         'columns = ["age", "pressure"]\nlower = [0, 60]\nupper = [100, 200]',
@@ -153,7 +159,9 @@ def test_what_noise_hides_is_said(tmp_path: Path, study: Path, capsys: pytest.Ca
     assert "Hidden" in shown
 
 
-def test_a_classifier_is_told_by_its_accuracy(tmp_path: Path, study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cli_what_if_of_classifier_shows_accuracy(
+    tmp_path: Path, study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = STUDY.replace('"mean"', '"data-collaboration"')
     text = text.replace(
         'columns = ["age", "pressure"]\nlower = [0, 60]\nupper = [100, 200]',
@@ -179,7 +187,7 @@ def test_a_classifier_is_told_by_its_accuracy(tmp_path: Path, study: Path, capsy
     assert "class" in shown
 
 
-def test_help_says_what_was_written() -> None:
+def test_cli_help_text_is_shown_without_markup_changes() -> None:
     """Neither markup nor `:a:` of an option is turned into something else."""
     load()
     for name, command in commands(typer.main.get_command(app)):

@@ -32,7 +32,7 @@ def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return tmp_path / "north" / "site.toml"
 
 
-def test_a_new_key_with_a_statement_that_others_can_check(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cli_rotate_key_writes_statement_that_checks(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = SiteFile.load(site).keep_identity().public.hex()
     assert run("site", "rotate-key", "--site", site, "--json") == 0
     said = json.loads(capsys.readouterr().out)
@@ -51,9 +51,7 @@ def test_a_new_key_with_a_statement_that_others_can_check(site: Path, capsys: py
     assert run("site", "check-rotation", site.parent / "nothing") == 2
 
 
-def test_a_key_that_was_lost_is_withdrawn_and_vouches_for_nobody(
-    site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cli_rotate_lost_key_withdraws_it_without_statement(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = SiteFile.load(site).keep_identity().public.hex()
     (site.parent / "identity.key").chmod(0o644)
     assert run("site", "health", "--site", site) == 4
@@ -69,21 +67,21 @@ def test_a_key_that_was_lost_is_withdrawn_and_vouches_for_nobody(
     assert said["identity"] in log[-1]["words"]
 
 
-def test_only_keys_are_withdrawn(site: Path) -> None:
+def test_cli_withdraw_accepts_keys_only(site: Path) -> None:
     assert run("site", "withdraw", "ab" * 32, "--site", site) == 0
     for wrong in ("../../decisions", "AB" * 32, "ab"):
         assert run("site", "withdraw", wrong, "--site", site) == 2
     assert [path.name for path in (site.parent / "state" / "withdrawn").iterdir()] == ["ab" * 32]
 
 
-def test_without_flare_requests_say_what_is_missing(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cli_site_request_and_kit_without_flare_are_refused(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", str(site.parent / "bin" / "python"))
     assert run("site", "request", "--site", site) == 2
     assert run("site", "kit", site, "--fingerprint", "SHA256:00", "--site", site) == 2
     assert not (site.parent / "kit").exists()
 
 
-def test_a_key_that_is_withdrawn_vouches_for_no_other(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cli_rotate_withdrawn_key_needs_lost_option(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As after a rotation of a lost key that was killed, and went on without saying that it is lost."""
     old = SiteFile.load(site).keep_identity()
     (site.parent / "identity.key.new").write_bytes(bytes(32))
@@ -121,7 +119,7 @@ def rotate_and_die(site: Path, lost: list[str], n: int) -> None:
 
 
 @pytest.mark.parametrize("lost", [[], ["--lost"]])
-def test_a_rotation_that_is_killed_anywhere_is_done_or_goes_on_with_the_same_key(
+def test_cli_rotate_key_killed_anywhere_completes_or_resumes_with_same_key(
     lost: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """There is a key at every moment; the new one is in place only when its statement is there, or the old one is

@@ -33,7 +33,7 @@ def spent(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_who_asked_what_when_and_what_is_left(spent: Path) -> None:
+def test_cli_ledger_show_has_study_columns_and_epsilon_left(spent: Path) -> None:
     record = as_json(zerosum("ledger", "show", "--policy", "policy.toml", "--json", cwd=spent))
     assert record["cap"] == {"epsilon": 8.0, "delta": 1e-6}
     assert record["delta"] == 1e-6
@@ -51,7 +51,7 @@ def test_who_asked_what_when_and_what_is_left(spent: Path) -> None:
     assert study["plan"].startswith(result["id"])
 
 
-def test_without_a_path_the_ledgers_that_were_spent_on_are_found(spent: Path) -> None:
+def test_cli_ledger_without_path_finds_ledgers_of_runs(spent: Path) -> None:
     records = as_json(zerosum("ledger", "show", "--json", cwd=spent))
     assert sorted(record["account"]["population"] for record in records) == ["cohort 7", "s1", "s2"]
     assert "1 entry\n" in zerosum("ledger", "verify", cwd=spent).stdout
@@ -70,7 +70,7 @@ def test_without_a_path_the_ledgers_that_were_spent_on_are_found(spent: Path) ->
     assert_refused(zerosum("ledger", "show", "--delta", "2", "--json", cwd=spent), "delta")
 
 
-def test_an_auditors_copy_is_read_without_its_counter_writable_or_not(spent: Path) -> None:
+def test_cli_ledger_copy_without_counter_is_read_and_unchanged(spent: Path) -> None:
     """A ledger that is spent on is not: without its counter an older one could take its place."""
     (spent / "auditor").mkdir()
     copy = Path(shutil.copy(spent / "ledgers" / "cohort-7.sqlite", spent / "auditor" / "copy.sqlite"))
@@ -87,7 +87,7 @@ def test_an_auditors_copy_is_read_without_its_counter_writable_or_not(spent: Pat
     assert zerosum("ledger", "verify", "auditor/copy.sqlite", cwd=spent).returncode == 4
 
 
-def test_as_csv(spent: Path) -> None:
+def test_cli_ledger_show_csv_has_line_for_each_entry(spent: Path) -> None:
     lines = list(csv.DictReader(io.StringIO(zerosum("ledger", "show", "--csv", cwd=spent).stdout)))
     assert len(lines) == 3
     assert {line["columns"] for line in lines} == {"age;pressure"}
@@ -95,7 +95,7 @@ def test_as_csv(spent: Path) -> None:
     assert all(float(line["charged_mu"]) > 0 for line in lines)
 
 
-def test_a_ledger_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_cli_ledger_missing_file_is_named(tmp_path: Path) -> None:
     write_study(tmp_path)
     assert zerosum("run", "study.toml", "--out", "result", cwd=tmp_path).returncode == 0
     shutil.rmtree(tmp_path / "state" / "ledgers")

@@ -18,7 +18,7 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(content)
 
 
-def test_a_run_writes_a_report_that_is_verified(tmp_path: Path) -> None:
+def test_cli_run_writes_report_that_verifies(tmp_path: Path) -> None:
     write_study(tmp_path)
     done = zerosum("run", "study.toml", "--out", "result", cwd=tmp_path)
     assert "result/report.html" in done.stdout
@@ -42,7 +42,7 @@ def test_a_run_writes_a_report_that_is_verified(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.json"])
-def test_a_changed_byte_is_found(name: str, tmp_path: Path) -> None:
+def test_cli_verify_changed_byte_is_refused(name: str, tmp_path: Path) -> None:
     write_study(tmp_path)
     zerosum("run", "study.toml", "--out", "result", cwd=tmp_path)
     path = tmp_path / "result" / name
@@ -55,7 +55,7 @@ def test_a_changed_byte_is_found(name: str, tmp_path: Path) -> None:
     assert zerosum("verify", "result", cwd=tmp_path).returncode == 0
 
 
-def test_where_nobody_pins_the_key_only_integrity_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cli_verify_without_pinned_key_checks_integrity_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_study(tmp_path)
     zerosum("run", "study.toml", "--out", "result", cwd=tmp_path)
     monkeypatch.setenv("ZEROSUM_STATE", str(tmp_path / "elsewhere"))
@@ -67,7 +67,9 @@ def test_where_nobody_pins_the_key_only_integrity_is_checked(tmp_path: Path, mon
     assert not (tmp_path / "elsewhere").exists()  # to verify makes no key
 
 
-def test_a_study_file_and_policies_pin_the_coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cli_verify_accepts_coordinator_pinned_by_study_and_policies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     identity = as_json(zerosum("coordinator", "init", "--json", cwd=tmp_path))["identity"]
     pinned = f'coordinator = "{identity}"\n'
     (tmp_path / "policy.toml").write_text(f'population = "p"\n{pinned}')
@@ -96,7 +98,7 @@ def test_a_study_file_and_policies_pin_the_coordinator(tmp_path: Path, monkeypat
     assert_refused(done, "coordinator", "identity", error=PolicyRefused)
 
 
-def test_results_are_exported_with_their_report(tmp_path: Path) -> None:
+def test_cli_results_export_has_report(tmp_path: Path) -> None:
     write_study(tmp_path)
     done = as_json(zerosum("run", "study.toml", "--out", "result", "--json", cwd=tmp_path))
     zerosum("results", "export", done["kept"], "--out", "again", cwd=tmp_path)
@@ -106,7 +108,7 @@ def test_results_are_exported_with_their_report(tmp_path: Path) -> None:
     assert not (tmp_path / "old" / "report.html").exists()
 
 
-def test_a_site_has_a_copy_of_its_own(tmp_path: Path) -> None:
+def test_cli_site_report_copy_is_signed_by_site(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     text = study.read_text()
     made = as_json(zerosum("site", "init", "north", "--json", cwd=tmp_path))

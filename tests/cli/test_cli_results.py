@@ -20,7 +20,7 @@ from zerosum.errors import Refused
 ROUNDS = STUDY.replace('"mean"', '"k-means"').replace("[unit]", "n_clusters = 2\nrounds = 4\n\n[unit]")
 
 
-def test_results_are_listed_shown_and_written_again(tmp_path: Path) -> None:
+def test_cli_results_are_listed_shown_and_exported(tmp_path: Path) -> None:
     write_study(tmp_path)
     assert as_json(zerosum("results", "--json", cwd=tmp_path)) == []
     assert len(zerosum("results", cwd=tmp_path).stdout.splitlines()) == 1
@@ -44,7 +44,7 @@ def test_results_are_listed_shown_and_written_again(tmp_path: Path) -> None:
     assert len(as_json(zerosum("ledger", "show", "--json", cwd=tmp_path))[0]["entries"]) == 1
 
 
-def test_nothing_of_a_list_of_results_is_cut_on_a_narrow_terminal(tmp_path: Path) -> None:
+def test_cli_results_list_on_narrow_terminal_is_not_cut(tmp_path: Path) -> None:
     write_study(tmp_path, STUDY.replace('"vitals"', '"vitals of three hospitals and of nobody else at all"'))
     done = as_json(zerosum("run", "study.toml", "--out", "result", "--json", cwd=tmp_path))
     listed = zerosum("results", cwd=tmp_path, width=80).stdout
@@ -55,7 +55,7 @@ def test_nothing_of_a_list_of_results_is_cut_on_a_narrow_terminal(tmp_path: Path
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_a_result_is_removed_after_a_yes_and_its_ledgers_stay(tmp_path: Path) -> None:
+def test_cli_results_remove_needs_yes_and_keeps_ledgers(tmp_path: Path) -> None:
     write_study(tmp_path)
     first, second = (
         as_json(zerosum("run", "study.toml", "--out", out, "--json", cwd=tmp_path))["kept"] for out in ("a", "b")
@@ -75,7 +75,7 @@ def test_a_result_is_removed_after_a_yes_and_its_ledgers_stay(tmp_path: Path) ->
     assert len(as_json(zerosum("ledger", "show", "--json", cwd=tmp_path))[0]["entries"]) == 2
 
 
-def test_studies_that_did_not_begin_are_removed_and_one_that_begins_just_now_is_not(tmp_path: Path) -> None:
+def test_cli_results_remove_not_begun_keeps_running_study(tmp_path: Path) -> None:
     folder = tmp_path / "state" / "results"
     about: dict[str, Any] = {"study": "never", "journal": None, "program": None, "ledgers": {}}
     for n, id in enumerate("abc"):
@@ -88,7 +88,7 @@ def test_studies_that_did_not_begin_are_removed_and_one_that_begins_just_now_is_
     assert [path.name for path in folder.iterdir()] == ["b"]
 
 
-def test_the_place_for_a_result_is_tried_before_anything_is_spent(tmp_path: Path) -> None:
+def test_cli_run_unwritable_output_is_refused_before_spending(tmp_path: Path) -> None:
     write_study(tmp_path)
     (tmp_path / "file").write_text("")
     for out in ("file/result", "/proc/result", "/dev/full/result"):
@@ -115,7 +115,7 @@ def interrupted(folder: Path, at: int, *options: str, stage: str = "round") -> s
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_run_that_is_interrupted_says_what_was_spent(tmp_path: Path) -> None:
+def test_cli_run_interrupted_in_rounds_reports_spent_epsilon(tmp_path: Path) -> None:
     write_study(tmp_path, ROUNDS)
     done = interrupted(tmp_path, 2, "--json")
     assert done.returncode == 130
@@ -137,7 +137,7 @@ def test_a_run_that_is_interrupted_says_what_was_spent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_interrupted_when_the_study_is_over_it_does_not_say_that_nothing_was_spent(at: int, tmp_path: Path) -> None:
+def test_cli_run_interrupted_after_last_round_names_export_command(at: int, tmp_path: Path) -> None:
     write_study(tmp_path)
     done = interrupted(tmp_path, at, "--json", stage="writing")
     (line,) = as_json(zerosum("results", "--json", cwd=tmp_path))
@@ -145,7 +145,7 @@ def test_interrupted_when_the_study_is_over_it_does_not_say_that_nothing_was_spe
     assert "nothing" not in json.loads(done.stdout)["error"]["message"]
 
 
-def test_a_result_that_cannot_be_written_is_kept(tmp_path: Path) -> None:
+def test_cli_run_unwritable_result_stays_in_results(tmp_path: Path) -> None:
     write_study(tmp_path)
     code = (
         "import zerosum.cli.terminal as t\n"
@@ -167,7 +167,7 @@ def test_a_result_that_cannot_be_written_is_kept(tmp_path: Path) -> None:
     assert_refused(done, f"zerosum results export {line['id']}")
 
 
-def test_interrupted_before_anything_was_asked_nothing_was_spent(tmp_path: Path) -> None:
+def test_cli_run_interrupted_before_first_request_reports_nothing_spent(tmp_path: Path) -> None:
     write_study(tmp_path)
     code = "import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + (
         "from zerosum import Study\n"

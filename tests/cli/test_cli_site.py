@@ -23,7 +23,7 @@ def deployment(tmp_path: Path) -> Iterator[Deployment]:
     made.stop()
 
 
-def test_init_makes_a_key_and_a_file_and_never_over_others(tmp_path: Path) -> None:
+def test_cli_site_init_writes_key_and_file_and_overwrites_nothing(tmp_path: Path) -> None:
     done = zerosum("site", "init", "north", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
@@ -36,7 +36,7 @@ def test_init_makes_a_key_and_a_file_and_never_over_others(tmp_path: Path) -> No
     assert zerosum("site", "health", "--site", "north/site.toml", cwd=tmp_path).returncode == 4
 
 
-def test_a_site_from_start_to_stop(deployment: Deployment) -> None:
+def test_site_process_from_start_to_stop_reports_health_and_logs(deployment: Deployment) -> None:
     home = deployment.folder / "north"
     deployment.start("north")
     health = zerosum("site", "health", "--json", cwd=home)
@@ -55,7 +55,7 @@ def test_a_site_from_start_to_stop(deployment: Deployment) -> None:
     assert not deployment.site("north").socket.exists()
 
 
-def test_a_site_does_not_serve_without_its_device(deployment: Deployment) -> None:
+def test_site_process_without_declared_device_exits(deployment: Deployment) -> None:
     file = deployment.folder / "north" / "site.toml"
     file.write_text('device = "cuda:99"\n' + file.read_text())
     done = zerosum("site", "run", cwd=file.parent, timeout=60)
@@ -63,7 +63,7 @@ def test_a_site_does_not_serve_without_its_device(deployment: Deployment) -> Non
     assert "PyTorch" in done.stderr
 
 
-def test_a_dry_run_says_what_a_plan_costs_and_spends_nothing(deployment: Deployment) -> None:
+def test_cli_site_dry_run_shows_cost_and_spends_nothing(deployment: Deployment) -> None:
     plan = Study.load(deployment.study()).plan()
     path = deployment.folder / "plan.json"
     write_whole(path, plan.to_json())
@@ -80,7 +80,7 @@ def test_a_dry_run_says_what_a_plan_costs_and_spends_nothing(deployment: Deploym
     assert "refuse" in shown.stdout
 
 
-def test_the_steward_approves_on_the_command_line(tmp_path: Path) -> None:
+def test_cli_site_approve_and_refuse_decide_waiting_plan(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, automatic=False)
     study = Study.load(deployment.study(scheme="local"))
     plan = study.plan()

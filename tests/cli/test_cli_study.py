@@ -14,7 +14,7 @@ from zerosum.errors import LedgerRefused, Refused
 PUBLIC = STUDY + '\n[[sites]]\nname = "s0"\n\n[[sites]]\nname = "s1"\n\n[[sites]]\nname = "s2"\n'
 
 
-def test_a_plan_is_written_approved_and_run_once(tmp_path: Path) -> None:
+def test_cli_run_of_written_plan_succeeds_once(tmp_path: Path) -> None:
     write_study(tmp_path)
     planned = as_json(zerosum("plan", "study.toml", "--out", "plan.json", "--json", cwd=tmp_path))
     done = zerosum("run", "study.toml", "--plan", "plan.json", "--out", "result", "--json", cwd=tmp_path)
@@ -27,7 +27,7 @@ def test_a_plan_is_written_approved_and_run_once(tmp_path: Path) -> None:
     assert not (tmp_path / "again").exists()
 
 
-def test_two_plans_agree_in_all_but_the_name(tmp_path: Path) -> None:
+def test_cli_plan_written_twice_differs_in_study_name_only(tmp_path: Path) -> None:
     write_study(tmp_path)
     records = []
     for name in ("one.json", "two.json"):
@@ -51,7 +51,7 @@ def test_two_plans_agree_in_all_but_the_name(tmp_path: Path) -> None:
         ('kind = "person"', 'kind = "record"'),
     ],
 )
-def test_a_plan_is_not_for_another_study(old: str, new: str, tmp_path: Path) -> None:
+def test_cli_run_plan_of_other_study_is_refused(old: str, new: str, tmp_path: Path) -> None:
     study = write_study(tmp_path)
     zerosum("plan", "study.toml", "--out", "plan.json", cwd=tmp_path)
     study.write_text(study.read_text().replace(old, new))
@@ -60,7 +60,7 @@ def test_a_plan_is_not_for_another_study(old: str, new: str, tmp_path: Path) -> 
     assert not (tmp_path / "state").exists()
 
 
-def test_a_file_that_is_no_plan_is_refused(tmp_path: Path) -> None:
+def test_cli_run_file_without_plan_is_refused(tmp_path: Path) -> None:
     write_study(tmp_path)
     for text in ("", "{}", "not json"):
         (tmp_path / "plan.json").write_text(text)
@@ -70,7 +70,7 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path) -> None:
     assert_refused(done, "read")
 
 
-def test_public_and_private_parts_are_files_of_their_own(tmp_path: Path) -> None:
+def test_cli_run_public_study_with_site_files_charges_each_ledger(tmp_path: Path) -> None:
     write_study(tmp_path)
     (tmp_path / "public.toml").write_text(PUBLIC)
     whole = as_json(zerosum("plan", "study.toml", "--json", cwd=tmp_path))
@@ -85,7 +85,7 @@ def test_public_and_private_parts_are_files_of_their_own(tmp_path: Path) -> None
     assert len(list((tmp_path / "state" / "ledgers").glob("p*.sqlite"))) == 3
 
 
-def test_bad_site_files_are_one_sentence(tmp_path: Path) -> None:
+def test_cli_run_bad_site_file_gives_one_sentence(tmp_path: Path) -> None:
     write_study(tmp_path)
     (tmp_path / "public.toml").write_text(PUBLIC)
     for text, word in (
@@ -102,7 +102,7 @@ def test_bad_site_files_are_one_sentence(tmp_path: Path) -> None:
     assert not (tmp_path / "r").exists()
 
 
-def test_a_result_says_what_was_asked(tmp_path: Path) -> None:
+def test_cli_run_result_has_question_and_quantities(tmp_path: Path) -> None:
     write_study(tmp_path)
     done = as_json(zerosum("run", "study.toml", "--out", "result", "--json", cwd=tmp_path))
     question = done["privacy"]["question"]
@@ -114,14 +114,14 @@ def test_a_result_says_what_was_asked(tmp_path: Path) -> None:
     assert mean["std"] == done["estimate"]["noise_std"]
 
 
-def test_a_plan_never_lands_on_another_file(tmp_path: Path) -> None:
+def test_cli_plan_onto_existing_file_is_refused(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     text = study.read_text()
     assert_refused(zerosum("plan", "study.toml", "--out", "study.toml", "--json", cwd=tmp_path), "study.toml")
     assert study.read_text() == text
 
 
-def test_a_plan_is_run_by_its_digest(tmp_path: Path) -> None:
+def test_cli_run_plan_with_other_digest_is_refused(tmp_path: Path) -> None:
     write_study(tmp_path)
     planned = as_json(zerosum("plan", "study.toml", "--out", "plan.json", "--json", cwd=tmp_path))
     approved = planned["plan_digest"]
@@ -142,13 +142,13 @@ def test_a_plan_is_run_by_its_digest(tmp_path: Path) -> None:
     assert done["privacy"]["plan_digest"] != approved  # with the keys of those who took part
 
 
-def test_the_unit_must_be_said(tmp_path: Path) -> None:
+def test_cli_plan_without_unit_is_refused(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     study.write_text(study.read_text().replace('[unit]\nkind = "person"\n', ""))
     assert_refused(zerosum("plan", "study.toml", "--json", cwd=tmp_path), "unit")
 
 
-def test_a_study_is_kept_and_gives_its_result_again(tmp_path: Path) -> None:
+def test_cli_run_with_checkpoint_gives_same_result_again(tmp_path: Path) -> None:
     write_study(tmp_path, STUDY.replace("[privacy]", "[privacy]\nattempts = 2"))
     records = []
     for out in ("one", "two"):
@@ -162,7 +162,7 @@ def test_a_study_is_kept_and_gives_its_result_again(tmp_path: Path) -> None:
     assert_refused(other, "study")
 
 
-def test_a_device_is_a_sites_own_and_must_be_here(tmp_path: Path) -> None:
+def test_cli_run_missing_device_is_refused_before_spending(tmp_path: Path) -> None:
     """Whoever asks for one that is not here hears of it before anything is spent."""
     study = write_study(tmp_path)
     plain = as_json(zerosum("plan", "study.toml", "--json", cwd=tmp_path))

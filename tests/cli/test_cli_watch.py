@@ -39,7 +39,7 @@ def watching(*arguments: object, cwd: Path) -> Iterator[tuple[subprocess.Popen[s
         process.communicate()
 
 
-def test_a_page_from_start_to_sigterm(tmp_path: Path) -> None:
+def test_cli_watch_serves_page_until_sigterm(tmp_path: Path) -> None:
     coordinated(tmp_path / "studies" / "vitals")
     with watching("--state", "studies", cwd=tmp_path) as (process, address):
         port = int(re.findall(r"127\.0\.0\.1:(\d+)/", address)[0])
@@ -64,7 +64,7 @@ def test_a_page_from_start_to_sigterm(tmp_path: Path) -> None:
         assert errors.strip() == "stopped"
 
 
-def test_a_sites_page_from_its_folder_and_an_address_that_is_not_loopback(tmp_path: Path) -> None:
+def test_cli_watch_on_other_address_serves_site_page_and_warns(tmp_path: Path) -> None:
     site_init(tmp_path / "north", json_=True)
     with watching("--host", "0.0.0.0", cwd=tmp_path / "north") as (process, address):
         with urllib.request.urlopen(address, timeout=20) as answer:  # as it is printed
@@ -81,7 +81,7 @@ def test_a_sites_page_from_its_folder_and_an_address_that_is_not_loopback(tmp_pa
         assert "loopback" in said
 
 
-def test_what_it_cannot_begin_with(tmp_path: Path) -> None:
+def test_cli_watch_bad_arguments_are_refused(tmp_path: Path) -> None:
     site_init(tmp_path / "north", json_=True)
     for arguments, word in {
         ("--state", "nowhere"): "nowhere",
@@ -95,7 +95,7 @@ def test_what_it_cannot_begin_with(tmp_path: Path) -> None:
         assert word in done.stderr
 
 
-def test_a_port_that_is_in_use() -> None:
+def test_watch_bind_port_in_use_is_refused() -> None:
     with bind("127.0.0.1", 0) as first, pytest.raises(BadInput, match=str(first.getsockname()[1])):
         bind("127.0.0.1", first.getsockname()[1])
     if socket.has_ipv6:
@@ -105,7 +105,7 @@ def test_a_port_that_is_in_use() -> None:
             pytest.skip("this machine has no loopback of IPv6")
 
 
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+def test_cli_watch_without_extra_names_what_to_install(tmp_path: Path) -> None:
     """Modules that cannot be found, as where they are not installed."""
     code = "import sys; sys.modules['starlette'] = None; from zerosum.cli import main; main()"
     command = [sys.executable, "-c", code, "watch", "--state", "."]
@@ -114,7 +114,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     assert "zerosum[watch]" in done.stderr
 
 
-def test_shells_complete_commands_and_their_options(tmp_path: Path) -> None:
+def test_cli_completion_of_commands_and_options_is_offered(tmp_path: Path) -> None:
     """What the script of `zerosum --install-completion` asks the program for."""
     for words, found in {"zerosum wat": "watch", "zerosum watch --st": "--state"}.items():
         asked = {"_ZEROSUM_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}

@@ -56,7 +56,7 @@ def nothing(sites: Mapping[str, str]) -> None:
 
 
 @pytest.mark.parametrize("said", ["yes", "no", "later"])
-def test_the_steward_is_asked_on_the_terminal(said: str, tmp_path: Path) -> None:
+def test_site_terminal_consent_prompt_follows_answer_of_steward(said: str, tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, automatic=False)
     plan = Study.load(deployment.study(scheme="local")).plan()
     theirs, ours = pty.openpty()
@@ -123,7 +123,7 @@ class Pausing:
         return self._engine.exchange(frames)
 
 
-def test_a_site_asked_to_stop_in_the_middle_of_a_round_answers_it_or_records_nothing(deployment: Deployment) -> None:
+def test_site_stopped_during_round_answers_or_records_nothing(deployment: Deployment) -> None:
     """SIGTERM while frames are on their way: what is in the ledger was answered or is a loss; the process ends by
     itself, the others go on, and the site joins the next study."""
     name = "stopped"
@@ -152,7 +152,7 @@ def test_a_site_asked_to_stop_in_the_middle_of_a_round_answers_it_or_records_not
     assert [line["event"] for line in deployment.log("east")][-2:] == ["stopped", "started"]
 
 
-def test_a_coordinator_asked_to_stop_finishes_the_round_and_goes_on_later(deployment: Deployment) -> None:
+def test_coordinator_stopped_finishes_round_and_resumes(deployment: Deployment) -> None:
     folder = deployment.folder
     study = deployment.study("k-means", name="halted", parameters="n_clusters = 2\nrounds = 30", seed=None)
     sites = [word for each, path in deployment.sockets().items() for word in ("--site", f"{each}={path}")]
@@ -199,7 +199,7 @@ class Deaf:
             yield name, None if name == self._name and self._when(message) else reply
 
 
-def test_a_study_lost_in_set_up_starts_again_without_the_lost_site(tmp_path: Path) -> None:
+def test_study_that_lost_site_in_set_up_restarts_without_it(tmp_path: Path) -> None:
     """By plan: the stewards approved the one plan that says so, and nothing else; nobody is asked again."""
     deployment = Deployment(tmp_path, automatic=False)
     study = deployment.study(name="short", seed=None)
@@ -233,7 +233,7 @@ def test_a_study_lost_in_set_up_starts_again_without_the_lost_site(tmp_path: Pat
         deployment.stop()
 
 
-def test_sites_hold_nothing_back_for_a_study_that_did_not_begin_or_is_over(deployment: Deployment) -> None:
+def test_sites_release_budget_of_study_that_did_not_begin_or_is_over(deployment: Deployment) -> None:
     """Else eight studies that one site would not take part in keep all the others busy for two days."""
     name = "dismissed"
     study = deployment.study(name=name, seed=None)
@@ -261,7 +261,7 @@ def test_sites_hold_nothing_back_for_a_study_that_did_not_begin_or_is_over(deplo
     assert not any(knows(each) for each in NAMES)
 
 
-def test_a_second_attempt_that_the_plan_bought_over_sockets(deployment: Deployment) -> None:
+def test_coordinator_second_attempt_over_sockets_is_charged_twice_where_answered(deployment: Deployment) -> None:
     """Two sites lost in one round are more than L: it is tried once more, and charged twice where it was answered."""
     name = "again"
     study = deployment.study("k-means", name=name, attempts=1, parameters="n_clusters = 2\nrounds = 2", seed=None)
@@ -292,7 +292,7 @@ def figures(pid: int) -> tuple[int, int]:
     return len(list(Path(f"/proc/{pid}/fd").iterdir())), pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_studies_at_once_and_one_after_the_other_leave_nothing_behind(deployment: Deployment) -> None:
+def test_site_processes_after_many_studies_hold_no_extra_files_or_memory(deployment: Deployment) -> None:
     """Three at a time through the same four processes, without a restart; files and memory are as before."""
     process = deployment.running["north"]
 
@@ -341,7 +341,7 @@ def test_studies_at_once_and_one_after_the_other_leave_nothing_behind(deployment
         ('identity = "identity.key"', 'identity = ["a"]'),
     ],
 )
-def test_a_site_file_with_a_wrong_entry_starts_nothing(old: str, new: str, tmp_path: Path) -> None:
+def test_site_run_with_bad_site_file_does_not_start(old: str, new: str, tmp_path: Path) -> None:
     assert _run(["site", "init", str(tmp_path / "north"), "--json"]) == 0
     path = tmp_path / "north" / "site.toml"
     text = path.read_text()
@@ -351,7 +351,7 @@ def test_a_site_file_with_a_wrong_entry_starts_nothing(old: str, new: str, tmp_p
     assert not (tmp_path / "north" / "state" / "socket").exists()
 
 
-def test_missing_files_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cli_missing_files_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(["site", "run", str(tmp_path / "site.toml")]) == 2
     assert "site.toml" in re.sub(r"\s", "", capsys.readouterr().err)
     assert _run(["coordinator", "health", "--state", str(tmp_path)]) == 2
@@ -363,7 +363,7 @@ def ask(engine: Sockets, message: Message) -> Reply:
     return decode_reply(frame or b"")
 
 
-def test_on_a_full_disk_nothing_leaves_and_the_site_goes_on_once_there_is_room(tmp_path: Path) -> None:
+def test_site_on_full_disk_sends_nothing_and_resumes_once_there_is_room(tmp_path: Path) -> None:
     """A limit on the size of files, which the system enforces as it does the end of a disk; the ledger meets it."""
     deployment = Deployment(tmp_path, epsilon=1000.0)
     study = Study.load(deployment.study(scheme="local"))

@@ -101,7 +101,7 @@ def test_tables_of_regressions_and_calculators_fit_80_columns(narrow: Path, caps
     assert max(map(cell_len, figure.splitlines())) <= 80
 
 
-def test_a_wide_estimate_is_shown_in_several_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_columns_wide_estimate_is_split_into_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal.out, "width", 80)
     columns = {f"a quantity number {at}": ["123.456789"] * 3 for at in range(12)}
     with terminal.out.capture() as captured:
@@ -110,7 +110,7 @@ def test_a_wide_estimate_is_shown_in_several_tables(monkeypatch: pytest.MonkeyPa
     assert captured.get().count("123.456789") == 36
 
 
-def test_numbers_stay_whole_and_words_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_table_narrow_terminal_keeps_numbers_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal.out, "width", 40)
     table = Table("name", "number")
     table.add_row("a-word-that-is-longer-than-all-that-is-left-for-it", "-1234567.891e-12")
@@ -120,7 +120,7 @@ def test_numbers_stay_whole_and_words_go_on(monkeypatch: pytest.MonkeyPatch) -> 
     assert "…" not in captured.get()
 
 
-def test_lines_between_columns_give_way_before_numbers_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_table_wide_table_drops_column_lines_before_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The widest table that a figure of the papers has."""
     monkeypatch.setattr(terminal.out, "width", 80)
     names = ("method", "calibration", "asked eps", "exact eps", "loss", "25 %", "75 %", "runs", "held out")
@@ -136,7 +136,7 @@ def test_lines_between_columns_give_way_before_numbers_do(monkeypatch: pytest.Mo
 # ---- progress ------------------------------------------------------------------------------------------------------
 
 
-def test_in_pipes_progress_is_a_line_every_few_seconds_with_the_time_left() -> None:
+def test_progress_in_pipe_is_line_every_few_seconds_with_time_left() -> None:
     now = [0.0]
     lines = _Lines("counting", lambda: now[0])
     with terminal.err.capture() as captured:
@@ -151,7 +151,7 @@ def test_in_pipes_progress_is_a_line_every_few_seconds_with_the_time_left() -> N
     assert "\r" not in captured.get()
 
 
-def test_a_stage_has_a_pace_of_its_own_and_what_is_short_says_nothing() -> None:
+def test_progress_of_new_stage_has_own_pace() -> None:
     now = [0.0]
     lines = _Lines("starting", lambda: now[0])
     with terminal.err.capture() as captured:
@@ -165,7 +165,7 @@ def test_a_stage_has_a_pace_of_its_own_and_what_is_short_says_nothing() -> None:
     assert re.fullmatch(r"rounds: 5 of 10\b.*\b6 s\b.*", second)
 
 
-def test_a_long_command_says_in_a_pipe_how_far_it_is(tmp_path: Path) -> None:
+def test_cli_long_command_in_pipe_prints_progress(tmp_path: Path) -> None:
     """The real command, its patience taken away."""
     text = STUDY.replace("NAME", "s").replace("ALGORITHM", "survival").replace("MORE", "").replace("SCHEME", "local")
     start = text.index("columns")
@@ -195,7 +195,7 @@ def completed(words: str, folder: Path) -> list[str]:
     return done.stdout.split()
 
 
-def test_a_shell_is_offered_commands_options_choices_and_files(tmp_path: Path) -> None:
+def test_cli_completion_offers_commands_options_choices_and_files(tmp_path: Path) -> None:
     (tmp_path / "heart.toml").write_text("")
     (tmp_path / "heart.csv").write_text("")
     assert "--what-if" in completed("zerosum plan --wh", tmp_path)
@@ -206,7 +206,7 @@ def test_a_shell_is_offered_commands_options_choices_and_files(tmp_path: Path) -
     assert "cape-delta" in complete.experiments("ca")
 
 
-def test_files_of_the_right_kind_and_folders_to_go_on_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_of_studies_offers_toml_files_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "studies").mkdir()
     (tmp_path / "studies" / "a.toml").write_text("")
@@ -220,7 +220,7 @@ def test_files_of_the_right_kind_and_folders_to_go_on_in(tmp_path: Path, monkeyp
     assert complete.studies("nowhere/x") == []
 
 
-def test_the_script_for_a_shell_is_shown(tmp_path: Path) -> None:
+def test_cli_show_completion_prints_script(tmp_path: Path) -> None:
     environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1", "HOME": str(tmp_path)}
     command = [sys.executable, "-c", "from zerosum.cli import main; main()", "--show-completion", "bash"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -33,7 +33,7 @@ def test_running_sum_of_whole_numbers_is_exact_without_compensation() -> None:
     assert running.total().tolist() == [1.0, -1.0]
 
 
-def test_running_sum_leaves_its_parts_unchanged() -> None:
+def test_running_sum_leaves_parts_unchanged() -> None:
     first = np.ones(3)
     running = Running(3)
     running.add(first)

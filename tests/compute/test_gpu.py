@@ -90,7 +90,7 @@ def apart(stat: BoundedStatistic, one: Floats, other: Floats, units: int) -> flo
 
 @pytest.mark.parametrize("case", CASES, ids=name)
 @pytest.mark.parametrize("there", [pytest.param(elsewhere, id="strict"), pytest.param(cuda, id="cuda", marks=gpu)])
-def test_a_device_gives_what_the_host_gives(
+def test_device_sum_equals_host_sum(
     case: Case, there: Callable[[Floats], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Records and people, some of them with several recordings; and no parameter stays on the host."""
@@ -109,7 +109,7 @@ def test_a_device_gives_what_the_host_gives(
     assert not caplog.records  # no block failed: that would count as units of zeros
 
 
-def test_parameters_move_once_a_release() -> None:
+def test_device_constant_moves_once_per_release() -> None:
     constant, rows = np.arange(3.0), elsewhere(np.zeros((2, 3)))
     assert constant_on(constant, rows) is not constant_on(constant, rows)
     with release_scope(BLOCK_ROWS):
@@ -122,7 +122,7 @@ def test_parameters_move_once_a_release() -> None:
 
 @pytest.mark.parametrize("terms", [100, 130, 5000])
 @pytest.mark.parametrize("width", [3, 400])
-def test_long_sums_are_added_up_in_pieces(terms: int, width: int) -> None:
+def test_device_long_sums_are_added_in_pieces(terms: int, width: int) -> None:
     rng = np.random.default_rng(2)
     rows, weights = rng.normal(size=(700, width)), rng.uniform(size=700)
     places = rng.integers(0, 5, 700)
@@ -136,7 +136,7 @@ def test_long_sums_are_added_up_in_pieces(terms: int, width: int) -> None:
         np.testing.assert_allclose(to_numpy(counts(where, heavy, 5)), np.bincount(places, weights), rtol=1e-14)
 
 
-def test_a_sum_in_pieces_rounds_as_little_as_one_of_so_many_rows() -> None:
+def test_device_sum_in_pieces_stays_within_planned_rounding() -> None:
     """Within the bound that is planned for pieces, however many of them there are."""
     rows = np.ones((1 << 15, 1)) * 0.1
     with release_scope(BLOCK_ROWS):
@@ -145,7 +145,7 @@ def test_a_sum_in_pieces_rounds_as_little_as_one_of_so_many_rows() -> None:
 
 
 @pytest.mark.parametrize("number", range(3), ids=["scatter", "augmented_scatter", "unmixing_score"])
-def test_people_of_many_shapes_are_added_up_as_exactly_as_of_one(number: int) -> None:
+def test_device_people_of_many_shapes_are_summed_exactly(number: int) -> None:
     """Each is a batch of its own: additions of these are no part of the planned rounding, and must not show."""
     rng = np.random.default_rng(8)
     people = [rng.normal(size=(rows, 2)) @ rng.normal(size=(2, 2)) for rows in range(3, 60)]
@@ -162,7 +162,7 @@ def test_people_of_many_shapes_are_added_up_as_exactly_as_of_one(number: int) ->
 
 
 @pytest.mark.parametrize("units", [1, 1000, 200_000, MAX_UNITS, 3 * MAX_UNITS])
-def test_longer_blocks_stay_within_the_planned_rounding(units: int) -> None:
+def test_rows_allowed_stay_within_planned_rounding(units: int) -> None:
     rows = rows_allowed(units)
     assert rows >= BLOCK_ROWS
     if units <= MAX_UNITS:
@@ -170,7 +170,7 @@ def test_longer_blocks_stay_within_the_planned_rounding(units: int) -> None:
         assert summation_slack(units, rows + max(2, rows // 1000)) > summation_slack()
 
 
-def test_batches_hold_units_of_one_shape_wherever_they_stand() -> None:
+def test_units_batches_hold_units_of_one_shape() -> None:
     rows = np.arange(24.0).reshape(12, 2)
     runs = Runs(np.array([0, 2, 3, 5, 6, 8, 10, 12]), np.array([1.0, 1, 1, 1, 1, 2, 1]))
     units = Units(rows, np.array([0, 3, 6, 8, 10, 12]), runs)
@@ -180,18 +180,18 @@ def test_batches_hold_units_of_one_shape_wherever_they_stand() -> None:
     np.testing.assert_array_equal(own.of(rows), np.stack([rows[6:8], rows[10:12]]))
 
 
-def test_a_failing_unit_counts_as_zeros_on_a_device_too() -> None:
+def test_device_failing_unit_counts_as_zeros() -> None:
     stat = build("vector_sum", {"columns": 2, "clip": 1.0})
     rows = np.array([[0.3, 0.4], [np.nan, 1.0], [0.1, 0.0]])
     np.testing.assert_allclose(stat.total(Units(elsewhere(rows))), [0.4, 0.4], rtol=1e-15)
 
 
 @pytest.mark.parametrize("there", [pytest.param(elsewhere, id="strict"), pytest.param(cuda, id="cuda", marks=gpu)])
-def test_products_of_whole_numbers_are_exact(there: Callable[[Floats], Any]) -> None:
+def test_device_products_of_whole_numbers_are_exact(there: Callable[[Floats], Any]) -> None:
     assert exact(there(np.zeros(1)))
 
 
-def test_a_device_whose_products_round_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_with_rounded_products_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def shorter(left: Any, right: Any) -> Any:
         xp = array_api_strict
         return xp.astype(xp.linalg.matmul(xp.astype(left, xp.float32), xp.astype(right, xp.float32)), xp.float64)
@@ -207,12 +207,12 @@ def test_a_device_whose_products_round_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("there", [pytest.param(cuda, id="cuda", marks=gpu)])
-def test_kernels_serve_a_gpu(there: Callable[[Floats], Any]) -> None:
+def test_fused_kernels_are_used_on_gpu_if_installed(there: Callable[[Floats], Any]) -> None:
     """They passed their test of places, unless Triton is not installed or not wanted."""
     assert fused.serves(there(np.zeros(1))) == fused._installed()
 
 
-def test_kernels_of_torch_that_couple_do_not_serve(
+def test_fused_kernels_of_torch_that_couple_units_are_not_used(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With PyTorch's operations in place of the kernels: some that keep a unit's bits, then some that do not."""
@@ -250,7 +250,7 @@ def test_kernels_of_torch_that_couple_do_not_serve(
     assert all("cpu" in record.getMessage() for record in caplog.records)
 
 
-def test_a_device_that_is_not_here_is_refused(tmp_path: Path) -> None:
+def test_device_that_is_absent_or_misspelt_is_refused(tmp_path: Path) -> None:
     units = Units(np.zeros((3, 2)))
     assert units.on("cpu") is units
     wrong: list[Any] = [
@@ -279,7 +279,7 @@ def test_a_device_that_is_not_here_is_refused(tmp_path: Path) -> None:
             units.on("cuda")
 
 
-def test_rows_that_do_not_fit_are_streamed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_device_rows_beyond_memory_are_streamed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The way to the device is array-api-strict's here: blocks move one by one, and all of them count."""
     rows = np.random.default_rng(3).normal(size=(1000, 3))
     np.save(tmp_path / "rows.npy", rows)
@@ -301,7 +301,7 @@ def test_rows_that_do_not_fit_are_streamed(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @pytest.mark.parametrize("case", SMALL, ids=name)
-def test_rows_that_are_streamed_give_what_the_host_gives(
+def test_device_streamed_rows_give_host_sum(
     case: Case, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Single precision, Fortran's order and a part of a table included; sums are made on the device."""
@@ -326,7 +326,7 @@ def test_rows_that_are_streamed_give_what_the_host_gives(
 
 
 @pytest.mark.parametrize("kind", ["?", "i1", "u1", "u2", "i4", "u4", "u8", "f2", ">f4", ">f8", ">i2", "g"])
-def test_whatever_real_numbers_are_kept_as_torch_takes_them(kind: str) -> None:
+def test_to_device_any_real_numbers_become_torch_tensor_unchanged(kind: str) -> None:
     pytest.importorskip("torch")
     table = np.arange(24).reshape(6, 4).astype(kind)
     for rows in (table, np.asfortranarray(table), table[::2, 1:], table[:0]):
@@ -339,7 +339,7 @@ def test_whatever_real_numbers_are_kept_as_torch_takes_them(kind: str) -> None:
         to_device(table.astype(complex), "cpu")
 
 
-def test_a_device_that_is_full_is_no_units_fault() -> None:
+def test_device_out_of_memory_halves_blocks_or_ends_round() -> None:
     """Whatever the library calls it: blocks are halved, and one unit that does not fit ends the round."""
 
     class Wide(VectorSum):
@@ -358,9 +358,7 @@ def test_a_device_that_is_full_is_no_units_fault() -> None:
         stat.total(units)
 
 
-def test_a_whole_study_on_a_device_finds_what_one_on_the_host_finds(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_study_on_device_equals_study_on_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With the same seed, and so with the same draws, which a thread makes while the device adds up."""
     rng = np.random.default_rng(6)
     data = {name: rng.normal(size=(300, 4)) * [3, 2, 1, 0.5] for name in ("a", "b", "c")}
@@ -395,7 +393,7 @@ def test_a_whole_study_on_a_device_finds_what_one_on_the_host_finds(
 
 @pytest.mark.parametrize("case", [each for each in SMALL if each[0] in ("scatter", "unmixing_score", "vector_sum")])
 @pytest.mark.parametrize("there", [pytest.param(cuda, id="cuda", marks=gpu)])
-def test_kernels_give_what_plain_operations_give(
+def test_fused_kernels_equal_plain_operations(
     case: Case, there: Callable[[Floats], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stat, rng = build(*case), np.random.default_rng(4)

@@ -47,7 +47,7 @@ def many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_results_come_in_order_and_few_are_begun(workers: int) -> None:
+def test_side_by_side_results_come_in_order_with_few_started(workers: int) -> None:
     begun, taken, most = 0, 0, 0
     gate = threading.Event()
 
@@ -80,7 +80,7 @@ def fail(item: int) -> int:
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_an_error_comes_out_in_its_place_and_no_thread_stays(workers: int) -> None:
+def test_side_by_side_error_is_raised_in_order_and_threads_end(workers: int) -> None:
     found, before = [], blas()
 
     def take() -> None:
@@ -96,7 +96,7 @@ def test_an_error_comes_out_in_its_place_and_no_thread_stays(workers: int) -> No
 
 
 @pytest.mark.parametrize("most", [0, 1, 2])
-def test_where_no_more_threads_can_be_had_the_caller_computes(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def test_side_by_side_without_threads_computes_in_caller(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     start, started = threading.Thread.start, 0
 
     def limited(thread: threading.Thread) -> None:
@@ -112,7 +112,7 @@ def test_where_no_more_threads_can_be_had_the_caller_computes(monkeypatch: pytes
     assert not running()
 
 
-def test_a_thread_that_outlives_the_main_one_still_adds_up() -> None:
+def test_side_by_side_after_end_of_main_thread_computes() -> None:
     """Python gives a program no more threads once its main one has ended, while others may still be at work."""
     script = """
 import threading
@@ -130,7 +130,7 @@ threading.Thread(target=late).start()
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_whoever_stops_taking_ends_the_threads(workers: int) -> None:
+def test_side_by_side_consumer_that_stops_ends_threads(workers: int) -> None:
     begun: list[int] = []
 
     def take() -> None:
@@ -144,7 +144,7 @@ def test_whoever_stops_taking_ends_the_threads(workers: int) -> None:
     assert not running()
 
 
-def test_blas_has_one_thread_until_the_last_one_leaves() -> None:
+def test_one_thread_overlapping_blocks_limit_blas_until_last_ends() -> None:
     """Studies of one process overlap as they like, and not as brackets do."""
     entered, leave = threading.Event(), threading.Event()
 
@@ -204,7 +204,7 @@ ROWS = np.random.default_rng(0).uniform(-2, 2, size=(500, 3))
 
 @pytest.mark.usefixtures("many_blocks")
 @pytest.mark.parametrize("workers", WORKERS)
-def test_workers_compute_as_the_caller_would(watched: Watched, workers: int) -> None:
+def test_statistic_on_worker_threads_equals_caller(watched: Watched, workers: int) -> None:
     with threadpool_limits(workers, user_api="blas"), np.errstate(all="raise"):
         for found in (np.sum(watched.rows(Units(ROWS)), axis=0), watched.total(Units(ROWS))):
             assert np.allclose(found, np.clip(ROWS, -1, 1).sum(axis=0))
@@ -215,7 +215,7 @@ def test_workers_compute_as_the_caller_would(watched: Watched, workers: int) -> 
 
 @pytest.mark.usefixtures("many_blocks")
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_unit_that_fails_is_left_out_and_no_other(watched: Watched, workers: int) -> None:
+def test_statistic_failing_unit_is_left_out_alone(watched: Watched, workers: int) -> None:
     rows = ROWS.copy()
     rows[[3, 333]] = 77.0
 
@@ -233,7 +233,7 @@ def test_a_unit_that_fails_is_left_out_and_no_other(watched: Watched, workers: i
 
 @pytest.mark.usefixtures("many_blocks")
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_full_memory_is_nobodys_fault(watched: Watched, workers: int) -> None:
+def test_statistic_out_of_memory_raises(watched: Watched, workers: int) -> None:
     def trouble(found: Floats) -> None:
         raise MemoryError("full")
 
@@ -246,7 +246,7 @@ def test_a_full_memory_is_nobodys_fault(watched: Watched, workers: int) -> None:
     assert not running()
 
 
-def test_little_work_and_large_units_stay_on_one_thread(watched: Watched) -> None:
+def test_statistic_little_work_or_large_units_use_one_thread(watched: Watched) -> None:
     with threadpool_limits(3, user_api="blas"):
         assert watched._workers(Units(np.zeros((0, 3)))) == 1
         assert watched._workers(Units(np.zeros((10**5, 3)))) == 1  # many blocks, all of them small
@@ -263,7 +263,7 @@ def test_little_work_and_large_units_stay_on_one_thread(watched: Watched) -> Non
 
 
 @pytest.mark.usefixtures("many_blocks")
-def test_a_function_of_the_users_is_called_by_one_thread() -> None:
+def test_user_statistic_is_called_by_one_thread() -> None:
     called: set[str] = set()
 
     class Mine(UserStatistic):
@@ -299,7 +299,7 @@ STATISTICS = [
 @pytest.mark.usefixtures("many_blocks")
 @pytest.mark.parametrize("case", STATISTICS, ids=lambda case: case[0])
 @pytest.mark.parametrize("offsets", [None, PEOPLE], ids=["records", "people"])
-def test_no_bit_depends_on_the_number_of_threads(
+def test_statistic_number_of_threads_changes_no_bit(
     case: tuple[str, dict[str, object]], offsets: NDArray[np.int64] | None
 ) -> None:
     statistic = build(*case)

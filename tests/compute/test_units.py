@@ -19,7 +19,7 @@ def people() -> Units:
     return Units.from_runs(tables, [[2.0, 1.0], [0.8], [2.0, 2.0, 3.0], [1.5]])
 
 
-def test_a_block_keeps_the_recordings_of_its_people() -> None:
+def test_units_block_keeps_recordings_of_its_people() -> None:
     units = people()
     units.check()
     assert len(units) == 4
@@ -33,7 +33,7 @@ def test_a_block_keeps_the_recordings_of_its_people() -> None:
     assert sizes == [40, 30, 50, 20, 20, 20, 60]
 
 
-def test_blocks_by_units_hold_as_many_rows_as_memory_allows_and_no_more_units_than_may_be_added_up() -> None:
+def test_units_blocks_by_units_are_limited_by_memory_and_units() -> None:
     rows = np.zeros((3 * BLOCK_ROWS, 1))
     long = Units(rows, np.arange(0, len(rows) + 1, BLOCK_ROWS // 2))
     assert [len(block) for block in long.blocks(8)] == [2, 2, 2]

@@ -11,7 +11,7 @@ from zerosum.compute import workspace as module
 from zerosum.compute.workspace import Workspace, workspace
 
 
-def test_arrays_are_apart_and_begin_where_a_cache_line_does() -> None:
+def test_workspace_arrays_are_disjoint_and_aligned() -> None:
     spare = Workspace()
     for _ in range(2):  # fresh memory, then the same again
         arrays = [spare(3, 5), spare(7, dtype=np.float64), spare(2, 0), spare(1, dtype=np.uint8)]
@@ -26,7 +26,7 @@ def test_arrays_are_apart_and_begin_where_a_cache_line_does() -> None:
     assert second.ctypes.data - first.ctypes.data == 64
 
 
-def test_memory_is_used_again_unless_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workspace_memory_is_reused_unless_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST", 1 << 10)
     spare = Workspace()
     for count, again in ((100, True), (2000, False)):
@@ -40,7 +40,7 @@ def test_memory_is_used_again_unless_it_is_much(monkeypatch: pytest.MonkeyPatch)
         assert len(places) == 1 or not again
 
 
-def test_nobody_computes_in_anothers_memory() -> None:
+def test_workspace_nested_or_concurrent_use_shares_no_memory() -> None:
     """One inside the other, side by side, and after a failure."""
 
     def fail() -> None:

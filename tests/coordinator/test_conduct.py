@@ -47,7 +47,7 @@ RUNNABLE = ["non-private", "pooled", "local", "cape-published", "cape-helper", "
 
 
 @pytest.mark.parametrize("scheme", RUNNABLE)
-def test_every_scheme_runs_charges_every_ledger_and_comes_near_the_truth(scheme: str, tmp_path: Path) -> None:
+def test_conduct_every_scheme_charges_every_ledger_and_is_near_truth(scheme: str, tmp_path: Path) -> None:
     """Off by more than 6 standard deviations once in 10^8 runs."""
     sites = make_sites(tmp_path)
     result = carry_out(make(scheme), sites)
@@ -63,7 +63,7 @@ def test_every_scheme_runs_charges_every_ledger_and_comes_near_the_truth(scheme:
 
 
 @pytest.mark.parametrize("scheme", ["cape-published", "zero-sum", "pairwise", "cape-helper"])
-def test_what_should_cancel_cancels(scheme: str, tmp_path: Path) -> None:
+def test_conduct_cancelling_noise_cancels(scheme: str, tmp_path: Path) -> None:
     """With cancelling noise a million times the rest, the sum is as accurate as its own noise says."""
     plan = make(scheme)
     if scheme in ("zero-sum", "pairwise"):
@@ -73,7 +73,7 @@ def test_what_should_cancel_cancels(scheme: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("combine", [Combine.MEANS, Combine.WEIGHTED])
-def test_the_papers_combinations_of_unequal_sites_run(combine: Combine, tmp_path: Path) -> None:
+def test_conduct_published_combinations_of_unequal_sites_are_near_truth(combine: Combine, tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     shapes = tuple(PlannedSite(site.name, len(site.units)) for site in sites)
     plan = replace(make(), sites=shapes, scheme=Scheme("cape-published", combine=combine))
@@ -88,7 +88,7 @@ def test_the_papers_combinations_of_unequal_sites_run(combine: Combine, tmp_path
     )
 
 
-def test_a_site_that_asks_for_more_privacy_gets_it(tmp_path: Path) -> None:
+def test_conduct_site_with_scale_gets_smaller_mu(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     shapes = tuple(PlannedSite(site.name, scale=0.5 if site.name == "s1" else 1.0) for site in sites)
     result = carry_out(make("local", sites=shapes), sites)
@@ -103,7 +103,7 @@ def test_a_site_that_asks_for_more_privacy_gets_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["local", "secure-sum", "zero-sum", "pairwise", "pooled", "cape-published"])
-def test_means_are_unbiased_where_a_site_asks_for_more_privacy(scheme: str, tmp_path: Path) -> None:
+def test_conduct_means_with_scaled_sites_are_unbiased(scheme: str, tmp_path: Path) -> None:
     """Everybody has the same row, so that a weighted mean is that row, and only if the divisor has the weights too."""
     row = np.array([0.6, -0.3])
     sites = [
@@ -143,7 +143,7 @@ class Broken(Site):
     "fault",
     [ValueError(VALUE), KeyError(VALUE), ZeroDivisionError(VALUE), UnicodeDecodeError("ascii", b"42", 0, 1, VALUE)],
 )
-def test_an_internal_error_of_a_site_says_nothing(
+def test_conduct_internal_error_of_site_reveals_nothing(
     fault: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     sites = make_sites(tmp_path)
@@ -157,7 +157,7 @@ def test_an_internal_error_of_a_site_says_nothing(
     assert logged == [fault]
 
 
-def test_a_refusal_of_a_site_leaves_the_detail_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conduct_refusal_of_site_leaves_detail_at_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sites = make_sites(tmp_path)
     sites[2] = Broken("s2", sites[2].units, sites[2].policy)
     monkeypatch.setattr(Broken, "fault", BadData("some values are wrong", detail=f"row {VALUE}"))
@@ -170,13 +170,13 @@ def test_a_refusal_of_a_site_leaves_the_detail_at_home(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("sensitivity", [float("nan"), float("inf"), -1.0, 0.0])
-def test_a_plan_with_a_senseless_sensitivity_is_refused_before_it_is_proposed(sensitivity: float) -> None:
+def test_plan_with_bad_sensitivity_is_refused(sensitivity: float) -> None:
     plan = make("local")
     with pytest.raises(BadParameter, match="sensitivity"):
         replace(plan, releases=(replace(plan.releases[0], sensitivity=sensitivity),))
 
 
-def test_two_sites_with_one_ledger_are_refused(tmp_path: Path) -> None:
+def test_pin_and_run_two_sites_with_one_ledger_are_refused(tmp_path: Path) -> None:
     """The same people must not take part twice: by name, by path, or by another way of writing the path."""
     sites = make_sites(tmp_path)
     for other in (tmp_path / "0.sqlite", Path(os.path.relpath(tmp_path / "0.sqlite"))):
@@ -191,7 +191,7 @@ def test_two_sites_with_one_ledger_are_refused(tmp_path: Path) -> None:
         assert not ledger.entries()
 
 
-def test_a_study_of_records_is_not_for_units_of_several_rows(tmp_path: Path) -> None:
+def test_conduct_record_study_with_units_of_several_rows_is_refused(tmp_path: Path) -> None:
     sites = make_sites(tmp_path, unit="record")
     assert carry_out(make("local", unit="record"), sites).report.unit == "record"
     rows = np.zeros((24, 2))
@@ -227,7 +227,7 @@ def lose(kind: type, *names: str) -> Callable[[str, Message], bool]:
         ("local", Propose, 1, False),
     ],
 )
-def test_losses_are_survived_or_the_round_is_abandoned(
+def test_conduct_losses_within_plan_are_survived_and_more_abandon_round(
     scheme: str, kind: type, dropouts: int, survives: bool, tmp_path: Path
 ) -> None:
     sites = make_sites(tmp_path)
@@ -248,7 +248,7 @@ def test_losses_are_survived_or_the_round_is_abandoned(
     assert entries(sites[2]) == 0
 
 
-def test_what_was_spent_before_a_loss_stays_spent(tmp_path: Path) -> None:
+def test_conduct_spend_before_loss_stays_spent(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     with pytest.raises(Abandoned):
         carry_out(make("local"), sites, lose(Contribute, "s3"))
@@ -262,7 +262,7 @@ def ask(*requests: PrivateSum) -> Program:
     return {}
 
 
-def test_a_release_outside_the_plan_is_refused(tmp_path: Path) -> None:
+def test_conduct_release_outside_plan_is_refused(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     planned = QUESTION.requests(Adjacency.REPLACE_ONE)
     plan = make("local")
@@ -281,7 +281,7 @@ def test_a_release_outside_the_plan_is_refused(tmp_path: Path) -> None:
         conduct(plan, ask(planned[0], planned[0]), InProcess(sites))
 
 
-def test_a_site_answers_a_round_once(tmp_path: Path) -> None:
+def test_site_contribute_again_gives_same_reply_and_other_request_is_refused(tmp_path: Path) -> None:
     site = make_sites(tmp_path)[0]
     request = QUESTION.requests(Adjacency.REPLACE_ONE)
     site.handle(Propose(make("local")))
@@ -299,7 +299,7 @@ def test_a_site_answers_a_round_once(tmp_path: Path) -> None:
             site.handle(message)
 
 
-def test_a_site_that_has_not_agreed_contributes_nothing(tmp_path: Path) -> None:
+def test_site_without_consent_contributes_nothing(tmp_path: Path) -> None:
     site = make_sites(tmp_path)[0]
     with pytest.raises(NotAgreed):
         site.handle(Contribute(0, 0, QUESTION.requests(Adjacency.REPLACE_ONE)[0]))
@@ -328,7 +328,7 @@ def test_a_site_that_has_not_agreed_contributes_nothing(tmp_path: Path) -> None:
         ({}, {"adjacency": Adjacency.ADD_REMOVE}, PolicyRefused, "add-remove"),
     ],
 )
-def test_what_a_policy_refuses_never_starts(
+def test_conduct_plan_refused_by_policy_does_not_start(
     policy: dict[str, object],
     changes: dict[str, object],
     error: type[Exception],
@@ -343,7 +343,7 @@ def test_what_a_policy_refuses_never_starts(
         assert not any(site.policy.ledger_path.exists() for site in sites)
 
 
-def test_data_that_do_not_fit_are_refused_before_anything_is_released(tmp_path: Path) -> None:
+def test_conduct_data_that_do_not_fit_are_refused_before_release(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     for rows, named in [(np.zeros((20, 3)), "columns"), (np.zeros((0, 2)), "10")]:
         bad = [Site("s0", Units.from_rows(rows), sites[0].policy), *sites[1:]]
@@ -355,7 +355,7 @@ def test_data_that_do_not_fit_are_refused_before_anything_is_released(tmp_path: 
     assert [entries(site) for site in sites] == [0] * 4
 
 
-def test_a_statistic_unknown_at_one_site_is_refused(tmp_path: Path) -> None:
+def test_conduct_statistic_unknown_at_site_is_refused(tmp_path: Path) -> None:
     plan = make("local")
     hidden = replace(plan, releases=(replace(plan.releases[0], statistic="nobody_knows_it"),))
     sites = make_sites(tmp_path, statistics=("nobody_knows_it",))
@@ -363,7 +363,7 @@ def test_a_statistic_unknown_at_one_site_is_refused(tmp_path: Path) -> None:
         conduct(hidden, ask(), InProcess(sites))
 
 
-def test_a_study_spends_across_rounds_and_studies_until_the_cap(tmp_path: Path) -> None:
+def test_conduct_rounds_and_studies_spend_until_cap(tmp_path: Path) -> None:
     """Two studies of eps 5 each fit under a cap of 8 (they compose), a third does not and is refused whole."""
     sites = make_sites(tmp_path, epsilon=8.0)
     question = KMeansProgram(columns=("a", "b"), n_clusters=2, rounds=3, clip=1.0)
@@ -375,7 +375,7 @@ def test_a_study_spends_across_rounds_and_studies_until_the_cap(tmp_path: Path) 
     assert [entries(site) for site in sites] == [6] * 4
 
 
-def test_a_seeded_run_repeats_itself_and_says_that_it_is_not_private(tmp_path: Path) -> None:
+def test_conduct_with_seed_repeats_and_reports_no_privacy(tmp_path: Path) -> None:
     runs = []
     for folder in ("one", "two"):
         result = carry_out(make("local", seed=3), make_sites(tmp_path / folder))
@@ -385,14 +385,14 @@ def test_a_seeded_run_repeats_itself_and_says_that_it_is_not_private(tmp_path: P
     assert np.array_equal(runs[0], runs[1])
 
 
-def test_no_colluder_is_refused_when_results_go_back() -> None:
+def test_plan_without_colluders_is_refused_if_results_go_to_sites() -> None:
     with pytest.raises(BadParameter, match="colluder"):
         make(coalition=Coalition(0))
     make(coalition=Coalition(0), results_to_sites=False)
 
 
 @pytest.mark.parametrize("scheme", ["secure-sum", "zero-sum"])
-def test_a_site_that_was_lost_in_one_round_takes_part_in_the_next(scheme: str, tmp_path: Path) -> None:
+def test_conduct_site_lost_in_one_round_joins_next(scheme: str, tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     question = KMeansProgram(columns=("a", "b"), n_clusters=2, rounds=3, clip=1.0)
     plan = replace(make(scheme, coalition=Coalition(1, 1)), releases=question.releases(Adjacency.REPLACE_ONE))
@@ -406,7 +406,7 @@ def test_a_site_that_was_lost_in_one_round_takes_part_in_the_next(scheme: str, t
     assert [entries(site) for site in sites] == [3, 2, 3, 3]
 
 
-def test_a_program_may_go_on_after_an_abandoned_round(tmp_path: Path) -> None:
+def test_conduct_program_may_continue_after_abandoned_round(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     request = replace(QUESTION.requests(Adjacency.REPLACE_ONE)[0], share=0.5)
 
@@ -432,7 +432,7 @@ def test_a_program_may_go_on_after_an_abandoned_round(tmp_path: Path) -> None:
     assert [entries(site) for site in sites] == [2, 2, 1, 2]  # what was spent in the abandoned round stays spent
 
 
-def test_a_site_joins_only_those_on_its_own_roster(tmp_path: Path) -> None:
+def test_site_with_roster_refuses_other_sites(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     roster = {site.name: site.identity.public.hex() for site in sites}
     knowing = Site("s0", sites[0].units, sites[0].policy.model_copy(update={"roster": roster}), sites[0].identity)

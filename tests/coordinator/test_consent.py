@@ -32,7 +32,7 @@ def agrees(name: str) -> bytes:
     return encode(Consent(name, 20))
 
 
-def test_stewards_and_absent_sites_are_asked_again_and_nobody_else() -> None:
+def test_gather_repeats_proposal_to_waiting_and_absent_sites_only() -> None:
     engine = Scripted(
         {
             "s0": [agrees("s0")],
@@ -48,7 +48,7 @@ def test_stewards_and_absent_sites_are_asked_again_and_nobody_else() -> None:
     assert [list(each.values()).count("agreed") for each in seen] == [1, 2, 4]
 
 
-def test_gather_refusal_or_timeout_ends_it() -> None:
+def test_gather_refusal_or_timeout_raises() -> None:
     refuses = encode(Refusal("s1", PolicyRefused("no")))
     others: dict[str, list[bytes | None]] = {name: [agrees(name)] for name in ("s0", "s2", "s3")}
     with pytest.raises(PolicyRefused, match="'s1'"):
@@ -59,9 +59,7 @@ def test_gather_refusal_or_timeout_ends_it() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "patience"), [(60.0, 0.1), (0.1, 60.0)])
-def test_a_study_that_goes_on_waits_only_so_long_for_sites_that_it_can_do_without(
-    seconds: float, patience: float
-) -> None:
+def test_gather_with_spare_sites_waits_limited_time(seconds: float, patience: float) -> None:
     whole = encode(Refusal("s2", LedgerRefused("study 'x' is in the ledger already, whole")))
     for lost in (None, whole):
         engine = Scripted({"s0": [agrees("s0")], "s1": [agrees("s1")], "s2": [lost], "s3": [agrees("s3")]})

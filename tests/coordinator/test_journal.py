@@ -50,7 +50,7 @@ def opened(folder: Path) -> Journal:
     return journal
 
 
-def test_what_was_written_comes_back_bit_for_bit(tmp_path: Path) -> None:
+def test_journal_reopened_returns_releases_bit_for_bit(tmp_path: Path) -> None:
     written(tmp_path)
     with opened(tmp_path) as journal:
         assert journal.finished
@@ -70,7 +70,7 @@ def test_what_was_written_comes_back_bit_for_bit(tmp_path: Path) -> None:
     assert Journal.open(tmp_path / "nowhere") is None
 
 
-def test_cut_at_every_byte_the_last_record_is_dropped_and_no_other(tmp_path: Path) -> None:
+def test_journal_cut_at_any_byte_drops_last_record_only(tmp_path: Path) -> None:
     ends = written(tmp_path)
     whole = (tmp_path / "journal").read_bytes()
     for cut in sorted({*range(ends[0], len(whole), 23), *ends[:-1], *(end - 1 for end in ends[1:])}):
@@ -90,7 +90,7 @@ def test_cut_at_every_byte_the_last_record_is_dropped_and_no_other(tmp_path: Pat
             opened(tmp_path)
 
 
-def test_a_flipped_byte_is_refused_unless_it_is_in_the_last_record(tmp_path: Path) -> None:
+def test_journal_flipped_byte_is_refused_unless_in_last_record(tmp_path: Path) -> None:
     ends = written(tmp_path)
     whole = (tmp_path / "journal").read_bytes()
     for at in range(0, ends[-2], 7):
@@ -111,14 +111,14 @@ def test_a_flipped_byte_is_refused_unless_it_is_in_the_last_record(tmp_path: Pat
 
 
 @pytest.mark.skipif(os.name != "posix", reason="locks of files")
-def test_one_process_at_a_time(tmp_path: Path) -> None:
+def test_journal_opened_by_second_process_is_refused(tmp_path: Path) -> None:
     written(tmp_path)
     with opened(tmp_path), pytest.raises(Refused, match="journal"):
         opened(tmp_path)
     opened(tmp_path).close()
 
 
-def test_a_round_that_was_abandoned_stays_so_if_the_program_went_on(tmp_path: Path) -> None:
+def test_journal_abandoned_round_stays_abandoned_after_next_request(tmp_path: Path) -> None:
     with Journal.create(tmp_path, make("local")) as journal:
         journal.asked(0, 0, "aa")
         assert journal.in_flight(0)
@@ -130,12 +130,12 @@ def test_a_round_that_was_abandoned_stays_so_if_the_program_went_on(tmp_path: Pa
             journal.recall(0, "aa")
 
 
-def test_a_journal_of_another_plan_is_refused(tmp_path: Path) -> None:
+def test_journal_of_other_plan_is_refused(tmp_path: Path) -> None:
     with Journal.create(tmp_path, make("local")) as journal, pytest.raises(Refused, match="plan"):
         conduct(make("local"), iter(()), InProcess(make_sites(tmp_path)), journal=journal)  # type: ignore[arg-type]
 
 
-def test_on_a_full_disk_a_journal_stops_and_goes_on_once_there_is_room(tmp_path: Path) -> None:
+def test_journal_on_full_disk_stops_and_resumes_once_there_is_room(tmp_path: Path) -> None:
     """A limit on the size of files, in a process of its own: the record that did not fit is not there afterwards."""
     plan = make("local")
     with Journal.create(tmp_path, plan) as journal:
@@ -157,7 +157,7 @@ def test_on_a_full_disk_a_journal_stops_and_goes_on_once_there_is_room(tmp_path:
         assert journal.recall(0, "ab").value.sum() == 100
 
 
-def test_journal_with_a_changed_length_is_refused_and_stays(tmp_path: Path) -> None:
+def test_journal_with_changed_length_is_refused_and_unchanged(tmp_path: Path) -> None:
     data = {name: np.random.default_rng(n).normal(size=(30, 2)) for n, name in enumerate("ab")}
     policies = {name: Policy.throwaway(name, tmp_path / f"{name}.sqlite", unit="record") for name in data}
     program = algorithms.KMeansProgram(columns=("x", "y"), clip=1.0, n_clusters=2, rounds=3)

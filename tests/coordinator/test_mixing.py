@@ -19,7 +19,7 @@ def mixer(law: NoiseLaw, size: int = 50) -> Mixer:
 
 
 @pytest.mark.parametrize("combine", [Combine.SUMS, Combine.WEIGHTED])
-def test_what_a_helper_deals_cancels_and_what_the_coordinator_deals_is_taken_off(combine: Combine) -> None:
+def test_mixer_noise_of_helper_cancels_and_of_coordinator_is_subtracted(combine: Combine) -> None:
     shapes = SHAPES if combine is Combine.SUMS else [SiteShape(units=30)] * 3  # the papers' equations solve no other
     law = Scheme("cape-helper", combine=combine).law(shapes, 2)
     mixed = mixer(law)
@@ -41,7 +41,7 @@ def test_mixer_vector_of_other_shape_is_refused() -> None:
             mixed.add(0, vector)
 
 
-def test_the_noise_of_a_sum_is_that_of_those_who_took_part() -> None:
+def test_noise_std_of_sum_is_that_of_participants() -> None:
     law = Scheme("local").law(SHAPES, 2)
     assert noise_std(law, [0, 1, 2]) == pytest.approx(np.sqrt(3))
     assert noise_std(law, [1]) == pytest.approx(1.0)

@@ -21,7 +21,7 @@ from zerosum.study import execute, pin
 
 
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_mutated_replies_are_read_or_lost(count: int) -> None:
+def test_mutated_reply_is_read_or_lost(count: int) -> None:
     rng = random.Random(1)
     replies = (
         Consent("s0", 40),
@@ -52,7 +52,7 @@ class Tampering:
 
 
 @pytest.mark.parametrize("count", [56, pytest.param(500, marks=pytest.mark.slow)])
-def test_one_mutated_reply_in_a_study_is_a_loss_or_its_end(count: int, tmp_path: Path) -> None:
+def test_mutated_reply_in_study_is_loss_or_ends_it(count: int, tmp_path: Path) -> None:
     """Set-up needs everybody. In a round the others complete it, as they would have without that site."""
     rng, ends = random.Random(2), dict.fromkeys(("completed", "without one", "ended"), 0)
     for n in range(count):

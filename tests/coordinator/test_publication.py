@@ -72,7 +72,7 @@ def carry_out(plan: Plan, sites: list[Site]):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("scheme", ["secure-sum", "local", "pairwise", "zero-sum", "pooled", "non-private"])
-def test_every_scheme_publishes_rows_with_noise_of_their_own(scheme: str, tmp_path: Path) -> None:
+def test_publication_of_every_scheme_has_own_noise_in_each_row(scheme: str, tmp_path: Path) -> None:
     sites = make_sites(tmp_path, publications=True)
     plan = make(scheme)
     result = carry_out(plan, sites)
@@ -99,14 +99,14 @@ def test_every_scheme_publishes_rows_with_noise_of_their_own(scheme: str, tmp_pa
     assert any("published" in note for note in result.report.notes)
 
 
-def test_a_policy_must_allow_it(tmp_path: Path) -> None:
+def test_publication_without_permission_of_policy_is_refused(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     with pytest.raises(PolicyRefused, match="publications"):
         carry_out(make(), sites)
     assert not any(site.policy.ledger_path.exists() for site in sites)
 
 
-def test_a_sum_that_was_planned_is_not_published_instead(tmp_path: Path) -> None:
+def test_publication_in_place_of_planned_sum_is_refused(tmp_path: Path) -> None:
     site = make_sites(tmp_path, publications=True)[0]
     plan = make("local")
     summed = replace(plan, releases=tuple(replace(release, kind="sum") for release in plan.releases))
@@ -116,7 +116,7 @@ def test_a_sum_that_was_planned_is_not_published_instead(tmp_path: Path) -> None
     assert not site._books().entries()
 
 
-def test_a_statistic_without_rows_cannot_be_published(tmp_path: Path) -> None:
+def test_publication_of_statistic_without_rows_is_refused(tmp_path: Path) -> None:
     site = make_sites(tmp_path, publications=True)[0]
     plan = make("local")
     wrong = replace(plan, releases=(replace(plan.releases[0], statistic="vector_sum"),))
@@ -136,7 +136,7 @@ def test_publication_too_large_for_a_message_is_refused_by_the_plan() -> None:
         make(sites=tuple(PlannedSite(f"s{i}", 10**7 * 2) for i in range(4)))
 
 
-def test_the_order_of_the_data_is_not_published(tmp_path: Path) -> None:
+def test_publication_order_of_rows_is_random(tmp_path: Path) -> None:
     """Sorted data would show by their place what their noise hides; every round has an order of its own."""
     units = Units.from_rows(np.column_stack([np.linspace(-1, 1, 500), np.zeros(500)]))
     plan = make(epsilon=37.0, sites=(PlannedSite("s0", 500), PlannedSite("s1", 500)))
@@ -150,7 +150,7 @@ def test_the_order_of_the_data_is_not_published(tmp_path: Path) -> None:
     assert abs(np.corrcoef(np.argsort(rows[:500, 0]), np.argsort(rows[500:, 0]))[0, 1]) < 0.25
 
 
-def test_a_replaced_unit_moves_its_own_row_and_no_other(tmp_path: Path) -> None:
+def test_publication_replaced_unit_moves_own_row_only(tmp_path: Path) -> None:
     """The same seed in both worlds: the difference of the two publications is what the unit moved."""
     rows = np.random.default_rng(0).normal(size=(12, 2))
     sent = []

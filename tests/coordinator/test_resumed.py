@@ -29,7 +29,7 @@ class Stopped(Exception):
     """Somebody ends the coordinator."""
 
 
-def test_a_coordinator_that_is_stopped_right_after_sites_made_new_keys_takes_another_attempt(tmp_path: Path) -> None:
+def test_resumed_coordinator_stopped_after_new_keys_takes_another_attempt(tmp_path: Path) -> None:
     """Killed in a round; resumed while a site has restarted, so that all make new keys, and stopped before the round is
     asked again; resumed once more. The keys are those of the journal by then, and the round's are gone."""
     sites = make_sites(tmp_path)
@@ -91,7 +91,7 @@ def restarted(site: Site) -> Site:
 
 
 @pytest.mark.parametrize("at", ["sign", "open"])
-def test_a_study_goes_on_without_a_site_that_stays_away_bit_for_bit_as_if_it_was_lost(at: str, tmp_path: Path) -> None:
+def test_resumed_study_without_absent_site_equals_study_that_lost_it(at: str, tmp_path: Path) -> None:
     """The others say again what they said, and open the masks of the lost one with the shares that they have."""
     sites = make_sites(tmp_path / "a")
     plan = pin(make("secure-sum", seed=5, coalition=Coalition(1, 1)), sites)
@@ -108,7 +108,7 @@ def test_a_study_goes_on_without_a_site_that_stays_away_bit_for_bit_as_if_it_was
         assert found.result[name].value.tobytes() == quantity.value.tobytes()
 
 
-def test_more_sites_away_than_the_plan_tolerates_end_nothing_and_cost_nothing(tmp_path: Path) -> None:
+def test_resumed_study_with_too_many_absent_sites_waits_at_no_cost(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     plan = pin(make("secure-sum", attempts=1, coalition=Coalition(1, 1)), sites)
     begin(tmp_path / "kept", plan, sites, "sign")
@@ -121,7 +121,7 @@ def test_more_sites_away_than_the_plan_tolerates_end_nothing_and_cost_nothing(tm
 
 
 @pytest.mark.parametrize("attempts", [0, 1])
-def test_a_site_that_the_others_were_told_is_in_the_sum_costs_an_attempt(attempts: int, tmp_path: Path) -> None:
+def test_resumed_study_without_announced_site_takes_an_attempt(attempts: int, tmp_path: Path) -> None:
     """They sign one list and no other: away by then, it leaves the round to be asked again, if that was bought."""
     sites = make_sites(tmp_path)
     plan = pin(make("secure-sum", attempts=attempts, coalition=Coalition(1, 1)), sites)
@@ -136,9 +136,7 @@ def test_a_site_that_the_others_were_told_is_in_the_sum_costs_an_attempt(attempt
 
 
 @pytest.mark.parametrize("charged", [False, True])
-def test_a_site_that_restarted_is_left_out_where_the_round_could_not_be_asked_again(
-    charged: bool, tmp_path: Path
-) -> None:
+def test_resumed_study_without_spare_attempt_leaves_restarted_site_out(charged: bool, tmp_path: Path) -> None:
     """New keys for everybody would cost an attempt, and the plan has none. It is told, and holds nothing back; or its
     ledger has the study whole, and it says so."""
     sites, told = make_sites(tmp_path), []
@@ -157,7 +155,7 @@ def test_a_site_that_restarted_is_left_out_where_the_round_could_not_be_asked_ag
     assert [entries(site) for site in sites] == [1, 1, int(charged), 1]
 
 
-def test_without_a_secure_sum_too(tmp_path: Path) -> None:
+def test_resumed_local_study_goes_on_without_absent_site(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     plan = pin(make("local", attempts=1, coalition=Coalition(1, 1)), sites)
 
@@ -192,9 +190,7 @@ class Refusing:
         AwaitingConsent("this site waits for its steward to decide"),
     ],
 )
-def test_a_site_that_is_there_and_cannot_take_part_now_is_lost_like_one_that_is_away(
-    scheme: str, error: ZerosumError, tmp_path: Path
-) -> None:
+def test_resumed_study_treats_busy_or_waiting_site_as_lost(scheme: str, error: ZerosumError, tmp_path: Path) -> None:
     """Who gathers the sites goes on without it, so who asks them does."""
     sites = make_sites(tmp_path)
     plan = pin(make(scheme, attempts=1, coalition=Coalition(1, 1)), sites)
@@ -214,7 +210,7 @@ def test_a_site_that_is_there_and_cannot_take_part_now_is_lost_like_one_that_is_
 
 
 @pytest.mark.parametrize("losses", [0, 1])
-def test_a_ledger_that_cannot_be_used_is_said_and_not_taken_for_silence(losses: int, tmp_path: Path) -> None:
+def test_resumed_study_with_unusable_ledger_raises_its_error(losses: int, tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     plan = pin(make("secure-sum", attempts=1, coalition=Coalition(1, losses)), sites)
     begin(tmp_path / "kept", plan, sites, "open")
@@ -225,7 +221,7 @@ def test_a_ledger_that_cannot_be_used_is_said_and_not_taken_for_silence(losses: 
         resume(tmp_path / "kept", sites, away())
 
 
-def test_a_journal_of_an_earlier_version_takes_the_keys_in_once_everybody_is_there(
+def test_resumed_study_with_earlier_journal_records_keys_once_all_are_present(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has their digest only. Until then everybody is waited for, since nobody could go on without anybody."""

@@ -16,7 +16,7 @@ from zerosum.protocol.messages import Contribution, Message, Secure
 from zerosum.study import execute, pin
 
 
-def test_contributions_are_bytes_that_say_nothing(tmp_path: Path) -> None:
+def test_secure_sum_contributions_are_masked_and_distinct_bytes(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     recorder = Recorder(InProcess(sites))
     plan = pin(make("secure-sum"), sites)
@@ -30,7 +30,7 @@ def test_contributions_are_bytes_that_say_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["advertise", "share", "receive"])
-def test_a_site_lost_in_set_up_ends_the_study_before_anything_is_spent(step: str, tmp_path: Path) -> None:
+def test_secure_sum_site_lost_in_set_up_ends_study_before_spending(step: str, tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
 
     def loses(site: str, message: Message) -> bool:
@@ -41,7 +41,7 @@ def test_a_site_lost_in_set_up_ends_the_study_before_anything_is_spent(step: str
     assert not any(site._books().entries() for site in sites)
 
 
-def test_it_has_an_attempt_for_every_round(tmp_path: Path) -> None:
+def test_secure_sum_advertised_without_replies_is_none(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     plan = pin(make("secure-sum"), sites)
     sums = SecureSums(plan, lambda messages: iter(()))

@@ -35,7 +35,7 @@ def variance(scheme: Scheme, sizes: tuple[int, ...]) -> float:
     return float(np.var(noise)) * mu**2 / 2.0**2
 
 
-def test_planning_for_losses_costs_what_it_should(capsys: pytest.CaptureFixture[str]) -> None:
+def test_variance_with_planned_losses_is_as_predicted(capsys: pytest.CaptureFixture[str]) -> None:
     """S/(H - L) times pooled when nobody drops out, (S - L)/(H - L) when L do; within 3 %."""
     question = MeanProgram(columns=tuple(str(i) for i in range(100_000)), clip=1.0)
     sites = [
@@ -66,9 +66,7 @@ def test_planning_for_losses_costs_what_it_should(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 10, 100)])
-def test_the_variance_of_the_released_sum_is_as_predicted(
-    sizes: tuple[int, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_variance_of_released_sum_is_as_predicted(sizes: tuple[int, ...], capsys: pytest.CaptureFixture[str]) -> None:
     """Within 2 %: 6 standard errors at 200 000 draws, so a false alarm once in 10^9 checks."""
     H = S - C
     predicted = {

@@ -68,7 +68,7 @@ def _load(path: Path, expected: list[list[float]]) -> str:
 
 
 @pytest.mark.parametrize("file", [file for file in FORMATS if file != "a.csv"])
-def test_a_file_cut_short_is_refused_or_whole(tmp_path: Path, file: str) -> None:
+def test_load_units_truncated_file_is_refused_or_whole(tmp_path: Path, file: str) -> None:
     table = np.random.default_rng(0).normal(size=(9, 3))
     FORMATS[file](tmp_path / file, table, NAMES)
     whole = (tmp_path / file).read_bytes()
@@ -81,7 +81,7 @@ def test_a_file_cut_short_is_refused_or_whole(tmp_path: Path, file: str) -> None
     assert _load(path, table.tolist()) == "right"
 
 
-def test_a_csv_cut_short_is_refused_or_some_of_its_rows(tmp_path: Path) -> None:
+def test_load_units_truncated_csv_is_refused_or_has_first_rows(tmp_path: Path) -> None:
     table = np.random.default_rng(0).normal(size=(9, 3))
     whole = csv_bytes(table, NAMES)
     path = tmp_path / "a.csv"
@@ -98,7 +98,7 @@ def test_a_csv_cut_short_is_refused_or_some_of_its_rows(tmp_path: Path) -> None:
 @every_format
 @settings(max_examples=examples(60))
 @given(data=st.data())
-def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, file: str, data: st.DataObject) -> None:
+def test_load_units_damaged_file_loads_or_is_refused(tmp_path: Path, file: str, data: st.DataObject) -> None:
     path = tmp_path / file
     path.unlink(missing_ok=True)
     FORMATS[file](path, np.arange(12.0).reshape(4, 3), NAMES)
@@ -153,7 +153,9 @@ def test_load_units_unknown_format_is_refused(write: Callable[..., Path], name: 
         load_units(write("a\n1\n", name))
 
 
-def test_load_units_unreadable_file_says_why(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_units_unreadable_file_error_has_reason(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*args: object, **options: object) -> None:
         raise PermissionError(13, "denied")
 
@@ -251,7 +253,7 @@ def test_load_units_empty_unit_label_is_refused(write: Callable[..., Path], blan
     assert _numbers(refused.value.detail) == [2]
 
 
-def test_no_message_quotes_a_cell(write: Callable[..., Path]) -> None:
+def test_load_units_error_quotes_no_cell(write: Callable[..., Path]) -> None:
     cases: list[tuple[str, dict[str, Any]]] = [
         ("who,x\nann,1\nbob,secret\n", {}),
         ("who,x\nann,1\nbob,secret\n", {"columns": ["x"]}),
@@ -286,7 +288,7 @@ def _faulty(file: str, rows: Sequence[int], fault: str) -> tuple[Table, dict[str
 
 @pytest.mark.parametrize("file", ["a.csv", "A.CSV.GZ", "a.parquet"])
 @pytest.mark.parametrize("fault", ["number", "category", "label"])
-def test_one_sentence_whichever_rows_are_at_fault(tmp_path: Path, file: str, fault: str) -> None:
+def test_load_units_error_is_same_for_any_faulty_rows(tmp_path: Path, file: str, fault: str) -> None:
     """A fault in one row, in another or in three, of whatever kind: the message that may travel is the same."""
     said, details = set(), set()
     for rows in ([2], [6], [2, 6, 8], [0, 1], [9]):
@@ -302,7 +304,7 @@ def test_one_sentence_whichever_rows_are_at_fault(tmp_path: Path, file: str, fau
 
 
 @pytest.mark.parametrize("lines", [[3], [3, 7, 9], [7]])
-def test_ragged_lines_are_refused_in_one_sentence(write: Callable[..., Path], lines: list[int]) -> None:
+def test_load_units_ragged_lines_give_one_message_without_numbers(write: Callable[..., Path], lines: list[int]) -> None:
     rows = ["1,2" + ",3" * (line in lines) * line for line in range(10)]
     path = write("a,b\n" + "\n".join(rows) + "\n")
     with pytest.raises(BadData) as caught:
@@ -313,7 +315,7 @@ def test_ragged_lines_are_refused_in_one_sentence(write: Callable[..., Path], li
 
 
 @pytest.mark.parametrize("file", ["a.npy", "a.npz", "small.npz", "a.parquet"])
-def test_arrays_are_refused_without_their_rows_or_counts(tmp_path: Path, file: str) -> None:
+def test_load_units_error_of_array_is_same_for_any_faulty_rows(tmp_path: Path, file: str) -> None:
     said = set()
     for rows in ([2], [2, 6, 8], [5]):
         table = np.arange(20.0).reshape(10, 2)
@@ -327,7 +329,7 @@ def test_arrays_are_refused_without_their_rows_or_counts(tmp_path: Path, file: s
 
 
 @pytest.mark.parametrize("about", ["units", "offsets", "seconds", "run_offsets", "shape"])
-def test_no_message_says_how_many_rows_there_are(tmp_path: Path, about: str) -> None:
+def test_load_units_error_does_not_depend_on_number_of_rows(tmp_path: Path, about: str) -> None:
     said = set()
     for size in (6, 9):
         held: dict[str, Any] = {"data": np.ones((size, 2))}
@@ -349,7 +351,7 @@ def test_no_message_says_how_many_rows_there_are(tmp_path: Path, about: str) -> 
     assert len(said) == 1
 
 
-def test_a_refusal_keeps_the_detail_at_home(write: Callable[..., Path]) -> None:
+def test_load_units_error_sent_to_others_has_no_detail(write: Callable[..., Path]) -> None:
     with pytest.raises(BadData) as caught:
         load_units(write("a\n1\nsecret\n"))
     error = caught.value.about("site 'a'")

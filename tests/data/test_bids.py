@@ -21,7 +21,7 @@ def _people(found: ImagingData) -> dict[str, Floats]:
     return dict(zip(found.people, found.units.each(), strict=True))
 
 
-def test_all_runs_and_sessions_of_a_person_are_one_unit(tmp_path: Path, space: Masker) -> None:
+def test_load_images_runs_and_sessions_of_person_are_one_unit(tmp_path: Path, space: Masker) -> None:
     folder = bids(
         tmp_path / "site",
         {
@@ -46,7 +46,7 @@ def test_all_runs_and_sessions_of_a_person_are_one_unit(tmp_path: Path, space: M
     np.testing.assert_array_equal(found.units.rows, np.vstack([read(path, space) for path in paths]))
 
 
-def test_every_run_is_prepared_by_itself(tmp_path: Path, space: Masker) -> None:
+def test_load_images_every_run_is_standardised_separately(tmp_path: Path, space: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-a", 12), ("task-b", 20)]})
     found = load_images(folder, space)
     for part in (slice(0, 12), slice(12, 32)):
@@ -54,7 +54,7 @@ def test_every_run_is_prepared_by_itself(tmp_path: Path, space: Masker) -> None:
         np.testing.assert_allclose(found.units.rows[part].std(axis=0), 1)
 
 
-def test_person_without_a_selected_run_stays_as_a_unit_of_zeros(tmp_path: Path, voxels: Masker) -> None:
+def test_load_images_person_without_selected_run_is_unit_of_zeros(tmp_path: Path, voxels: Masker) -> None:
     """A coordinator selects: how many people have such a run must not show in the public number of units."""
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-game", 13)]})
     found = load_images(folder, voxels, RAW, Selection(task="rest"))
@@ -63,7 +63,7 @@ def test_person_without_a_selected_run_stays_as_a_unit_of_zeros(tmp_path: Path, 
     assert "sub-2" in found.notes[0]
 
 
-def test_tasks_spaces_and_derivatives_are_selected(tmp_path: Path, voxels: Masker) -> None:
+def test_load_images_selection_filters_tasks_spaces_and_derivatives(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12), ("task-game", 13)]})
     func = folder / "sub-1/func"
     for at, name in enumerate(("space-MNI_desc-preproc", "space-T1w_desc-preproc", "space-MNI_res-2_desc-smooth")):
@@ -86,7 +86,7 @@ def test_tasks_spaces_and_derivatives_are_selected(tmp_path: Path, voxels: Maske
         lengths(task="sleep")
 
 
-def test_derivatives_use_the_list_of_their_data_set(tmp_path: Path, voxels: Masker) -> None:
+def test_load_images_derivatives_use_participants_of_data_set(tmp_path: Path, voxels: Masker) -> None:
     folder = tmp_path / "site" / "derivatives" / "fmriprep"
     save(folder / "sub-1/func/sub-1_task-rest_desc-preproc_bold.nii.gz", volumes(1))
     with pytest.raises(BadData, match=r"participants\.tsv"):
@@ -96,7 +96,7 @@ def test_derivatives_use_the_list_of_their_data_set(tmp_path: Path, voxels: Mask
 
 
 @pytest.mark.parametrize("ending", ["timeseries", "regressors"])
-def test_confounds_of_a_derived_run_are_found(tmp_path: Path, voxels: Masker, ending: str) -> None:
+def test_load_images_confounds_of_derived_run_are_found(tmp_path: Path, voxels: Masker, ending: str) -> None:
     func = tmp_path / "sub-1/func"
     participants(tmp_path, ["1"])
     motion = np.random.default_rng(0).normal(size=40)
@@ -112,7 +112,7 @@ def test_confounds_of_a_derived_run_are_found(tmp_path: Path, voxels: Masker, en
     np.testing.assert_allclose((motion - motion.mean()) @ rows[:40], 0, atol=1e-8)
 
 
-def test_clocks_are_inherited_from_the_nearest_sidecar(tmp_path: Path, voxels: Masker) -> None:
+def test_load_images_clock_is_inherited_from_nearest_sidecar(tmp_path: Path, voxels: Masker) -> None:
     participants(tmp_path, ["1", "2", "3"])
     for person in (1, 2, 3):
         save(tmp_path / f"sub-{person}/func/sub-{person}_task-rest_bold.nii.gz", volumes(person), None)
@@ -126,7 +126,7 @@ def test_clocks_are_inherited_from_the_nearest_sidecar(tmp_path: Path, voxels: M
     assert runs.seconds.tolist() == [3, 4, 3]
 
 
-def test_who_is_listed_without_images_is_noted(tmp_path: Path, voxels: Masker) -> None:
+def test_load_images_participant_without_images_is_noted(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]}, listed=["sub-1", "sub-2", "sub-3"])
     (folder / "sub-3").mkdir()
     found = load_images(folder, voxels)
@@ -135,7 +135,7 @@ def test_who_is_listed_without_images_is_noted(tmp_path: Path, voxels: Masker) -
     assert re.findall(r"sub-\d", note) == ["sub-2", "sub-3"]
 
 
-def test_people_who_are_not_listed_are_refused(tmp_path: Path, voxels: Masker) -> None:
+def test_load_images_person_not_in_participants_is_refused(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-rest", 12)]}, listed=["sub-1"])
     with pytest.raises(BadData, match=r"participants\.tsv") as refused:
         load_images(folder, voxels)
@@ -164,7 +164,7 @@ def test_participants_table_bad_content_is_refused(tmp_path: Path, voxels: Maske
         load_images(folder, voxels)
 
 
-def test_a_file_in_the_wrong_folder_is_refused(tmp_path: Path, voxels: Masker) -> None:
+def test_load_images_file_in_wrong_folder_is_refused(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("ses-a_task-rest", 12)]})
     for place, name in (("sub-1", "sub-2_task-rest"), ("sub-2/ses-a", "sub-2_task-rest"), ("sub-1", "rest")):
         path = save(folder / place / "func" / f"{name}_bold.nii.gz", volumes(1))
@@ -176,7 +176,7 @@ def test_a_file_in_the_wrong_folder_is_refused(tmp_path: Path, voxels: Masker) -
 
 
 @pytest.mark.parametrize("fault", ["short", "finite", "grid", "stranger", "folder", "confounds"])
-def test_no_message_says_whose_image_or_how_many(tmp_path: Path, voxels: Masker, fault: str) -> None:
+def test_load_images_error_names_no_person_and_no_count(tmp_path: Path, voxels: Masker, fault: str) -> None:
     """The sentence is the same whoever's images are at fault; at the site, the detail says whose."""
     said, details = set(), set()
     for at, wrong in enumerate((["ann"], ["bob", "cat"], ["ann", "bob", "cat"])):
@@ -229,7 +229,7 @@ def test_bids_link_outside_or_broken_is_refused(tmp_path: Path, voxels: Masker) 
     assert load_images(folder, voxels).people == ("sub-2",)
 
 
-def test_odd_names_do_no_harm(tmp_path: Path, voxels: Masker) -> None:
+def test_load_images_odd_file_names_are_ignored(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)]})
     func = folder / "sub-1/func"
     for name in ("._sub-1_task-rest_bold.nii.gz", "-_bold.json", "sub-1_\udcff.json", "_.tsv", "ses-"):
@@ -239,7 +239,7 @@ def test_odd_names_do_no_harm(tmp_path: Path, voxels: Masker) -> None:
     assert load_images(folder, voxels).people == ("sub-1",)
 
 
-def test_a_plain_folder_has_one_image_a_person(tmp_path: Path, voxels: Masker) -> None:
+def test_load_images_plain_folder_has_one_image_per_person(tmp_path: Path, voxels: Masker) -> None:
     folder = tmp_path / "plain"
     motion = np.random.default_rng(0).normal(size=40)
     for at, name in enumerate(("ann.nii", "bob_2.nii.gz")):
@@ -270,7 +270,7 @@ def test_bids_folder_without_images_is_refused(tmp_path: Path) -> None:
         find_recordings(tmp_path)
 
 
-def test_headers_are_checked_before_volumes_are_read(tmp_path: Path, voxels: Masker) -> None:
+def test_load_images_bad_header_is_refused_before_volumes_are_read(tmp_path: Path, voxels: Masker) -> None:
     folder = bids(tmp_path / "site", {"sub-1": [("task-rest", 12)], "sub-2": [("task-rest", 3)]})
     steps: list[int] = []
     with pytest.raises(BadData) as refused:
@@ -292,7 +292,7 @@ def test_bids_more_than_memory_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     assert "GB" in refused.value.detail
 
 
-def test_one_person_under_several_names_is_refused(tmp_path: Path) -> None:
+def test_find_recordings_one_person_under_several_names_is_refused(tmp_path: Path) -> None:
     flat = tmp_path / "flat"
     for name in ("sub-01_ses-1_task-rest_bold", "sub-01_ses-2_task-rest_bold"):
         save(flat / f"{name}.nii.gz", volumes(1))

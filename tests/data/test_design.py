@@ -30,7 +30,7 @@ def fault_of(fields: Mapping[str, object]) -> str:
     return f"{fault['loc']} {fault['msg']}"
 
 
-def test_columns_and_their_ranges() -> None:
+def test_design_columns_and_ranges_follow_declaration() -> None:
     assert DESIGN.read == ("age", "sex", "ward", "sick")
     assert DESIGN.columns == (
         *("age", "sex=m", "ward=b", "ward=c", "age:sex=m", "sex=m:ward=b", "sex=m:ward=c", "site=south", "sick"),
@@ -40,7 +40,7 @@ def test_columns_and_their_ranges() -> None:
     assert DESIGN.reference == {"sex": "f", "ward": "a", "site": "north"}
 
 
-def test_rows_become_what_the_names_say() -> None:
+def test_design_expand_rows_have_values_of_columns() -> None:
     rows = np.array([[30.0, 0, 2, 1], [95.0, 1, 1, 0]])  # age 95 is beyond its range
     north, south = (DESIGN.expand(Units.from_rows(rows), site).rows for site in ("north", "south"))
     assert north.tolist() == [[30, 0, 0, 1, 0, 0, 0, 0, 1], [80, 1, 1, 0, 80, 1, 0, 0, 0]]
@@ -48,7 +48,7 @@ def test_rows_become_what_the_names_say() -> None:
     assert np.all((south >= DESIGN.lower) & (south <= DESIGN.upper))
 
 
-def test_a_row_is_expanded_alone_whoever_else_is_there() -> None:
+def test_design_expand_row_is_independent_of_others() -> None:
     rng = np.random.default_rng(0)
     rows = np.column_stack(
         [rng.uniform(0, 100, 50), rng.integers(0, 2, 50), rng.integers(0, 3, 50), rng.integers(0, 2, 50)]
@@ -93,7 +93,7 @@ def test_design_data_of_other_width_are_refused() -> None:
         DESIGN.expand(Units.from_rows(np.zeros((3, 3))), "north")
 
 
-def test_missing_values_are_what_the_design_says() -> None:
+def test_design_missing_values_are_filled_by_rules() -> None:
     filled = DESIGN.model_copy(
         update={"missing": {"age": 50.0, "ward": "b"}, "interactions": (), "site_effects": False}
     )
@@ -116,7 +116,7 @@ ROLES = Design(
 )
 
 
-def test_what_is_no_feature_stands_before_the_response() -> None:
+def test_design_offset_weight_and_draw_stand_before_response() -> None:
     assert ROLES.features == ("age",)
     assert ROLES.read == ("age", "years", "trust", "falls")
     assert ROLES.columns == ("age", "log years", "trust", "draw", "falls")
@@ -131,7 +131,7 @@ def test_what_is_no_feature_stands_before_the_response() -> None:
     assert rows[:, [0, 1, 2, 4]] == pytest.approx(np.array([[30, np.log(2), 1, 3], [40, np.log(10), 4, 0]]))
 
 
-def test_a_unit_is_held_out_with_all_its_rows_and_by_chance() -> None:
+def test_design_draw_is_one_for_all_rows_of_unit() -> None:
     people = Units.from_list([np.array([[30.0, 2, 1, 3]] * (1 + at % 3)) for at in range(300)])
     one, again = (ROLES.expand(people, "north") for _ in range(2))
     drawn = [set(rows[:, 3]) for rows in one.each()]
@@ -141,7 +141,7 @@ def test_a_unit_is_held_out_with_all_its_rows_and_by_chance() -> None:
     assert np.mean([next(iter(each)) < 0.25 for each in drawn]) == pytest.approx(0.25, abs=0.1)
 
 
-def test_an_offset_is_taken_as_it_is() -> None:
+def test_design_offset_without_exposure_is_clamped_only() -> None:
     plain = Design(response="y", ranges={"x": (0, 1), "base": (-2, 2), "y": (-5, 5)}, offset="base")
     assert plain.roles == {"offset": "base"}
     assert plain.columns == ("x", "base", "y")
@@ -151,7 +151,7 @@ def test_an_offset_is_taken_as_it_is() -> None:
 # ---- formulas, units of measurement, missing values ------------------------------------------------------------------
 
 
-def test_a_formula_says_what_interactions_say() -> None:
+def test_design_formula_equals_interactions() -> None:
     given = DESIGN.model_dump() | {"interactions": ()}
     listed = Design(**given | {"interactions": (("age", "sex"),)})
     for formula in ("age + sex + ward + age:sex", "age*sex + ward", "sick ~ age + sex + ward+age : sex"):
@@ -175,7 +175,7 @@ def test_formula_bad_syntax_is_refused(formula: str) -> None:
             Formula.parse(wrong)
 
 
-def test_units_of_measurement_of_products() -> None:
+def test_design_products_have_units_of_measurement() -> None:
     design = Design(
         response="pressure",
         ranges={"age": (20, 80), "mass": (40, 150), "pressure": (60, 220)},
@@ -189,7 +189,7 @@ def test_units_of_measurement_of_products() -> None:
     }
 
 
-def test_a_persons_own_rows_and_whether_something_was_missing() -> None:
+def test_design_own_rows_rule_and_missing_indicators_fill_columns() -> None:
     design = Design(
         response="sick",
         ranges={"age": (20, 80)},

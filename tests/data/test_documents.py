@@ -30,7 +30,7 @@ def uci() -> list[str]:
     return ["4", "3", str(len(entries)), *entries]
 
 
-def test_formats_say_the_same(tmp_path: Path) -> None:
+def test_load_documents_every_format_gives_same_counts(tmp_path: Path) -> None:
     save_npz(tmp_path / "a.npz", csr_array(np.array(COUNTS)))
     write_uci(tmp_path / "a.txt", uci())
     write_uci(tmp_path / "a.txt.gz", uci())
@@ -45,7 +45,7 @@ def test_formats_say_the_same(tmp_path: Path) -> None:
         assert units.rows.toarray().tolist() == COUNTS
 
 
-def test_a_folder_of_folders_holds_people(tmp_path: Path) -> None:
+def test_load_documents_folder_of_folders_has_people_as_units(tmp_path: Path) -> None:
     for person, texts in {"ann": TEXTS[:3], "bob": TEXTS[3:], "nobody": []}.items():
         (tmp_path / person).mkdir()
         for at, text in enumerate(texts):
@@ -55,7 +55,7 @@ def test_a_folder_of_folders_holds_people(tmp_path: Path) -> None:
     assert [rows.tolist() for rows in units.each()] == [COUNTS[:3], COUNTS[3:], nobody]
 
 
-def test_a_vocabulary_has_every_word_once(tmp_path: Path) -> None:
+def test_load_vocabulary_repeated_or_no_words_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "words"
     path.write_text("lake\nboat\n\nengine\n")
     assert load_vocabulary(path) == WORDS
@@ -79,7 +79,7 @@ def test_a_vocabulary_has_every_word_once(tmp_path: Path) -> None:
         ["4", "3", "1", "1 1 secret"],
     ],
 )
-def test_a_damaged_bag_of_words_is_refused(tmp_path: Path, lines: list[str]) -> None:
+def test_load_documents_damaged_bag_of_words_is_refused(tmp_path: Path, lines: list[str]) -> None:
     assert len(load_documents(write_uci(tmp_path / "whole.txt", ["4", "3", "1", "1 1 1"]), WORDS)) == 4
     path = write_uci(tmp_path / "a.txt", lines)
     with pytest.raises(BadData, match=r"a\.txt") as caught:
@@ -98,7 +98,7 @@ def test_load_documents_bad_corpus_is_refused(tmp_path: Path) -> None:
         assert str(tmp_path / name) in str(refused.value)
 
 
-def test_words_are_the_same_however_they_are_written() -> None:
+def test_words_of_text_is_independent_of_case_and_encoding() -> None:
     assert words_of("Lake\u2019s 'lake' LAKE- _lake_ x2 2x well-known") == [
         *("lake's", "lake", "lake", "lake", "x2", "x", "well-known"),
     ]
@@ -107,7 +107,7 @@ def test_words_are_the_same_however_they_are_written() -> None:
 
 
 @pytest.mark.parametrize("word", ["2004", "3d", "new york", "lake-", "'tis", "_", "c++", "\u0130zmir", "-"])
-def test_a_word_that_no_text_has_is_refused(tmp_path: Path, word: str) -> None:
+def test_load_documents_word_that_text_cannot_contain_is_refused(tmp_path: Path, word: str) -> None:
     (tmp_path / "a.text").write_text("a lake\n")
     with pytest.raises(BadData, match=re.escape(repr(word))):
         load_documents(tmp_path / "a.text", ["lake", word])
@@ -115,13 +115,13 @@ def test_a_word_that_no_text_has_is_refused(tmp_path: Path, word: str) -> None:
     assert load_documents(tmp_path / "a.npz", ["lake", word]).columns == 2  # a matrix counts what it likes
 
 
-def test_words_that_differ_by_case_alone_are_one_in_text(tmp_path: Path) -> None:
+def test_load_documents_words_that_differ_by_case_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.text").write_text("a lake\n")
     with pytest.raises(BadData, match=r"'Lake'.*'lake'"):
         load_documents(tmp_path / "a.text", ["boat", "Lake", "lake"])
 
 
-def test_a_mark_of_byte_order_is_no_letter(tmp_path: Path) -> None:
+def test_load_vocabulary_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "words").write_text("lake\nboat\n", encoding="utf-8-sig")
     assert load_vocabulary(tmp_path / "words") == ("lake", "boat")
 
@@ -145,7 +145,7 @@ def test_load_documents_other_file_is_refused(tmp_path: Path) -> None:
         load_documents(people, WORDS)
 
 
-def test_counts_in_short_integers_do_not_wrap_round(tmp_path: Path) -> None:
+def test_load_documents_short_integer_counts_do_not_wrap(tmp_path: Path) -> None:
     twice = coo_array((np.array([100, 100], dtype=np.int8), ([0, 0], [1, 1])), shape=(1, 3))
     save_npz(tmp_path / "a.npz", twice)
     assert load_documents(tmp_path / "a.npz", WORDS).rows.toarray().tolist() == [[0, 200, 0]]

@@ -10,7 +10,7 @@ from zerosum.data.fmri import Layout, garch_kurtosis, garch_sources, make_fmri, 
 from zerosum.errors import BadParameter
 
 
-def test_sources_have_unit_variance_and_the_kurtosis_of_their_law() -> None:
+def test_garch_sources_have_unit_variance_and_kurtosis_of_law() -> None:
     alpha, beta = np.array([0.1, 0.05, 0.0]), np.array([0.8, 0.7, 0.0])
     found = garch_sources(800, 3, 250, rng=np.random.default_rng(1), omega=0.3, alpha=alpha, beta=beta)
     flat = found.reshape(-1, 3)
@@ -21,7 +21,7 @@ def test_sources_have_unit_variance_and_the_kurtosis_of_their_law() -> None:
         assert kurtosis == pytest.approx(garch_kurtosis(alpha[k], beta[k]), rel=0.03)
 
 
-def test_the_default_sources_are_heavy_tailed_and_clustered_but_uncorrelated() -> None:
+def test_garch_sources_default_is_heavy_tailed_and_uncorrelated() -> None:
     found = garch_sources(300, 5, 250, rng=np.random.default_rng(2)).transpose(0, 2, 1).reshape(-1, 250)
     assert np.mean(found**2) == pytest.approx(1, abs=0.03)
     assert 5 < np.mean(found**4) / np.mean(found**2) ** 2 < garch_kurtosis(0.3, 0.6)
@@ -30,12 +30,12 @@ def test_the_default_sources_are_heavy_tailed_and_clustered_but_uncorrelated() -
     assert np.corrcoef(squares[:, 1:].ravel(), squares[:, :-1].ravel())[0, 1] > 0.05  # large ones follow large ones
 
 
-def test_a_fourth_moment_that_does_not_exist_is_infinite() -> None:
+def test_garch_kurtosis_without_fourth_moment_is_infinite() -> None:
     assert garch_kurtosis(0.5, 0.45) == np.inf
 
 
 @pytest.mark.parametrize("layout", ["even", "random", "overlapping"])
-def test_maps_can_be_told_apart(layout: Layout) -> None:
+def test_smooth_maps_are_linearly_independent_and_smooth(layout: Layout) -> None:
     maps = smooth_maps(20, 30, layout=layout, rng=np.random.default_rng(3))
     assert maps.shape == (20, 900)
     assert np.all(np.max(maps, axis=1) > 0.8)
@@ -47,7 +47,7 @@ def test_maps_can_be_told_apart(layout: Layout) -> None:
     assert (np.min(maps) < -0.3) == (layout == "overlapping")
 
 
-def test_volumes_are_the_same_however_they_are_cut_up() -> None:
+def test_make_fmri_volumes_in_parts_equal_whole() -> None:
     study = make_fmri([3, 20, 5], components=4, points=12, side=6, site_effects=0.2, noise=0.3, seed=7)
     assert study.people == (3, 20, 5)
     for site in range(3):
@@ -63,7 +63,7 @@ def test_volumes_are_the_same_however_they_are_cut_up() -> None:
     assert study.observed(0, dtype=np.float32).dtype == np.float32
 
 
-def test_without_noise_the_shortcuts_agree_with_the_volumes() -> None:
+def test_make_fmri_without_noise_shortcuts_equal_volumes() -> None:
     study = make_fmri(9, sites=2, components=3, points=15, side=5, seed=1)
     rows = study.observed(1).reshape(-1, 25)
     assert np.allclose(rows, study.sources[1].reshape(-1, 3) @ study.maps)
@@ -74,7 +74,7 @@ def test_without_noise_the_shortcuts_agree_with_the_volumes() -> None:
     assert study.largest_norm() == pytest.approx(max(map(np.max, every)))
 
 
-def test_a_seed_makes_the_same_study_and_another_one_does_not() -> None:
+def test_make_fmri_same_seed_gives_same_study() -> None:
     first, again, other = (make_fmri(4, 2, 2, points=5, side=4, layout="random", seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(first.observed(0), again.observed(0))
     assert not np.allclose(first.observed(0), other.observed(0))
@@ -98,7 +98,7 @@ def test_fmri_bad_parameter_is_refused() -> None:
         smooth_maps(3, 1)
 
 
-def test_low_frequencies_are_orthonormal_and_hold_smooth_maps() -> None:
+def test_low_frequencies_are_orthonormal_and_span_smooth_maps() -> None:
     basis = low_frequencies(30, 12)
     assert np.allclose(basis.T @ basis, np.eye(144), atol=1e-12)
     assert np.allclose(basis[:, 0], 1 / 30)

@@ -29,7 +29,7 @@ def frames() -> list[Any]:
 
 
 @pytest.mark.parametrize("frame", frames(), ids=lambda frame: type(frame).__module__)
-def test_columns_are_found_by_their_names(frame: Any) -> None:
+def test_units_of_frame_columns_are_found_by_name(frame: Any) -> None:
     assert is_frame(frame)
     categories = {"sex": ["m", "f"]}
     units = units_of(frame, "it", columns=["age", "sex", "bmi"], categories=categories)
@@ -43,7 +43,7 @@ def test_columns_are_found_by_their_names(frame: Any) -> None:
         units_of(frame, "it", columns=["sex"], categories={"sex": ["m"]})
 
 
-def test_what_is_missing_needs_a_rule() -> None:
+def test_units_of_frame_missing_values_need_rule() -> None:
     frame = pandas.DataFrame({"age": [40.0, np.nan], "sex": ["f", None]})
     with pytest.raises(BadData) as told:
         units_of(frame, "it", columns=["age", "sex"], categories={"sex": ["f"]})
@@ -52,7 +52,7 @@ def test_what_is_missing_needs_a_rule() -> None:
     assert np.isnan(np.asarray(units.rows)[1]).all()
 
 
-def test_nothing_of_pandas_that_is_missing_is_compared() -> None:
+def test_units_of_frame_pandas_missing_values_become_nan() -> None:
     frame = pandas.DataFrame({"age": pandas.array([40, None], dtype="Int64"), "sex": pandas.array(["f", pandas.NA])})
     units = units_of(frame, "it", columns=["age", "sex"], categories={"sex": ["f"]}, missing=["age", "sex"])
     assert np.isnan(np.asarray(units.rows)).tolist() == [[False, False], [True, True]]
@@ -66,7 +66,7 @@ def described(frame: Any) -> Any:
 
 
 @pytest.mark.parametrize("library", ["pandas", "pyarrow", "polars"])
-def test_tables_are_described_whatever_frame_they_are_in(library: str) -> None:
+def test_describe_table_of_any_frame_library_has_same_means(library: str) -> None:
     """With words, and what each library calls missing."""
     there = pytest.importorskip(library)
     many = 20
@@ -81,7 +81,7 @@ def test_tables_are_described_whatever_frame_they_are_in(library: str) -> None:
         described(frame[["age"]] if library != "pyarrow" else frame.select(["age"]))
 
 
-def test_a_lazy_frame_of_polars_is_asked_to_be_collected() -> None:
+def test_units_of_lazy_polars_frame_is_refused_with_collect() -> None:
     polars = pytest.importorskip("polars")
     lazy = polars.DataFrame(COLUMNS).lazy()
     with pytest.raises(BadData, match=r"collect\(\)"):
@@ -91,7 +91,7 @@ def test_a_lazy_frame_of_polars_is_asked_to_be_collected() -> None:
             estimator.set_params(data="synthetic").fit({"a": lazy, "b": lazy, "c": lazy})
 
 
-def test_studies_take_frames_and_text() -> None:
+def test_run_accepts_frames_and_text() -> None:
     rng = np.random.default_rng(0)
     terms: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "unit": "person"}
     people = {

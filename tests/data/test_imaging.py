@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 # The grid
 
 
-def test_a_space_knows_its_columns(tmp_path: Path) -> None:
+def test_masker_columns_are_voxels_or_regions(tmp_path: Path) -> None:
     voxels = Masker.load(save(tmp_path / "mask.nii.gz", mask()), "mask")
     assert (len(voxels.columns), voxels.columns[0], voxels.columns[-1]) == (24, "v0001", "v0024")
     assert voxels.shape == SHAPE
@@ -39,7 +39,7 @@ def test_a_space_knows_its_columns(tmp_path: Path) -> None:
     assert len({voxels.digest, regions.digest}) == 2
 
 
-def test_the_digest_names_the_grid_and_what_counts_on_it(tmp_path: Path) -> None:
+def test_masker_digest_follows_grid_and_labels(tmp_path: Path) -> None:
     one = Masker.load(save(tmp_path / "a.nii.gz", mask()), "mask")
     assert Masker.load(save(tmp_path / "b.nii", 255.0 * mask()), "mask").digest == one.digest
     moved = AFFINE + np.array([[0, 0, 0, 1.0], *np.zeros((3, 4))])
@@ -91,7 +91,7 @@ def test_masker_bad_affine_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["run.nii", "run.nii.gz", "RUN.NII.GZ"])
-def test_rows_are_what_nilearn_extracts(tmp_path: Path, space: Masker, name: str) -> None:
+def test_read_run_equals_nilearn_masker(tmp_path: Path, space: Masker, name: str) -> None:
     path = save(tmp_path / name, volumes(1).astype(np.float32))
     grid = nib.Nifti1Image(np.asarray(atlas() if space.kind == "atlas" else mask()), AFFINE)
     masker: Any
@@ -103,7 +103,7 @@ def test_rows_are_what_nilearn_extracts(tmp_path: Path, space: Masker, name: str
     np.testing.assert_allclose(read(path, space), expected, rtol=1e-5)
 
 
-def test_scaled_integers_become_their_values(tmp_path: Path, voxels: Masker) -> None:
+def test_read_run_scaled_integers_become_values(tmp_path: Path, voxels: Masker) -> None:
     image = nib.Nifti1Image(volumes(1), AFFINE)
     image.set_data_dtype(np.int16)
     nib.save(image, tmp_path / "a.nii.gz")
@@ -111,7 +111,7 @@ def test_scaled_integers_become_their_values(tmp_path: Path, voxels: Masker) -> 
     np.testing.assert_allclose(rows, voxels.transform(volumes(1)), atol=0.01)
 
 
-def test_a_run_is_read_some_volumes_at_a_time(tmp_path: Path, space: Masker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_run_in_chunks_equals_whole(tmp_path: Path, space: Masker, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1))
     smooth = Preprocessing(smoothing_mm=6.0)
     whole, smoothed = read(path, space), read(path, space, smooth)
@@ -120,7 +120,9 @@ def test_a_run_is_read_some_volumes_at_a_time(tmp_path: Path, space: Masker, mon
     np.testing.assert_array_equal(read(path, space, smooth), smoothed)
 
 
-def test_columns_are_standardised_and_still_ones_become_zero(tmp_path: Path, voxels: Masker) -> None:
+def test_preprocessing_standardise_gives_unit_variance_and_constant_columns_zero(
+    tmp_path: Path, voxels: Masker
+) -> None:
     values = volumes(1)
     values[2, 2, 2] = 123.4
     path = save(tmp_path / "a.nii.gz", values)
@@ -132,14 +134,14 @@ def test_columns_are_standardised_and_still_ones_become_zero(tmp_path: Path, vox
         np.testing.assert_allclose(np.delete(rows.std(axis=0), still), 1)
 
 
-def test_a_trend_goes(tmp_path: Path, voxels: Masker) -> None:
+def test_preprocessing_detrend_removes_trend(tmp_path: Path, voxels: Masker) -> None:
     time = np.arange(40.0)
     path = save(tmp_path / "a.nii.gz", volumes(1) + 3 * time)
     rows = read(path, voxels, Preprocessing(detrend=True, standardise=False))
     np.testing.assert_allclose((time - time.mean()) @ rows, 0, atol=1e-6)
 
 
-def test_the_band_that_is_kept(tmp_path: Path, voxels: Masker) -> None:
+def test_preprocessing_band_keeps_frequencies_inside(tmp_path: Path, voxels: Masker) -> None:
     time = 2.0 * np.arange(200)
     kept, slow, fast = (np.sin(2 * np.pi * hertz * time) for hertz in (0.05, 0.004, 0.2))
     path = save(tmp_path / "a.nii.gz", np.zeros((*SHAPE, 200)) + 100 + kept + 5 * slow + 5 * fast)
@@ -152,12 +154,12 @@ def test_the_band_that_is_kept(tmp_path: Path, voxels: Masker) -> None:
     assert "0.25" in refused.value.detail
 
 
-def test_a_band_for_short_runs(tmp_path: Path, voxels: Masker) -> None:
+def test_preprocessing_band_on_short_run_is_finite(tmp_path: Path, voxels: Masker) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1, 12))
     assert np.isfinite(read(path, voxels, Preprocessing(band=(0.01, 0.1)))).all()
 
 
-def test_confounds_are_regressed_out(tmp_path: Path, space: Masker) -> None:
+def test_preprocessing_confounds_are_regressed_out(tmp_path: Path, space: Masker) -> None:
     rng = np.random.default_rng(0)
     motion, drift = rng.normal(size=40), np.cumsum(rng.normal(size=40))
     path = save(tmp_path / "a.nii.gz", volumes(1) + 50 * motion + 20 * drift)
@@ -208,7 +210,7 @@ def test_confounds_bad_table_is_refused(tmp_path: Path, voxels: Masker) -> None:
     assert "12" in short.value.detail.replace(str(tmp_path), "")
 
 
-def test_volumes_that_moved_are_left_out_at_the_end(tmp_path: Path, space: Masker) -> None:
+def test_preprocessing_scrub_leaves_moved_volumes_out(tmp_path: Path, space: Masker) -> None:
     values = volumes(2)
     moved = np.zeros(40)
     moved[[7, 8, 30]] = 0.9
@@ -232,7 +234,7 @@ def test_volumes_that_moved_are_left_out_at_the_end(tmp_path: Path, space: Maske
     assert "confounds" in str(missing.value)
 
 
-def test_person_without_still_volumes_stays_as_a_unit_of_zeros(tmp_path: Path, voxels: Masker) -> None:
+def test_load_images_person_without_still_volumes_is_unit_of_zeros(tmp_path: Path, voxels: Masker) -> None:
     for person, moved in (("ann", 0.1), ("bob", 2.0)):
         save(tmp_path / f"{person}.nii.gz", volumes(3))
         table(tmp_path / f"{person}.tsv", {"framewise_displacement": [moved] * 40})
@@ -248,7 +250,7 @@ def test_person_without_still_volumes_stays_as_a_unit_of_zeros(tmp_path: Path, v
         load_images(tmp_path, voxels, Preprocessing(scrub_mm=0.05))
 
 
-def test_strategies_are_nilearns(tmp_path: Path, voxels: Masker) -> None:
+def test_preprocessing_strategies_equal_nilearn(tmp_path: Path, voxels: Masker) -> None:
     """fMRIPrep's names and columns; the first volume has no derivative."""
     rng, length = np.random.default_rng(4), 60
     stem = tmp_path / "sub-1_task-rest_space-MNI152NLin2009cAsym_desc-preproc_bold.nii.gz"
@@ -280,7 +282,7 @@ def test_strategies_are_nilearns(tmp_path: Path, voxels: Masker) -> None:
     assert "sub-1" not in str(error.value).split("\n")[0]
 
 
-def test_a_run_on_another_grid_is_resampled_where_that_is_wanted(tmp_path: Path, voxels: Masker) -> None:
+def test_read_run_on_other_grid_is_resampled_if_requested(tmp_path: Path, voxels: Masker) -> None:
     """A pattern that is linear in space keeps its values, wherever the voxels lie."""
     x, y, z = np.meshgrid(*(np.arange(2 * n) for n in SHAPE), indexing="ij")
     finer = AFFINE.copy()
@@ -296,7 +298,7 @@ def test_a_run_on_another_grid_is_resampled_where_that_is_wanted(tmp_path: Path,
     np.testing.assert_allclose(rows, np.linspace(1, 2, 12)[:, None] * expected[None, :], rtol=1e-5, atol=1e-4)
 
 
-def test_smoothing(tmp_path: Path, voxels: Masker) -> None:
+def test_preprocessing_smoothing_spreads_values_by_distance(tmp_path: Path, voxels: Masker) -> None:
     values = np.zeros((*SHAPE, 10))
     values[2, 3, 1] = 1.0
     values[0, 0, 0] = np.nan  # outside
@@ -334,7 +336,7 @@ def test_scan_bad_run_is_refused(
     assert re.findall(r"\d+", refused.value.detail.replace(str(path), "")) == counts
 
 
-def test_grids_may_differ_by_rounding(tmp_path: Path, voxels: Masker) -> None:
+def test_read_run_grid_differing_by_rounding_is_accepted(tmp_path: Path, voxels: Masker) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1), affine=AFFINE + 1e-5 * np.eye(4))
     assert read(path, voxels).shape == (40, 24)
 
@@ -343,7 +345,7 @@ def test_grids_may_differ_by_rounding(tmp_path: Path, voxels: Masker) -> None:
 
 
 @pytest.mark.parametrize(("stated", "unit"), [(1.5, "sec"), (1500, "msec"), (1_500_000, "usec")])
-def test_the_clock_of_the_header(tmp_path: Path, voxels: Masker, stated: float, unit: str) -> None:
+def test_scan_clock_of_header_and_sidecar_must_agree(tmp_path: Path, voxels: Masker, stated: float, unit: str) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1), stated, unit=unit)
     assert open_scan(path, voxels, RAW).seconds == pytest.approx(1.5)
     near = sidecar(tmp_path / "a.json", RepetitionTime=1.5005)
@@ -356,7 +358,7 @@ def test_the_clock_of_the_header(tmp_path: Path, voxels: Masker, stated: float, 
     assert open_scan(path, voxels, Preprocessing(seconds=0.7), sidecars=[far]).seconds == 0.7
 
 
-def test_a_clock_without_a_unit_counts_for_nothing(tmp_path: Path, voxels: Masker) -> None:
+def test_scan_clock_without_unit_needs_sidecar(tmp_path: Path, voxels: Masker) -> None:
     for name, seconds in (("a.nii", None), ("b.nii", 0.0)):
         path = save(tmp_path / name, volumes(1), seconds)
         with pytest.raises(BadData, match="RepetitionTime"):
@@ -377,7 +379,7 @@ def test_scan_bad_sidecar_is_refused(tmp_path: Path, voxels: Masker, content: st
 
 
 @pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
-def test_a_file_cut_short_is_refused(tmp_path: Path, voxels: Masker, name: str) -> None:
+def test_read_run_truncated_file_is_refused(tmp_path: Path, voxels: Masker, name: str) -> None:
     whole = save(tmp_path / name, volumes(1, 12)).read_bytes()
     path = tmp_path / f"cut-{name}"
     for length in [*range(0, len(whole), max(1, len(whole) // 60)), len(whole) - 1]:
@@ -391,7 +393,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, voxels: Masker, name: str) 
 @pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
 @settings(max_examples=examples(60))
 @given(data=st.data())
-def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, name: str, data: st.DataObject) -> None:
+def test_read_run_damaged_header_loads_or_is_refused(tmp_path: Path, name: str, data: st.DataObject) -> None:
     voxels = Masker.from_array(mask(), AFFINE, "mask")
     damaged = bytearray(nib.Nifti1Image(volumes(1, 12), AFFINE).to_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
@@ -403,7 +405,7 @@ def test_a_damaged_file_loads_or_is_refused(tmp_path: Path, name: str, data: st.
 
 
 @pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
-def test_a_header_that_claims_more_than_the_file_holds(tmp_path: Path, voxels: Masker, name: str) -> None:
+def test_scan_header_larger_than_file_is_refused(tmp_path: Path, voxels: Masker, name: str) -> None:
     path = save(tmp_path / name, volumes(1, 12))
     image = bytearray(nib.Nifti2Image(volumes(1, 12), AFFINE).to_bytes())
     image[48:56] = np.int64(2**40).tobytes()  # the number of volumes
@@ -413,7 +415,7 @@ def test_a_header_that_claims_more_than_the_file_holds(tmp_path: Path, voxels: M
     assert re.search(r"\d{12}", refused.value.detail)  # bytes
 
 
-def test_one_flipped_byte_in_a_gz_is_noticed(tmp_path: Path, voxels: Masker) -> None:
+def test_read_run_flipped_byte_in_gzip_is_refused(tmp_path: Path, voxels: Masker) -> None:
     path = save(tmp_path / "a.nii.gz", volumes(1, 12))
     damaged = bytearray(path.read_bytes())
     damaged[-6] ^= 1  # the checksum itself: every volume is there

@@ -20,7 +20,7 @@ def same(found: object, rows: list[list[float]]) -> bool:
 
 
 @every_format
-def test_a_covered_column_may_have_holes(tmp_path: Path, file: str) -> None:
+def test_load_units_column_with_missing_rule_may_have_nan(tmp_path: Path, file: str) -> None:
     table = np.array([[1.0, NAN], [NAN, 2.0], [3.0, 4.0]])
     FORMATS[file](tmp_path / file, table, ("x", "y"))
     names: dict[str, Any] = {"columns": ["x", "y"]}
@@ -34,7 +34,7 @@ def test_a_covered_column_may_have_holes(tmp_path: Path, file: str) -> None:
         load_units(tmp_path / f"b{file}", **names, missing=["x", "y"])
 
 
-def test_words_and_codes_for_missing_values_must_be_named(tmp_path: Path) -> None:
+def test_load_units_missing_tokens_must_be_declared(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("x,y\n1,0\nNA,0.0\n ,3\nnan,-9\n")
     both: dict[str, Any] = {"missing": ["x", "y"]}
@@ -52,13 +52,13 @@ def test_words_and_codes_for_missing_values_must_be_named(tmp_path: Path) -> Non
         load_units(path, missing_tokens={"z": [0]})
 
 
-def test_a_code_in_an_array(tmp_path: Path) -> None:
+def test_load_units_missing_code_in_array_becomes_nan(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([[1.0, 0.0], [2.0, 5.0]]))
     found = load_units(tmp_path / "a.npy", missing=["1"], missing_tokens={"1": [0]}).units.rows
     assert same(found, [[1, NAN], [2, 5]])
 
 
-def test_categories_may_be_missing_but_not_unknown(tmp_path: Path) -> None:
+def test_load_units_category_may_be_missing_but_not_unknown(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("id,sex\n1,f\n2,\n3,?\n4,m\n")
     read: dict[str, Any] = {"columns": ["sex"], "categories": {"sex": ["f", "m"]}}

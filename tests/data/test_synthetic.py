@@ -14,7 +14,7 @@ FOUR = ["Northgate", "St. Anne", "Lakeside", "University"]
 
 
 @given(st.integers(0, 2**32), st.lists(st.integers(1, 300), min_size=1, max_size=7))
-def test_tables_have_the_sizes_asked_for_and_stay_in_the_public_ranges(seed: int, sizes: list[int]) -> None:
+def test_hospitals_of_any_sizes_stay_within_public_ranges(seed: int, sizes: list[int]) -> None:
     tables = hospitals(seed, sizes)
     assert [table.shape for table in tables.values()] == [(size, len(COLUMNS)) for size in sizes]
     for table in tables.values():
@@ -22,19 +22,19 @@ def test_tables_have_the_sizes_asked_for_and_stay_in_the_public_ranges(seed: int
             assert np.all((low <= column) & (column <= high))
 
 
-def test_the_seed_decides() -> None:
+def test_hospitals_same_seed_gives_same_tables() -> None:
     first, again, other = hospitals(1), hospitals(1), hospitals(2)
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not any(np.array_equal(first[name], other[name]) for name in first)
 
 
-def test_names() -> None:
+def test_hospitals_are_named_then_numbered() -> None:
     assert list(hospitals(0)) == FOUR
     assert list(hospitals(0, [1] * 6)) == [*FOUR, "hospital 5", "hospital 6"]
     assert list(hospitals(0, [5, 5])) == FOUR[:2]
 
 
-def test_every_hospital_alone_is_biased_and_all_of_them_together_are_less_so() -> None:
+def test_hospitals_alone_are_biased() -> None:
     tables = hospitals(3, [2000] * 40)
     spreads = np.std(np.vstack(list(tables.values())), axis=0)
     means = np.array([table.mean(axis=0) for table in tables.values()]) / spreads
@@ -43,7 +43,7 @@ def test_every_hospital_alone_is_biased_and_all_of_them_together_are_less_so() -
     assert np.all(bias > 3 * sampling)
 
 
-def test_values_are_correlated_as_in_people() -> None:
+def test_hospitals_columns_are_correlated() -> None:
     table = hospitals(5, [20_000])["Northgate"]
     correlation = np.asarray(np.corrcoef(table.T))
     assert correlation[0, 1] == pytest.approx(0.45, abs=0.05)
@@ -51,6 +51,6 @@ def test_values_are_correlated_as_in_people() -> None:
 
 
 @pytest.mark.parametrize("sizes", [[], [10, 0], [-1]])
-def test_a_hospital_without_patients_is_refused(sizes: list[int]) -> None:
+def test_hospitals_without_patients_are_refused(sizes: list[int]) -> None:
     with pytest.raises(BadParameter, match=re.escape(str(sizes))):
         hospitals(0, sizes)

@@ -49,7 +49,7 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
         elements=st.floats(allow_nan=False, allow_infinity=False),
     )
 )
-def test_round_trip(tmp_path: Path, file: str, table: NDArray[np.float64]) -> None:
+def test_load_units_every_format_restores_table(tmp_path: Path, file: str, table: NDArray[np.float64]) -> None:
     names = [f"column {index}" for index in range(table.shape[1])]
     path = tmp_path / file
     path.unlink(missing_ok=True)
@@ -61,7 +61,7 @@ def test_round_trip(tmp_path: Path, file: str, table: NDArray[np.float64]) -> No
 
 
 @every_format
-def test_columns_are_selected_and_ordered(tmp_path: Path, file: str) -> None:
+def test_load_units_columns_are_selected_and_ordered(tmp_path: Path, file: str) -> None:
     table = np.arange(12.0).reshape(4, 3)
     FORMATS[file](tmp_path / file, table, NAMES)
     columns = ("2", "0") if file == "a.npy" else ("dose", "age")
@@ -71,7 +71,7 @@ def test_columns_are_selected_and_ordered(tmp_path: Path, file: str) -> None:
 
 
 @every_format
-def test_rows_of_one_label_are_one_unit(tmp_path: Path, file: str) -> None:
+def test_load_units_rows_of_one_label_are_one_unit(tmp_path: Path, file: str) -> None:
     table = np.array([[7, 1, 2], [5, 3, 4], [7, 5, 6]])
     FORMATS[file](tmp_path / file, table, ("who", "x", "y"))
     unit_column = "0" if file == "a.npy" else "who"
@@ -81,7 +81,7 @@ def test_rows_of_one_label_are_one_unit(tmp_path: Path, file: str) -> None:
 
 
 @every_format
-def test_categories_become_their_index(tmp_path: Path, file: str) -> None:
+def test_load_units_categories_become_index(tmp_path: Path, file: str) -> None:
     FORMATS[file](tmp_path / file, np.array([[1.0, 10.0], [2.0, 20.0], [1.0, 30.0]]), ("sex", "x"))
     sex = "0" if file == "a.npy" else "sex"
     spellings: list[list[str | float | bool]] = [[2, 1], ["2", "1"], [2.0, 1.0], ["2", True]]
@@ -91,7 +91,7 @@ def test_categories_become_their_index(tmp_path: Path, file: str) -> None:
 
 
 @every_format
-def test_rows_beyond_a_batch(tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_units_rows_beyond_batch_are_read(tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "_BATCH_ROWS", 4)
     table = np.array([[row % 3, row, -row] for row in range(11)])
     FORMATS[file](tmp_path / file, table, NAMES)
@@ -103,7 +103,7 @@ def test_rows_beyond_a_batch(tmp_path: Path, file: str, monkeypatch: pytest.Monk
     assert "1" in refused.value.detail  # the row
 
 
-def test_large_arrays_are_not_copied(tmp_path: Path) -> None:
+def test_load_units_large_array_is_mapped_without_copy(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     for dtype in (np.float32, np.float64):
         for shape in ((6,), (6, 2), (3, 2, 4)):
@@ -115,7 +115,7 @@ def test_large_arrays_are_not_copied(tmp_path: Path) -> None:
             assert not rows.flags.owndata
 
 
-def test_other_numbers_become_float64(tmp_path: Path) -> None:
+def test_load_units_other_number_types_become_float64(tmp_path: Path) -> None:
     for dtype in ("?", "i1", "u8", ">f8", "f2", "g"):
         path = tmp_path / f"{np.dtype(dtype).name}.npy"
         np.save(path, np.array([[0, 1]], dtype=dtype))
@@ -125,7 +125,7 @@ def test_other_numbers_become_float64(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_three_dimensions_are_units_of_rows(tmp_path: Path, order: Any) -> None:
+def test_load_units_three_dimensional_array_has_units_of_rows(tmp_path: Path, order: Any) -> None:
     path = tmp_path / "a.npy"
     cube = np.arange(24.0).reshape(2, 3, 4)
     np.save(path, np.asarray(cube, order=order))
@@ -137,7 +137,7 @@ def test_three_dimensions_are_units_of_rows(tmp_path: Path, order: Any) -> None:
         load_units(path, unit_column="0")
 
 
-def test_columns_without_names_can_be_named_all_at_once(tmp_path: Path) -> None:
+def test_load_units_unnamed_columns_can_be_named(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     np.save(path, np.array([[1.0, 2.0, 3.0], [1.0, 4.0, 5.0]]))
     assert load_units(path, columns=NAMES).columns == NAMES
@@ -153,7 +153,7 @@ def test_columns_without_names_can_be_named_all_at_once(tmp_path: Path) -> None:
         load_units(path, columns=("1", "2", "3"))
 
 
-def test_npz_tables(tmp_path: Path) -> None:
+def test_load_units_npz_data_and_unit_labels_are_read(tmp_path: Path) -> None:
     table, path = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), tmp_path / "a.npz"
     np.savez(path, anything=table)
     assert _rows(load_units(path)) == table.tolist()
@@ -169,7 +169,7 @@ def test_npz_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seconds", [2, np.float32(2.0), [2.0, 2.0, 0.5]])
-def test_npz_units_of_unequal_length_with_clocks(tmp_path: Path, seconds: Any) -> None:
+def test_load_units_npz_offsets_and_clocks_are_read(tmp_path: Path, seconds: Any) -> None:
     path, table = tmp_path / "a.npz", np.arange(14.0).reshape(7, 2)
     np.savez(path, data=table, offsets=[0, 5, 7])
     assert _by_unit(load_units(path)) == [table[:5].tolist(), table[5:].tolist()]
@@ -183,7 +183,7 @@ def test_npz_units_of_unequal_length_with_clocks(tmp_path: Path, seconds: Any) -
         assert len(loaded.units) == 2
 
 
-def test_npz_every_unit_is_a_run_where_no_runs_are_given(tmp_path: Path) -> None:
+def test_load_units_npz_without_runs_has_one_run_per_unit(tmp_path: Path) -> None:
     np.savez(tmp_path / "equal.npz", data=np.zeros((3, 4, 2)), seconds=0.8)
     np.savez(tmp_path / "whole.npz", data=np.zeros((12, 2), int), offsets=[0, 4, 8, 12], seconds=[0.8, 0.8, 0.8])
     for name in ("equal.npz", "whole.npz"):
@@ -218,7 +218,7 @@ def test_npz_every_unit_is_a_run_where_no_runs_are_given(tmp_path: Path) -> None
         ({"offsets": [0, 3, 6], "seconds": np.nan}, "seconds"),
     ],
 )
-def test_npz_bad_clock_is_refused(tmp_path: Path, arrays: dict[str, Any], named: str) -> None:
+def test_load_units_npz_bad_clock_is_refused(tmp_path: Path, arrays: dict[str, Any], named: str) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, **({"data": np.zeros((6, 2))} | arrays))
     with pytest.raises(BadData, match=named) as refused:
@@ -228,7 +228,7 @@ def test_npz_bad_clock_is_refused(tmp_path: Path, arrays: dict[str, Any], named:
         load_units(path, unit_column="0")
 
 
-def test_long_numbers_as_labels_stay_distinct(tmp_path: Path) -> None:
+def test_load_units_long_integer_labels_stay_distinct(tmp_path: Path) -> None:
     labels = np.array([2**53, 2**53 + 1, 2**53])
     np.savez(tmp_path / "a.npz", data=np.arange(3.0), units=labels)
     np.save(tmp_path / "a.npy", np.column_stack([labels, np.arange(3)]))
@@ -237,13 +237,13 @@ def test_long_numbers_as_labels_stay_distinct(tmp_path: Path) -> None:
         assert _by_unit(load_units(tmp_path / file, unit_column=unit_column)) == [[[0], [2]], [[1]]]
 
 
-def test_csv_as_people_write_it(write: Callable[..., Path]) -> None:
+def test_load_units_csv_with_quotes_blanks_and_byte_order_mark_is_read(write: Callable[..., Path]) -> None:
     path = write('\ufeffwho, age ,note\r\n"Müller, A.", 61 ,"any\nthing"\r\n\r\nb,6.2e1,\r\n"Müller, A. ",+63,x')
     loaded = load_units(path, columns=["age"], unit_column="who")
     assert _by_unit(loaded) == [[[61], [63]], [[62]]]
 
 
-def test_categories_of_text(write: Callable[..., Path]) -> None:
+def test_load_units_text_categories_match_any_spelling(write: Callable[..., Path]) -> None:
     path = write("sex,smoker,grade\nf,TRUE,01\n m,False,1.0\nf,true,2\n")
     declared: dict[str, list[str | float | bool]] = {
         "sex": ["m", "f"],
@@ -260,7 +260,7 @@ def test_categories_of_text(write: Callable[..., Path]) -> None:
         load_units(empty, categories={"sex": ["f"]})
 
 
-def test_parquet_types(tmp_path: Path) -> None:
+def test_load_units_parquet_column_types_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     columns = {
         "flag": pa.array([True, False]),

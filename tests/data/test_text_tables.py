@@ -22,7 +22,7 @@ def write(folder: Path, text: str, name: str = "t.csv", encoding: str = "utf-8")
 
 
 @pytest.mark.parametrize("mark", [";", "\t", "|"])
-def test_another_delimiter_is_named(mark: str, tmp_path: Path) -> None:
+def test_load_units_other_delimiter_is_named_in_error(mark: str, tmp_path: Path) -> None:
     path = write(tmp_path, TEXT.replace(",", mark))
     with pytest.raises(BadData, match=re.escape(json.dumps(mark))):
         load_units(path, columns=["age"])
@@ -39,7 +39,7 @@ def test_load_units_tsv_is_read_and_commas_are_refused(tmp_path: Path) -> None:
         load_units(write(tmp_path, TEXT, "u.tsv"), columns=["age"])
 
 
-def test_another_encoding_is_named(tmp_path: Path) -> None:
+def test_load_units_other_encoding_is_named_in_error(tmp_path: Path) -> None:
     path = write(tmp_path, "größe,name\n180,Jürgen\n", encoding="latin-1")
     with pytest.raises(BadData, match="latin-1"):
         load_units(path, columns=["größe"])
@@ -66,7 +66,7 @@ def test_load_units_labels_are_mapped_to_categories(tmp_path: Path) -> None:
         load_units(path, columns=["sex"], categories=categories, labels={"sex": {"m": "f"}})
 
 
-def test_all_faults_of_a_file_at_once(tmp_path: Path) -> None:
+def test_load_units_all_faults_of_file_are_in_one_error(tmp_path: Path) -> None:
     path = write(tmp_path, "who,age,sex,weight\na,40,f,60\n,old,f,70\nb,50,x,\n")
     with pytest.raises(BadData) as told:
         load_units(path, columns=["age", "sex", "weight"], unit_column="who", categories={"sex": ["f", "m"]})
@@ -77,7 +77,7 @@ def test_all_faults_of_a_file_at_once(tmp_path: Path) -> None:
     assert {"2", "3"} <= set(re.findall(r"\d+", told.value.detail))  # the rows
 
 
-def test_how_far_reading_is(tmp_path: Path) -> None:
+def test_load_units_progress_rises_to_file_size(tmp_path: Path) -> None:
     path, seen = write(tmp_path, "a\n" + "1\n" * 100_000), []
     load_units(path, columns=["a"], on_scan=lambda done, planned: seen.append((done, planned)))
     assert len(seen) > 3

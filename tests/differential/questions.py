@@ -1,7 +1,7 @@
 """Ordinary questions: for every algorithm its public parameters over made-up data, and for every statistic a request.
 
 An algorithm without an entry in `QUESTIONS`, or a statistic without a case in tests/helpers/statistic_cases.py or here,
-fails `test_every_algorithm_and_statistic_is_played` with a sentence that says what to add.
+fails `test_differential_every_algorithm_and_statistic_has_case` with a sentence that says what to add.
 """
 
 from __future__ import annotations

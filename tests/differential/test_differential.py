@@ -75,7 +75,7 @@ def test_neighbours_of_many_seeds_have_equal_transcripts(first: int, folder: Pat
     _play([(seed, None) for seed in range(first, min(first + 200, FIRST + MANY))], folder)
 
 
-def test_every_algorithm_and_statistic_is_played() -> None:
+def test_differential_every_algorithm_and_statistic_has_case() -> None:
     for name in sorted([*ALGORITHMS, *PROGRAMS]):
         assert name in QUESTIONS, (
             f"the algorithm {name!r} is registered and no study of it is played: add an ordinary question of it to "

@@ -26,7 +26,7 @@ class Backwards:
             yield name, reply[::-1] if name == self._mangled and b"Contribution" in reply else reply
 
 
-def test_any_order_gives_the_same_result(tmp_path: Path) -> None:
+def test_engine_any_order_of_replies_gives_same_result(tmp_path: Path) -> None:
     results = []
     for kind, folder in ((Backwards, "a"), (None, "b")):
         sites = make_sites(tmp_path / folder)
@@ -38,7 +38,7 @@ def test_any_order_gives_the_same_result(tmp_path: Path) -> None:
     assert np.array_equal(results[0], results[1])
 
 
-def test_a_reply_that_cannot_be_read_is_a_loss(tmp_path: Path) -> None:
+def test_engine_unreadable_reply_is_loss(tmp_path: Path) -> None:
     from dataclasses import replace
 
     from zerosum.kernel.view import Coalition

@@ -40,7 +40,7 @@ def listening(path: Path, reply: Callable[[bytes], bytes | None], times: int = 1
     server.close()
 
 
-def test_replies_and_losses(tmp_path: Path) -> None:
+def test_sockets_exchange_gives_replies_and_losses(tmp_path: Path) -> None:
     names = ("good", "gone", "mute", "liar")
     paths = {name: tmp_path / name for name in names}
     quiet = threading.Event()
@@ -61,7 +61,7 @@ def test_replies_and_losses(tmp_path: Path) -> None:
     assert found == {"good": b"cba", "gone": None, "mute": None, "liar": None, "stranger": None}
 
 
-def test_a_connection_that_went_stale_is_made_again_once(tmp_path: Path) -> None:
+def test_sockets_stale_connection_is_made_again_once(tmp_path: Path) -> None:
     path = tmp_path / "site"
     with listening(path, lambda frame: frame, times=2):
         engine = Sockets({"site": path}, PLAN, seconds=5.0)
@@ -71,7 +71,7 @@ def test_a_connection_that_went_stale_is_made_again_once(tmp_path: Path) -> None
         engine.close()
 
 
-def test_a_reply_that_is_too_large_or_of_another_study_is_a_loss(tmp_path: Path) -> None:
+def test_sockets_too_large_reply_is_loss(tmp_path: Path) -> None:
     path = tmp_path / "site"
     with listening(path, lambda frame: bytes(2000)):
         engine = Sockets({"site": path}, PLAN, seconds=5.0, frame_bytes=1000)
@@ -79,14 +79,14 @@ def test_a_reply_that_is_too_large_or_of_another_study_is_a_loss(tmp_path: Path)
         engine.close()
 
 
-def test_who_is_there(tmp_path: Path) -> None:
+def test_sockets_present_lists_listening_sites(tmp_path: Path) -> None:
     with listening(tmp_path / "here", lambda frame: b""):
         engine = Sockets({"here": tmp_path / "here", "away": tmp_path / "away"}, PLAN)
         assert engine.present(5.0) == ["here"]
         engine.close()
 
 
-def test_a_long_path_is_reached(tmp_path: Path) -> None:
+def test_sockets_long_path_is_reached(tmp_path: Path) -> None:
     folder = tmp_path / ("x" * 120)
     folder.mkdir()
     before = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").is_dir() else 0

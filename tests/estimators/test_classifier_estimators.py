@@ -37,7 +37,7 @@ def stripes(count: int, rng: np.random.Generator) -> tuple[Any, Any]:
     return 100 + 60 * images + 10 * rng.normal(size=(count, 10, 10)), along
 
 
-def test_classes_have_names_and_predictions_are_free() -> None:
+def test_feature_classifier_predicts_named_classes_with_probabilities() -> None:
     fitted = FeatureClassifier(QUICK, classes=["same", "other"], evaluate_share=0.1, **SETTINGS).fit(X, Y)
     assert fitted.classes_.tolist() == ["same", "other"]
     assert set(fitted.predict(X["west"])) == {"same", "other"}
@@ -52,7 +52,7 @@ def test_classes_have_names_and_predictions_are_free() -> None:
     assert turned.score(X["west"], Y["west"]) > 0.85
 
 
-def test_images_are_taken_as_they_are() -> None:
+def test_feature_classifier_images_equal_flattened_rows() -> None:
     rng = np.random.default_rng(3)
     sites = [stripes(150, rng) for _ in range(3)]
     settings = {**SETTINGS, "lower": 0, "upper": 255}
@@ -81,13 +81,13 @@ def test_images_are_taken_as_they_are() -> None:
         ({"rounds": 0}, "rounds"),
     ],
 )
-def test_bad_parameters_are_said_before_anything_is_spent(change: dict[str, Any], word: str) -> None:
+def test_feature_classifier_bad_parameter_is_refused(change: dict[str, Any], word: str) -> None:
     settings = {"features": QUICK, "classes": ["same", "other"], **SETTINGS, **change}
     with pytest.raises(BadParameter, match=word):
         FeatureClassifier(**settings).fit(X, Y)
 
 
-def test_labels_that_are_no_class_are_refused() -> None:
+def test_feature_classifier_undeclared_labels_are_refused() -> None:
     with pytest.raises(BadData, match="classes"):
         FeatureClassifier(QUICK, classes=["same", "none"], **SETTINGS).fit(X, Y)
 
@@ -100,7 +100,7 @@ CHECKED = [
 
 
 @parametrize_with_checks(CHECKED)  # type: ignore[untyped-decorator]  # sklearn is untyped
-def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
+def test_feature_classifier_passes_sklearn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
@@ -124,7 +124,7 @@ random_state = 1
 """
 
 
-def test_a_study_of_images(tmp_path: Path) -> None:
+def test_feature_classifier_study_file_of_images_is_accurate(tmp_path: Path) -> None:
     text, rng = STUDY, np.random.default_rng(4)
     for name in ("north", "south"):
         images, labels = stripes(120, rng)
@@ -139,7 +139,7 @@ def test_a_study_of_images(tmp_path: Path) -> None:
     assert estimate["accuracy"][0] > 0.6
 
 
-def test_a_training_goes_on_where_it_was_and_a_finished_one_costs_nothing(tmp_path: Path) -> None:
+def test_feature_classifier_finished_checkpoint_costs_nothing_again(tmp_path: Path) -> None:
     policies = {
         name: zerosum.Policy(population=name, unit="record", data="synthetic", ledger=tmp_path / f"{name}.sqlite")
         for name in X

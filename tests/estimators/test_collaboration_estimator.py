@@ -22,7 +22,7 @@ Y = {name: np.where(rows[:, 0] > 0, "right", "left") for name, rows in X.items()
 SETTINGS: dict[str, Any] = {"lower": -1, "upper": 1, "epsilon": 8.0, "random_state": 1, "data": "synthetic"}
 
 
-def test_records_are_published_and_predictions_are_free() -> None:
+def test_data_collaboration_publishes_records_and_predicts() -> None:
     fitted = DataCollaboration("linear", classes=["left", "right"], keep_records=True, **SETTINGS).fit(X, Y)
     assert fitted.score(X["west"], Y["west"]) > 0.85
     probabilities = fitted.predict_proba(X["west"])
@@ -38,7 +38,7 @@ def test_records_are_published_and_predictions_are_free() -> None:
 
 
 @pytest.mark.parametrize("reduction", ["dp", "random"])
-def test_classes_may_be_missing_at_a_site_or_everywhere(reduction: str) -> None:
+def test_data_collaboration_classes_missing_at_site_or_everywhere_give_result(reduction: str) -> None:
     """Nothing fails, and what is published has the same shape whatever a site holds: refusals would speak of data."""
     y = Y | {"north": np.full(800, "left")}
     given: Any = {"classes": ["left", "right", "nobody's"], "reduction": reduction, "keep_records": True} | SETTINGS
@@ -50,7 +50,7 @@ def test_classes_may_be_missing_at_a_site_or_everywhere(reduction: str) -> None:
     assert np.mean(fitted.predict(X["south"]) == "nobody's") < 0.1
 
 
-def test_the_least_that_can_take_part_gives_a_result() -> None:
+def test_data_collaboration_of_one_unit_per_site_is_finite() -> None:
     """Two sites of one unit each, the same everywhere: nothing to learn, and nothing that fails or is not finite."""
     fitted = DataCollaboration("linear", classes=["left", "right"], **SETTINGS).fit(
         [np.zeros((1, 2))] * 2, [np.array(["left"])] * 2
@@ -59,7 +59,7 @@ def test_the_least_that_can_take_part_gives_a_result() -> None:
     assert np.all(np.isfinite(fitted.predict_proba(np.zeros((3, 2)))))
 
 
-def test_ranges_are_public() -> None:
+def test_data_collaboration_without_ranges_is_refused() -> None:
     with pytest.raises(BadParameter, match="lower"):
         DataCollaboration("linear", classes=["left", "right"], unit="record").fit(X, Y)
 
@@ -95,14 +95,14 @@ def written(tmp_path: Path, seed: str = "random_state = 1") -> Path:
     return tmp_path / "study.toml"
 
 
-def test_a_study_file_asks_for_it(tmp_path: Path) -> None:
+def test_data_collaboration_study_file_plans_publication(tmp_path: Path) -> None:
     study = zerosum.Study.load(written(tmp_path))
     assert [release.kind for release in study.plan().releases] == ["sum", "publication"]
     assert study.run().estimate["weights"].axes[1].labels == ("left", "right")
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
-def test_the_better_answer_is_recommended_by_the_same_command_in_numbers(
+def test_data_collaboration_cli_recommends_feature_classifier_with_numbers(
     tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     into = ["--out", str(tmp_path / "out")] if command == "run" else []
@@ -116,7 +116,7 @@ def test_the_better_answer_is_recommended_by_the_same_command_in_numbers(
     assert summed == pytest.approx(average / 2400**0.5 * (3 / 2) ** 0.5, rel=0.1)  # one of three colludes
 
 
-def test_a_report_has_the_noise_of_a_row_and_not_of_a_sum_that_nobody_makes(tmp_path: Path) -> None:
+def test_data_collaboration_report_has_noise_of_row(tmp_path: Path) -> None:
     study = zerosum.Study.load(written(tmp_path))
     result = study.run()
     line = result.report.releases[1]
@@ -124,7 +124,7 @@ def test_a_report_has_the_noise_of_a_row_and_not_of_a_sum_that_nobody_makes(tmp_
     assert line.noise_std == pytest.approx(float(result.estimate["noise"][0]), rel=1e-9)
 
 
-def test_a_site_is_told_in_words_that_records_leave(tmp_path: Path) -> None:
+def test_data_collaboration_consent_text_names_publication(tmp_path: Path) -> None:
     """Under a scheme that hides sums, too: a publication is no sum."""
     plan = zerosum.Study.load(written(tmp_path)).plan()
     assert "publish" in consent_in_words(plan, 0)
@@ -141,5 +141,5 @@ CHECKED = [
 
 
 @parametrize_with_checks(CHECKED)  # type: ignore[untyped-decorator]  # sklearn is untyped
-def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
+def test_data_collaboration_passes_sklearn_checks(estimator: Any, check: Any) -> None:
     check(estimator)

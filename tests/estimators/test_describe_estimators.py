@@ -44,11 +44,13 @@ class Frame:
 
 
 @parametrize_with_checks([StandardScaler(scheme="pooled", epsilon=20.0, random_state=0, data="synthetic")])  # type: ignore[untyped-decorator]  # theirs
-def test_scikit_learns_own_checks(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
+def test_standard_scaler_passes_sklearn_checks(
+    estimator: BaseEstimator, check: Callable[[BaseEstimator], None]
+) -> None:
     check(estimator)
 
 
-def test_a_scaler_without_noise_centres_and_scales() -> None:
+def test_standard_scaler_without_noise_centres_and_scales() -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal([50, 120], [10, 15], (600, 2))
     scaler = StandardScaler(lower=[0, 0], upper=[200, 300], **FREE).fit(rows)
@@ -65,7 +67,7 @@ def test_a_scaler_without_noise_centres_and_scales() -> None:
     assert np.allclose(pipe[-1].mean_, 0, atol=1e-9)
 
 
-def test_a_scaler_needs_public_ranges() -> None:
+def test_standard_scaler_without_ranges_is_refused() -> None:
     rows = np.random.default_rng(0).normal(size=(40, 2))
     with pytest.raises(BadParameter, match="lower"):
         StandardScaler(scheme="pooled", unit="record").fit(rows)
@@ -87,7 +89,7 @@ def frames() -> dict[str, Any]:
     }
 
 
-def test_a_description_of_frames_reads_declared_columns_only() -> None:
+def test_describe_estimator_of_frames_reads_declared_columns_only() -> None:
     sites = frames()
     table = Describe(
         ranges={"age": (0, 100)},
@@ -115,7 +117,7 @@ def test_a_description_of_frames_reads_declared_columns_only() -> None:
         again.records()
 
 
-def test_quantiles_and_curves_without_noise_are_the_plain_ones() -> None:
+def test_quantiles_and_survival_curve_without_noise_are_exact() -> None:
     rng = np.random.default_rng(2)
     rows = rng.normal(0, 1, (800, 1))
     found = Quantiles(ranges={"x0": (-4, 4)}, bins=1024, **FREE).fit(rows)
@@ -129,7 +131,7 @@ def test_quantiles_and_curves_without_noise_are_the_plain_ones() -> None:
     assert SurvivalCurve(edges=range(11), by="arm", groups=[0, 1], **FREE).fit(arms).log_rank_p_ > 0.9
 
 
-def test_people_with_several_rows_weigh_one() -> None:
+def test_describe_estimator_person_with_several_rows_counts_once() -> None:
     people = Units.from_list([np.array([[1.0], [3.0]]), np.array([[8.0]])])
     table = Describe(ranges={"x0": (0, 10)}, parts=["means"], **FREE).fit({"a": people, "b": people})
     assert table.mean_[0, 0] == pytest.approx(5)
@@ -146,7 +148,7 @@ def test_people_with_several_rows_weigh_one() -> None:
         ({"missing": None}, "'age'"),
     ],
 )
-def test_data_that_are_not_what_was_declared_are_refused(change: dict[str, Any], word: str) -> None:
+def test_describe_estimator_undeclared_data_are_refused(change: dict[str, Any], word: str) -> None:
     question: dict[str, Any] = {
         "ranges": {"age": (0, 100)},
         "levels": {"arm": ["p", "q"], "stage": ["I", "II"]},
@@ -169,6 +171,6 @@ def test_data_that_are_not_what_was_declared_are_refused(change: dict[str, Any],
         ({"ranges": {"x0": (20, 90)}, "probabilities": 0.5}, "probabilities"),
     ],
 )
-def test_what_is_no_question_is_refused_in_words(wrong: dict[str, Any], word: str) -> None:
+def test_quantiles_bad_parameter_is_refused(wrong: dict[str, Any], word: str) -> None:
     with pytest.raises(BadParameter, match=word):
         Quantiles(**FREE, **wrong).fit([np.ones((3, 1)), np.ones((3, 1))])

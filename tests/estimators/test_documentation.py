@@ -81,19 +81,19 @@ def parameters(name: str) -> set[str]:
     return set(kind(name)._get_param_names())
 
 
-def test_every_estimator_has_a_fit_here() -> None:
+def test_documentation_cases_have_fit_for_every_estimator() -> None:
     assert sorted(FITS) == sorted(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_parameters_section_has_exactly_the_constructor_parameters(name: str) -> None:
+def test_estimator_parameters_section_has_exactly_constructor_parameters(name: str) -> None:
     entries = sections(kind(name).__doc__)["parameters"]
     assert set(entries) == parameters(name)
     assert all(entries.values())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_attributes_section_has_every_attribute_of_a_fit(name: str) -> None:
+def test_estimator_attributes_section_has_every_fitted_attribute(name: str) -> None:
     entries = sections(kind(name).__doc__)["attributes"]
     attributes = {each for each in vars(default_fit(name)) if each.endswith("_") and not each.startswith("_")}
     assert attributes <= set(entries)
@@ -101,7 +101,7 @@ def test_attributes_section_has_every_attribute_of_a_fit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_docstring_has_an_example_and_no_placeholder(name: str) -> None:
+def test_estimator_docstring_has_example_and_no_placeholder(name: str) -> None:
     text = kind(name).__doc__
     assert ">>>" in text.split("Examples\n")[1]
     methods = [each for _name, each in inspect.getmembers(kind(name), inspect.isfunction)]
@@ -109,7 +109,7 @@ def test_docstring_has_an_example_and_no_placeholder(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_field_of_the_program_can_be_set_or_has_a_reason(name: str) -> None:
+def test_estimator_every_field_of_program_is_parameter_or_has_reason(name: str) -> None:
     estimator = kind(name)
     settable = {estimator._program_names.get(each, each) for each in parameters(name)}
     elsewhere = set(estimator._not_parameters)
@@ -122,7 +122,7 @@ def test_every_field_of_the_program_can_be_set_or_has_a_reason(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_study_file_with_the_parameters_of_a_fit_has_the_same_releases(name: str) -> None:
+def test_estimator_parameters_in_study_file_give_same_releases(name: str) -> None:
     plan = default_fit(name).result_.plan
     parameters = {**plan.question.parameters, "columns": list(plan.question.columns)}
     assert set(parameters) == algorithms.fields(plan.algorithm)
@@ -139,7 +139,7 @@ def test_a_study_file_with_the_parameters_of_a_fit_has_the_same_releases(name: s
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_defaults_are_those_of_the_program(name: str) -> None:
+def test_estimator_defaults_equal_program_defaults(name: str) -> None:
     estimator = kind(name)()
     fields = algorithms.ALGORITHMS[estimator._algorithm].model_fields
     for parameter, value in estimator.get_params(deep=False).items():
@@ -151,7 +151,7 @@ def test_defaults_are_those_of_the_program(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_parameters_survive_clone_and_set_params(name: str) -> None:
+def test_estimator_parameters_survive_clone_and_set_params(name: str) -> None:
     settings, _data = FITS[name]
     estimator = kind(name)(random_state=0, data="synthetic", **settings)
     for parameter, value in settings.items():
@@ -160,7 +160,7 @@ def test_parameters_survive_clone_and_set_params(name: str) -> None:
     assert estimator.set_params(epsilon=2.5).epsilon == 2.5
 
 
-def test_fragments_are_inserted_with_the_indentation_of_their_placeholder() -> None:
+def test_documentation_fragment_has_indentation_of_placeholder() -> None:
     assert fill("    %(budget)s\n95 % of %(budget)s") == "    " + FRAGMENTS["budget"].replace("\n", "\n    ") + (
         "\n95 % of %(budget)s"
     )
@@ -213,13 +213,13 @@ def test_docs_site_shows_the_fragments_and_the_constructor() -> None:
         ("KMeans", "noise_std_", "counts_noise_std_"),
     ],
 )
-def test_an_old_attribute_names_the_new_one(name: str, old: str, new: str) -> None:
+def test_estimator_renamed_attribute_names_new_one(name: str, old: str, new: str) -> None:
     assert new in sections(kind(name).__doc__)["attributes"]
     with pytest.raises(AttributeError, match=f"is now {new}"):
         getattr(kind(name)(), old)
 
 
-def test_noise_std_of_a_regression_is_what_privacy_adds() -> None:
+def test_linear_regression_noise_std_equals_pooled_std() -> None:
     model = fitted("LinearRegression")
     rows = {row.name: row for row in model.table_.rows}
     assert model.noise_std_.tolist() == [rows[name].pooled_std for name in ("x0", "x1", "x2")]
@@ -230,7 +230,7 @@ def test_noise_std_of_a_regression_is_what_privacy_adds() -> None:
 # ---- parameters of the program -------------------------------------------------------------------------------------
 
 
-def test_parameters_reach_the_program() -> None:
+def test_estimator_parameters_reach_program() -> None:
     rounds = {"method": "moment", "rounds": 3, "standardise_share": 0.1, "measured_in": {"x0": "year"}}
     model = fitted("LinearRegression", **rounds)
     given = model.result_.plan.question.parameters
@@ -244,14 +244,14 @@ def test_parameters_reach_the_program() -> None:
     assert not hasattr(fitted("LinearRegression", evaluate_share=0.0, hold_out=0.0), "evaluation_")
 
 
-def test_held_out_units_do_not_change_the_columns_of_the_result() -> None:
+def test_regression_estimator_hold_out_does_not_change_columns() -> None:
     model = fitted("LogisticRegression")
     assert model.coef_.shape == (1, 3)
     assert "held_out_auc" in model.evaluation_
     assert "auc" in fitted("LogisticRegression", hold_out=0.0).evaluation_
 
 
-def test_adjacency_add_remove_hides_the_numbers_of_units() -> None:
+def test_estimator_adjacency_add_remove_hides_numbers_of_units() -> None:
     model = fitted("Mean", adjacency="add-remove")
     assert model.result_.plan.adjacency is zerosum.Adjacency.ADD_REMOVE
     assert {site.units for site in model.result_.plan.sites} == {None}
@@ -267,7 +267,7 @@ BY_POSITION = {"lower": [-2, -3, -1], "upper": [1, 3, 2]}
     "name",
     [name for name, (settings, _data) in FITS.items() if "lower" in settings],
 )
-def test_ranges_by_name_and_by_position_are_the_same_study(name: str) -> None:
+def test_estimator_ranges_by_name_and_by_position_give_same_study(name: str) -> None:
     named = fitted(name, ranges=BY_NAME, lower=None, upper=None).result_
     placed = fitted(name, **BY_POSITION).result_
     assert named.plan.public_digest == placed.plan.public_digest
@@ -286,12 +286,12 @@ def test_ranges_by_name_and_by_position_are_the_same_study(name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["Mean", "StandardScaler", "LinearRegression"])
-def test_ranges_that_do_not_fit_are_refused(name: str, change: dict[str, Any], parameter: str) -> None:
+def test_estimator_ranges_that_do_not_fit_are_refused(name: str, change: dict[str, Any], parameter: str) -> None:
     with pytest.raises(zerosum.errors.BadParameter, match=parameter):
         fitted(name, **change)
 
 
-def test_ranges_of_pixels_are_one_range() -> None:
+def test_feature_classifier_ranges_by_name_for_pixels_are_refused() -> None:
     images = [RNG.uniform(0, 1, (20, 8, 8)) for _ in range(2)]
     labels = [np.arange(20) % 2 for _ in images]
     model = zerosum.FeatureClassifier("scattering", classes=[0, 1], ranges=BY_NAME, random_state=0, data="synthetic")

@@ -68,11 +68,11 @@ def ledgers(folder: Path) -> list[Path]:
         "check_methods_subset_invariance": _ONE,
     },
 )
-def test_scikit_learns_own_checks(estimator: ICA, check: Callable[[ICA], None]) -> None:
+def test_ica_estimator_passes_sklearn_checks(estimator: ICA, check: Callable[[ICA], None]) -> None:
     check(estimator)
 
 
-def test_what_those_checks_ask_holds_for_more_components() -> None:
+def test_ica_estimator_transform_of_rows_is_independent_of_order() -> None:
     ica = exact()
     before = set(vars(ica))
     rows = three()[0][0]
@@ -88,7 +88,7 @@ def test_what_those_checks_ask_holds_for_more_components() -> None:
 # ---- what is found ---------------------------------------------------------------------------------------------
 
 
-def test_it_finds_the_maps_that_people_share() -> None:
+def test_ica_estimator_without_noise_finds_shared_maps() -> None:
     ica = exact().fit(three())
     assert np.all(ica.match(MADE_UP.maps).correlations > 0.97)
     assert np.allclose(np.linalg.norm(ica.maps_, axis=1), 1)
@@ -105,7 +105,7 @@ def test_it_finds_the_maps_that_people_share() -> None:
 
 
 @pytest.mark.parametrize("clock", [{"seconds": 2.0}, {"band": (0.0, 0.24)}])
-def test_sources_that_differ_in_speed_only_take_the_second_order_solver(clock: dict[str, Any]) -> None:
+def test_ica_estimator_with_clock_takes_second_order_solver(clock: dict[str, Any]) -> None:
     sites: list[Any] = rhythms()
     if "seconds" not in clock:  # then recordings bring their own
         sites = [Units.from_runs([[rows[:50], rows[50:]] for rows in site], [[2.0, 2.0]] * 12) for site in sites]
@@ -114,14 +114,14 @@ def test_sources_that_differ_in_speed_only_take_the_second_order_solver(clock: d
     assert np.all(ica.match(MADE_UP.maps).correlations > 0.95)
 
 
-def test_second_order_needs_a_clock() -> None:
+def test_ica_estimator_second_order_without_clock_is_refused() -> None:
     with pytest.raises(BadParameter, match="band"):
         exact(solver="second-order").fit(three())
     with pytest.raises(BadData, match="seconds"):
         exact(band=(0.01, 0.1)).fit(three())
 
 
-def test_maps_lie_in_the_span_of_a_public_basis() -> None:
+def test_ica_estimator_maps_lie_in_span_of_public_basis() -> None:
     rng = np.random.default_rng(3)
     basis = np.column_stack([MADE_UP.maps.T, rng.normal(size=(25, 2))])
     ica = seeded(basis=basis, random_state=1).fit(three())
@@ -133,7 +133,7 @@ def test_maps_lie_in_the_span_of_a_public_basis() -> None:
         seeded(basis=basis[:10]).fit(three())
 
 
-def test_maps_are_matched_with_a_template() -> None:
+def test_ica_estimator_match_orders_maps_by_template() -> None:
     ica = exact().fit(three())
     found = ica.match(-MADE_UP.maps)
     lined_up = ica.maps_[found.order] * found.signs[:, None]
@@ -146,7 +146,7 @@ def test_maps_are_matched_with_a_template() -> None:
 # ---- at the site -----------------------------------------------------------------------------------------------
 
 
-def test_time_courses_are_the_sources() -> None:
+def test_ica_estimator_time_courses_equal_sources() -> None:
     ica = exact().fit(three())
     found = ica.match(MADE_UP.maps)
     courses = ica.time_courses(three()[1])
@@ -160,7 +160,7 @@ def test_time_courses_are_the_sources() -> None:
     assert np.allclose(ica.transform(back), ica.transform(rows))
 
 
-def test_time_courses_of_recordings_are_made_as_in_the_fit() -> None:
+def test_ica_estimator_time_courses_are_standardised_per_recording() -> None:
     ica = exact(per_recording="standardise").fit(three())
     person = three()[0][0]
     (courses,) = ica.time_courses(Units.from_runs([[person[:40], 5 * person[40:] + 9]], [[2.0, 2.0]]))
@@ -172,7 +172,7 @@ def test_time_courses_of_recordings_are_made_as_in_the_fit() -> None:
         ica.time_courses(np.ones((2, 5, 7)))
 
 
-def test_nothing_is_transformed_before_the_fit() -> None:
+def test_ica_estimator_before_fit_raises_not_fitted() -> None:
     for ask in (ICA().transform, ICA().inverse_transform, ICA().match, ICA().time_courses):
         with pytest.raises(NotFittedError):
             ask(three()[0][0])
@@ -181,7 +181,7 @@ def test_nothing_is_transformed_before_the_fit() -> None:
 # ---- the ways in -----------------------------------------------------------------------------------------------
 
 
-def test_units_arrays_lists_and_labels_are_the_same_study() -> None:
+def test_ica_estimator_arrays_lists_units_and_labels_give_same_study() -> None:
     tables = three()
     names = [f"site {s}" for s in range(3)]
     listed = seeded().fit(tables)
@@ -199,7 +199,7 @@ def test_units_arrays_lists_and_labels_are_the_same_study() -> None:
         assert [line.site for line in other.privacy_.per_site] == names
 
 
-def test_rows_of_a_person_need_not_lie_together() -> None:
+def test_ica_estimator_rows_of_person_in_any_order_give_same_components() -> None:
     rows = np.concatenate(three()).reshape(-1, 25)
     whose, order = np.repeat(np.arange(36), 60), np.argsort(np.tile(np.arange(60), 36), kind="stable")
     together = seeded(scheme="pooled").fit(rows, people=whose)
@@ -207,7 +207,7 @@ def test_rows_of_a_person_need_not_lie_together() -> None:
     assert np.allclose(together.components_, apart.components_)
 
 
-def test_without_names_pieces_stand_for_people_in_a_seeded_run_only() -> None:
+def test_ica_estimator_rows_without_people_are_accepted_in_seeded_run_only() -> None:
     rows = np.vstack([person for table in three() for person in table])
     ica = exact().fit(rows)
     assert any("50 rows" in note for note in ica.notes_)
@@ -241,7 +241,9 @@ def test_without_names_pieces_stand_for_people_in_a_seeded_run_only() -> None:
         ({"a": three()[0], "b": three()[1][0]}, {}, "'b'.*people="),
     ],
 )
-def test_data_that_cannot_be_are_refused(X: Any, labels: dict[str, Any], word: str, tmp_path: Path) -> None:
+def test_ica_estimator_bad_data_are_refused_before_spending(
+    X: Any, labels: dict[str, Any], word: str, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match=word):
         ICA(n_components=3).fit(X, **labels)
     assert ledgers(tmp_path) == []
@@ -259,7 +261,7 @@ def test_data_that_cannot_be_are_refused(X: Any, labels: dict[str, Any], word: s
         ({"epsilon": 0.0}, "epsilon"),
     ],
 )
-def test_bad_parameters_are_refused(change: dict[str, Any], word: str) -> None:
+def test_ica_estimator_bad_parameter_is_refused(change: dict[str, Any], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         seeded(**change).fit(three())
 
@@ -267,7 +269,7 @@ def test_bad_parameters_are_refused(change: dict[str, Any], word: str) -> None:
 # ---- privacy ---------------------------------------------------------------------------------------------------
 
 
-def test_a_seeded_run_repeats_itself_and_touches_no_ledger(tmp_path: Path) -> None:
+def test_ica_estimator_seeded_run_repeats_and_writes_no_ledger(tmp_path: Path) -> None:
     first, second, other = (seeded(random_state=seed).fit(three()) for seed in (0, 0, 1))
     assert np.array_equal(first.maps_, second.maps_)
     assert not np.array_equal(first.maps_, other.maps_)
@@ -276,7 +278,7 @@ def test_a_seeded_run_repeats_itself_and_touches_no_ledger(tmp_path: Path) -> No
     assert ledgers(tmp_path) == []
 
 
-def test_a_private_run_spends_and_a_cap_holds(tmp_path: Path) -> None:
+def test_ica_estimator_private_run_spends_until_cap(tmp_path: Path) -> None:
     policies = {f"site {s}": Policy(population=f"p{s}", epsilon=1.2, data="synthetic") for s in range(3)}
     ica = ICA(n_components=2, rounds=3, policies=policies).fit(three())
     assert ica.privacy_.private
@@ -286,13 +288,13 @@ def test_a_private_run_spends_and_a_cap_holds(tmp_path: Path) -> None:
         ica.fit(three())
 
 
-def test_noise_that_drowns_the_maps_is_told() -> None:
+def test_ica_estimator_components_below_noise_are_noted() -> None:
     ica = seeded(n_components=2, epsilon=1.0, rounds=3).fit(three())
     assert ica.above_noise_ < 2
     assert any("stability_" in note for note in ica.notes_)
 
 
-def test_components_that_the_release_hardly_determines_are_told() -> None:
+def test_ica_estimator_unstable_components_are_noted() -> None:
     """Too little noise to drown the space, and too few volumes to turn it: stability goes down to 1e-6."""
     short = [site[:, :4] for site in three()]
     ica = seeded(epsilon=1.0).fit(short)
@@ -302,7 +304,7 @@ def test_components_that_the_release_hardly_determines_are_told() -> None:
     assert not any("stability" in note for note in exact().fit(three()).notes_)
 
 
-def test_parameters_are_stored_and_cloned() -> None:
+def test_ica_estimator_parameters_survive_clone_and_pickle() -> None:
     ica = ICA(4, basis=np.eye(25), band=(0.01, 0.1))
     assert clone(ica).get_params()["band"] == (0.01, 0.1)
     fitted = seeded().fit(three())

@@ -31,7 +31,7 @@ def holes(count: int = 300) -> Floats:
 
 
 @pytest.mark.parametrize("kind", [Mean, Covariance, PCA, KMeans, GaussianMixture])
-def test_nan_is_refused_unless_a_rule_is_given(kind: type[RangedEstimator]) -> None:
+def test_estimator_nan_without_missing_rule_is_refused(kind: type[RangedEstimator]) -> None:
     with pytest.raises(BadData, match="NaN"):
         kind(**BOUNDS).fit(holes())
     with pytest.raises(BadData, match="finite"):
@@ -48,7 +48,7 @@ def test_nan_is_refused_unless_a_rule_is_given(kind: type[RangedEstimator]) -> N
     assert not kind(**BOUNDS).__sklearn_tags__().input_tags.allow_nan
 
 
-def test_they_are_as_after_scikit_learns_imputer() -> None:
+def test_estimator_missing_rule_equals_sklearn_imputer() -> None:
     filled = SimpleImputer(strategy="constant", fill_value=0.5).fit_transform(holes())
     for kind, found in (
         (Mean, "mean_"),
@@ -61,7 +61,7 @@ def test_they_are_as_after_scikit_learns_imputer() -> None:
         assert np.allclose(ours, getattr(kind(**BOUNDS).fit(filled), found))
 
 
-def test_a_mean_of_what_is_observed_says_how_many_are() -> None:
+def test_mean_estimator_of_observed_values_gives_observed_counts() -> None:
     found = Mean(**BOUNDS, missing="observed").fit(holes())
     assert np.allclose(found.mean_, np.nanmean(holes(), axis=0))
     assert np.allclose(found.observed_, np.sum(~np.isnan(holes()), axis=0))
@@ -71,13 +71,13 @@ def test_a_mean_of_what_is_observed_says_how_many_are() -> None:
     assert np.all(np.isfinite(clipped.mean_))
 
 
-def test_nobody_is_transformed_with_holes() -> None:
+def test_pca_estimator_transform_of_nan_is_refused() -> None:
     fitted = PCA(**BOUNDS, missing=0.0).fit(holes())
     with pytest.raises(BadData, match="NaN"):
         fitted.transform(holes())
 
 
-def test_a_histogram_of_words_and_of_numbers() -> None:
+def test_histogram_estimator_missing_words_and_numbers_follow_rule() -> None:
     words = {"a": ["f", "m", None, "f"], "b": ["m", "", "f"]}
     with pytest.raises(BadData, match="categories"):
         Histogram(categories=["f", "m"], **FREE).fit(words)

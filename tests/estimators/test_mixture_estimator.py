@@ -35,11 +35,13 @@ def fitted(**more: Any) -> Any:
 
 
 @parametrize_with_checks([GaussianMixture(2, scheme="pooled", epsilon=20.0, random_state=0, data="synthetic")])  # type: ignore[untyped-decorator]  # theirs
-def test_scikit_learns_own_checks(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
+def test_gaussian_mixture_passes_sklearn_checks(
+    estimator: BaseEstimator, check: Callable[[BaseEstimator], None]
+) -> None:
     check(estimator)
 
 
-def test_without_noise_it_finds_what_scikit_learn_finds() -> None:
+def test_gaussian_mixture_without_noise_equals_sklearn() -> None:
     table, _which = rows()
     found = fitted(scheme="non-private", rounds=12)
     plain = Plain(3, covariance_type="spherical", means_init=CENTERS).fit(table)
@@ -50,7 +52,7 @@ def test_without_noise_it_finds_what_scikit_learn_finds() -> None:
     assert found.score(table) == pytest.approx(plain.score(table), abs=0.005)
 
 
-def test_rows_are_predicted_where_they_are() -> None:
+def test_gaussian_mixture_predicts_component_of_rows() -> None:
     found, (table, which) = fitted(), rows(500, seed=1)
     assert np.all(found.carried_)
     chances = found.predict_proba(table)
@@ -64,7 +66,7 @@ def test_rows_are_predicted_where_they_are() -> None:
     assert np.allclose(np.bincount(by) / 4000, found.weights_, atol=0.03)
 
 
-def test_scaled_by_ranges_everything_comes_back_in_the_units_of_the_data() -> None:
+def test_gaussian_mixture_scaled_by_ranges_returns_data_units() -> None:
     table, which = rows()
     wide = table * [1.0, 100.0, 10.0]
     low, high = np.array([-8.0, -800.0, -80.0]), np.array([8.0, 800.0, 80.0])
@@ -76,13 +78,13 @@ def test_scaled_by_ranges_everything_comes_back_in_the_units_of_the_data() -> No
     assert found.score(wide) == pytest.approx(fitted().score(table) - np.log(1000), abs=0.05)
 
 
-def test_a_budget_that_does_not_carry_the_components_says_so() -> None:
+def test_gaussian_mixture_components_beyond_budget_are_noted() -> None:
     found = fitted(epsilon=0.01)
     assert not np.all(found.carried_)
     assert any(f"{np.sum(~found.carried_)} of 3" in note for note in found.notes_)
 
 
-def test_persons_with_several_rows_count_once() -> None:
+def test_gaussian_mixture_person_with_several_rows_counts_once() -> None:
     table, _which = rows(900)
     people = [Units.from_list([np.repeat(row[None, :], 1 + i % 3, axis=0) for i, row in enumerate(part)])
               for part in np.array_split(table, 3)]  # fmt: skip
@@ -93,7 +95,7 @@ def test_persons_with_several_rows_count_once() -> None:
     assert np.allclose(once.means_, often.means_, atol=1e-6)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_gaussian_mixture_bad_parameter_or_order_is_refused() -> None:
     with pytest.raises(NotFittedError):
         GaussianMixture().sample()
     with pytest.raises(NotFittedError):

@@ -30,7 +30,7 @@ SETTINGS: dict[str, Any] = {
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed: make test-torch")
 
 
-def test_classes_have_names_and_predictions_are_free() -> None:
+def test_neural_classifier_predicts_named_classes_with_probabilities() -> None:
     net = NeuralClassifier(classes=["near", "far"], evaluate_share=0.2, **SETTINGS).fit(X, Y)
     assert net.classes_.tolist() == ["near", "far"]
     assert net.score(X["west"], Y["west"]) > 0.8
@@ -55,7 +55,7 @@ def test_published_calibration_states_the_exact_epsilon_of_all_steps() -> None:
         NeuralClassifier(classes=["near", "far"], **settings | {"rate": 0.5}).fit(X, Y)
 
 
-def test_ranges_are_needed_and_a_person_may_have_many_rows() -> None:
+def test_neural_classifier_needs_ranges_and_accepts_people() -> None:
     with pytest.raises(BadParameter, match="lower"):
         NeuralClassifier(classes=["near", "far"], unit="record").fit(X, Y)
     people = [zerosum.Units.from_groups(rows, np.arange(len(rows)) // 7) for rows in X.values()]
@@ -81,7 +81,7 @@ delta = 1e-5
 """
 
 
-def test_a_study_file_asks_for_a_network(tmp_path: Path) -> None:
+def test_neural_classifier_study_file_gives_weights(tmp_path: Path) -> None:
     study = STUDY
     for name, rows in X.items():
         lines = [f"{a},{b},{c}" for (a, b), c in zip(rows, Y[name], strict=True)]
@@ -95,7 +95,7 @@ def test_a_study_file_asks_for_a_network(tmp_path: Path) -> None:
 
 
 @needs_torch
-def test_images_go_into_a_torch_module_as_they_are() -> None:
+def test_neural_classifier_images_enter_torch_module() -> None:
     rng = np.random.default_rng(3)
     images = [rng.integers(0, 256, (60, 16, 16)).astype(float) for _ in range(3)]
     labels = [(each[:, :8].mean(axis=(1, 2)) > each[:, 8:].mean(axis=(1, 2))).astype(int) for each in images]
@@ -109,5 +109,5 @@ CHECKED = [NeuralClassifier(scheme="pooled", epsilon=10.0, steps=20, random_stat
 
 
 @parametrize_with_checks(CHECKED)  # type: ignore[untyped-decorator]  # sklearn is untyped
-def test_it_is_an_estimator_like_any_other(estimator: Any, check: Any) -> None:
+def test_neural_classifier_passes_sklearn_checks(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -62,14 +62,14 @@ def spent(name: str) -> float:
 
 
 @parametrize_with_checks([PCA(scheme="pooled", epsilon=20.0, random_state=0, data="synthetic")])  # type: ignore[untyped-decorator]  # theirs
-def test_scikit_learns_own_checks(estimator: PCA, check: Callable[[PCA], None]) -> None:
+def test_pca_estimator_passes_sklearn_checks(estimator: PCA, check: Callable[[PCA], None]) -> None:
     check(estimator)
 
 
 # ---- the ways in -----------------------------------------------------------------------------------------------
 
 
-def test_a_list_labels_and_a_dict_are_the_same_study() -> None:
+def test_pca_estimator_list_labels_and_dict_give_same_study() -> None:
     tables = three()
     names = [f"site {s}" for s in range(3)]
     listed = seeded().fit(tables)
@@ -83,7 +83,7 @@ def test_a_list_labels_and_a_dict_are_the_same_study() -> None:
         assert [line.site for line in other.privacy_.per_site] == names
 
 
-def test_rows_of_a_site_need_not_lie_together() -> None:
+def test_pca_estimator_rows_of_site_in_any_order_give_same_components() -> None:
     data, labels = rows(), np.arange(600) % 3
     mixed = seeded().fit(data, sites=labels)
     sorted_ = seeded().fit({str(s): data[s::3] for s in range(3)})
@@ -92,7 +92,7 @@ def test_rows_of_a_site_need_not_lie_together() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["pooled", Scheme("pooled"), "non-private"])
-def test_one_trusted_holder_may_give_one_array(scheme: str | Scheme) -> None:
+def test_pca_estimator_of_trusted_holder_accepts_one_array(scheme: str | Scheme) -> None:
     data = rows()
     whole = seeded(scheme=scheme).fit(data)
     uneven = seeded(scheme=scheme).fit([data[:100], data[100:]])
@@ -100,7 +100,7 @@ def test_one_trusted_holder_may_give_one_array(scheme: str | Scheme) -> None:
     assert np.allclose(whole.mean_, uneven.mean_)
 
 
-def test_without_noise_it_is_the_pca_of_normalised_rows() -> None:
+def test_pca_estimator_without_noise_equals_pca_of_normalised_rows() -> None:
     data = rows()
     found = seeded(scheme="non-private", n_components=3, centering="none").fit(data)
     centred = data.copy()
@@ -112,7 +112,7 @@ def test_without_noise_it_is_the_pca_of_normalised_rows() -> None:
 
 
 @pytest.mark.parametrize("bounds", [{}, {"lower": None, "upper": None, "clip": 30.0}])
-def test_without_noise_it_is_scikit_learns(bounds: dict[str, Any]) -> None:
+def test_pca_estimator_without_noise_equals_sklearn(bounds: dict[str, Any]) -> None:
     data = rows()
     found = seeded(scheme="non-private", n_components=3, **bounds).fit(data)
     plain = PlainPCA(3).fit(data)
@@ -122,7 +122,7 @@ def test_without_noise_it_is_scikit_learns(bounds: dict[str, Any]) -> None:
     assert np.allclose(found.explained_variance_ratio_, plain.explained_variance_ratio_)
 
 
-def test_columns_may_be_scaled_by_their_public_ranges() -> None:
+def test_pca_estimator_scaling_by_ranges_equals_pca_of_scaled_rows() -> None:
     data, upper = rows() * [1, 10, 100, 1000], np.array([12.0, 60, 200, 700])
     bounds = {"lower": -upper, "upper": upper, "scaling": "ranges", "n_components": 4}
     found = seeded(scheme="non-private", **bounds).fit(data)
@@ -134,7 +134,7 @@ def test_columns_may_be_scaled_by_their_public_ranges() -> None:
     assert np.allclose(found.inverse_transform(found.transform(data)), data)
 
 
-def test_centre_and_clip_are_found_and_shrinking_may_be_left_out() -> None:
+def test_pca_estimator_finds_centre_and_clip_and_shrink_can_be_turned_off() -> None:
     found = seeded(n_components=2, epsilon=20.0).fit(three(6000))
     assert [line.statistic for line in found.privacy_.releases] == [
         *["scatter_norms", "scatter_column"] * 2,
@@ -148,7 +148,7 @@ def test_centre_and_clip_are_found_and_shrinking_may_be_left_out() -> None:
     assert not np.allclose(shrunk.components_, plain.components_)
 
 
-def test_about_zero_the_mean_is_zero_whatever_the_ranges() -> None:
+def test_pca_estimator_without_centering_has_zero_mean() -> None:
     data = rows() + 5
     found = seeded(scheme="non-private", centering="none", lower=-10, upper=[30, 20, 20, 20], normalise=False)
     found.fit(data)
@@ -156,7 +156,7 @@ def test_about_zero_the_mean_is_zero_whatever_the_ranges() -> None:
     assert np.isclose(found.explained_variance_[0], np.linalg.eigvalsh(data.T @ data / 600)[-1])
 
 
-def test_a_refit_forgets_what_no_longer_holds() -> None:
+def test_pca_estimator_refit_removes_stale_attributes() -> None:
     pca = seeded().fit(three())
     assert hasattr(pca, "explained_variance_ratio_")
     people = [Units.from_list(np.split(table, 40)) for table in three()]  # five rows each
@@ -166,7 +166,7 @@ def test_a_refit_forgets_what_no_longer_holds() -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"centering": "none", "normalise": False}])
-def test_what_is_published_does_not_say_whether_somebody_owns_two_rows(settings: dict[str, Any]) -> None:
+def test_pca_estimator_attributes_do_not_reveal_person_with_two_rows(settings: dict[str, Any]) -> None:
     """Attributes, their shapes and the notes follow from the parameters: one more row of one person changes none."""
 
     def published(first: int) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def test_what_is_published_does_not_say_whether_somebody_owns_two_rows(settings:
 # ---- scikit-learn's habits -------------------------------------------------------------------------------------
 
 
-def test_scores_go_there_and_back() -> None:
+def test_pca_estimator_inverse_transform_restores_rows() -> None:
     data = rows()
     pca = seeded(n_components=4, epsilon=20.0).fit(np.array_split(data, 3))
     assert pca.transform(data).shape == (600, 4)
@@ -195,7 +195,7 @@ def test_scores_go_there_and_back() -> None:
     assert np.allclose(few.transform(back), few.transform(data))
 
 
-def test_features_have_names() -> None:
+def test_pca_estimator_features_have_names() -> None:
     pca = seeded(n_components=3).fit(three())
     assert pca.get_feature_names_out().tolist() == ["pca0", "pca1", "pca2"]
     assert pca.n_components_ == 3
@@ -203,7 +203,7 @@ def test_features_have_names() -> None:
     assert not hasattr(pca, "feature_names_in_")
 
 
-def test_it_is_a_step_of_a_pipeline() -> None:
+def test_pca_estimator_works_in_pipeline() -> None:
     data = rows()
     y, labels = (data[:, 0] > 1).astype(int), np.arange(600) % 3
     pipeline = make_pipeline(seeded(), LogisticRegression())
@@ -212,7 +212,7 @@ def test_it_is_a_step_of_a_pipeline() -> None:
     assert seeded().fit_transform(data, sites=labels).shape == (600, 2)
 
 
-def test_parameters_are_stored_and_cloned() -> None:
+def test_pca_estimator_parameters_survive_clone_and_pickle() -> None:
     policies = {"site 0": Policy(population="a", unit="record")}
     pca = private(n_components=1, policies=policies, scheme="local")
     assert pca.policies is policies
@@ -228,7 +228,7 @@ def test_parameters_are_stored_and_cloned() -> None:
 # ---- privacy ---------------------------------------------------------------------------------------------------
 
 
-def test_a_seeded_run_repeats_itself_says_so_and_touches_no_ledger(tmp_path: Path) -> None:
+def test_pca_estimator_seeded_run_repeats_and_writes_no_ledger(tmp_path: Path) -> None:
     first, second, other = (seeded(random_state=seed).fit(three()) for seed in (0, np.int64(0), 1))
     assert np.array_equal(first.components_, second.components_)
     assert not np.array_equal(first.components_, other.components_)
@@ -238,7 +238,7 @@ def test_a_seeded_run_repeats_itself_says_so_and_touches_no_ledger(tmp_path: Pat
     assert ledgers(tmp_path) == []
 
 
-def test_a_private_run_spends_and_fitting_again_spends_again() -> None:
+def test_pca_estimator_private_fit_spends_and_second_fit_spends_again() -> None:
     pca = private().fit(named(three()))
     assert pca.privacy_.private
     assert pca.privacy_.worst_epsilon <= 1.0
@@ -251,7 +251,7 @@ def test_a_private_run_spends_and_fitting_again_spends_again() -> None:
     assert all(spent(f"site {s}") > epsilon * 1.2 for s, epsilon in enumerate(once))
 
 
-def test_a_population_that_has_spent_its_cap_is_refused() -> None:
+def test_pca_estimator_beyond_cap_is_refused() -> None:
     policies = {"site 1": Policy(population="small", unit="record", epsilon=1.2)}
     pca = private(policies=policies).fit(named(three()))
     with pytest.raises(BudgetExceeded):
@@ -260,7 +260,7 @@ def test_a_population_that_has_spent_its_cap_is_refused() -> None:
     assert spent("site 0") <= 1 + 1e-9  # nobody spends for a study that one refuses
 
 
-def test_policies_are_used_as_they_are(tmp_path: Path) -> None:
+def test_pca_estimator_given_policies_are_applied(tmp_path: Path) -> None:
     with pytest.raises(PolicyRefused, match="seed"):
         seeded(policies={"site 0": Policy(population="a", unit="record")}).fit(three())
     public = {
@@ -271,7 +271,7 @@ def test_policies_are_used_as_they_are(tmp_path: Path) -> None:
     assert len(ledgers(tmp_path)) == 3
 
 
-def test_a_trusted_holder_must_say_so() -> None:
+def test_pca_estimator_pooled_scheme_needs_trusted_coordinator() -> None:
     with pytest.raises(PolicyRefused, match="trusted_coordinator"):
         private(scheme="pooled").fit(rows())
     with pytest.raises(PolicyRefused, match="non-private"):
@@ -280,14 +280,14 @@ def test_a_trusted_holder_must_say_so() -> None:
     assert private(scheme="pooled", policies=policies).fit(rows()).privacy_.private
 
 
-def test_two_sites_of_one_population_are_refused_before_either_spends(tmp_path: Path) -> None:
+def test_pca_estimator_two_sites_of_one_population_are_refused_before_spending(tmp_path: Path) -> None:
     shared = Policy(population="h", unit="record", trusted_coordinator=True)
     with pytest.raises(ValueError, match="ledger"):
         private(scheme="pooled", policies={"site 0": shared, "site 1": shared}).fit(rows())
     assert ledgers(tmp_path) == []
 
 
-def test_bounds_are_read_off_the_data_in_a_seeded_run_only() -> None:
+def test_pca_estimator_without_bounds_runs_in_seeded_run_only() -> None:
     for scheme in ("secure-sum", "pooled", "non-private"):
         with pytest.raises(ValueError, match="lower"):
             PCA(scheme=scheme, unit="record").fit(three())
@@ -297,7 +297,7 @@ def test_bounds_are_read_off_the_data_in_a_seeded_run_only() -> None:
     assert PCA(random_state=0, data="synthetic").fit([np.zeros((20, 3))] * 2).above_noise_ in (0, 1, 2)
 
 
-def test_what_drowns_in_noise_is_said() -> None:
+def test_pca_estimator_counts_components_above_noise() -> None:
     found = seeded(n_components=3, epsilon=20.0).fit(three(30_000))
     assert found.above_noise_ == 3
     assert np.all(found.explained_variance_ > found.noise_edge_ / 2)
@@ -328,7 +328,7 @@ def test_what_drowns_in_noise_is_said() -> None:
         ({"policies": {"nobody": Policy(population="a")}}, "'nobody'"),
     ],
 )
-def test_bad_parameters_are_refused(change: dict[str, Any], word: str) -> None:
+def test_pca_estimator_bad_parameter_is_refused(change: dict[str, Any], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         seeded(**change).fit(three())
 
@@ -349,18 +349,18 @@ def test_bad_parameters_are_refused(change: dict[str, Any], word: str) -> None:
         ([rows(), Units.from_rows(np.full((20, 4), np.inf))], None, "'site 1'.*finite"),
     ],
 )
-def test_sites_that_cannot_be_are_refused(X: Any, sites: Any, word: str, tmp_path: Path) -> None:
+def test_pca_estimator_bad_sites_are_refused_before_spending(X: Any, sites: Any, word: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=word):
         private().fit(X, sites=sites)
     assert ledgers(tmp_path) == []
 
 
-def test_sparse_tables_are_refused() -> None:
+def test_pca_estimator_sparse_tables_are_refused() -> None:
     with pytest.raises(BadData, match="dense"):
         private().fit([csr_array(rows()), csr_array(rows())])
 
 
-def test_transform_is_for_one_table() -> None:
+def test_pca_estimator_transform_of_several_tables_is_refused() -> None:
     with pytest.raises(NotFittedError):
         private().transform(rows())
     with pytest.raises(NotFittedError):

@@ -106,7 +106,9 @@ ALL = [
 
 
 @pytest.mark.parametrize(("kind", "change", "word"), ALL)
-def test_parameters(kind: str, change: dict[str, Any], word: str, tmp_path: Path) -> None:
+def test_estimator_bad_parameter_is_refused_before_spending(
+    kind: str, change: dict[str, Any], word: str, tmp_path: Path
+) -> None:
     with pytest.raises(BadInput, match=word) as refused:
         make(kind, **change).fit(named(sites(kind)))
     assert isinstance(refused.value, ValueError)
@@ -114,7 +116,7 @@ def test_parameters(kind: str, change: dict[str, Any], word: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_a_plain_row_could_be_a_person_or_a_record(kind: str, tmp_path: Path) -> None:
+def test_estimator_plain_rows_without_unit_are_refused(kind: str, tmp_path: Path) -> None:
     for data in (sites(kind), [Units.from_rows(each) for each in sites(kind)]):
         with pytest.raises(BadParameter, match="unit='person'"):
             make(kind, unit=None).fit(data)
@@ -124,12 +126,12 @@ def test_a_plain_row_could_be_a_person_or_a_record(kind: str, tmp_path: Path) ->
     assert make(kind, unit=None).fit(named(people)).privacy_.unit == "person"
 
 
-def test_whoever_has_a_time_course_is_a_person() -> None:
+def test_ica_estimator_time_courses_have_person_as_unit() -> None:
     assert make("ICA", unit=None).fit(named(sites("ICA"))).privacy_.unit == "person"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_data(kind: str, tmp_path: Path) -> None:
+def test_estimator_bad_data_are_refused_without_quoting_them(kind: str, tmp_path: Path) -> None:
     good = sites(kind)
     wide = good[1][..., :3] if kind != "Histogram" else np.ones((20, 2))
     broken = np.full_like(good[1], np.nan)
@@ -161,7 +163,7 @@ def test_data(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Mean", "Covariance", "KMeans", "PCA"])
-def test_sparse_tables_and_frames_that_disagree(kind: str) -> None:
+def test_estimator_sparse_tables_and_frames_with_other_names_are_refused(kind: str) -> None:
     with pytest.raises(BadData, match=r"'site 0'.*dense"):
         make(kind).fit([csr_array(table(kind))] * 2)
     pandas = pytest.importorskip("pandas")
@@ -173,7 +175,7 @@ def test_sparse_tables_and_frames_that_disagree(kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "method"), [("KMeans", "predict"), ("KMeans", "transform"), ("PCA", "transform"),
                                               ("ICA", "transform"), ("PCA", "inverse_transform")])  # fmt: skip
-def test_rows_at_home(kind: str, method: str) -> None:
+def test_fitted_estimator_bad_rows_are_refused_without_quoting_them(kind: str, method: str) -> None:
     fitted = make(kind, random_state=0, data="synthetic").fit(sites(kind))
     ask = getattr(fitted, method)
     for rows in (np.ones((5, 7)), np.full((5, 4), np.nan), np.ones(4), [["Alice"] * 4]):
@@ -183,7 +185,7 @@ def test_rows_at_home(kind: str, method: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_seed_is_refused_where_data_are_not_marked(kind: str, tmp_path: Path) -> None:
+def test_estimator_seed_without_public_data_is_refused(kind: str, tmp_path: Path) -> None:
     with pytest.raises(BadParameter, match="random_state"):
         make(kind, random_state=42).fit(named(sites(kind)))
     with pytest.raises(BadParameter, match="'synthetic'"):
@@ -193,7 +195,7 @@ def test_a_seed_is_refused_where_data_are_not_marked(kind: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_private_sites_have_names(kind: str, tmp_path: Path) -> None:
+def test_estimator_private_sites_without_names_are_refused(kind: str, tmp_path: Path) -> None:
     with pytest.raises(BadParameter, match="names"):
         make(kind).fit(sites(kind))
     assert ledgers(tmp_path) == []

@@ -25,7 +25,7 @@ def linear() -> dict[str, Any]:
     return {name: rows @ TRUE + 0.3 + np.random.default_rng(len(name)).normal(0, 0.2, 1500) for name, rows in X.items()}
 
 
-def test_a_linear_regression_and_its_table() -> None:
+def test_linear_regression_estimates_and_table_are_near_truth() -> None:
     y = linear()
     fitted = LinearRegression(response=(-3, 3), **BOUNDS).fit(X, y)
     assert np.max(np.abs(fitted.coef_ - TRUE)) < 0.1
@@ -45,7 +45,7 @@ def test_a_linear_regression_and_its_table() -> None:
     assert fitted.table_.as_record()[0]["pooled_95"] == fitted.table_.rows[0].pooled_95
 
 
-def test_what_a_budget_leaves_open_is_said() -> None:
+def test_linear_regression_at_tiny_budget_notes_unidentified_coefficients() -> None:
     small = {name: rows[:15] for name, rows in X.items()}
     fitted = LinearRegression(response=(-3, 3), **BOUNDS | {"epsilon": 0.05}).fit(
         small, {name: values[:15] for name, values in linear().items()}
@@ -56,7 +56,7 @@ def test_what_a_budget_leaves_open_is_said() -> None:
     assert np.all(np.isfinite(fitted.coef_))
 
 
-def test_a_logistic_regression() -> None:
+def test_logistic_regression_estimates_and_named_classes_are_near_truth() -> None:
     y = {n: (RNG.random(1500) < 1 / (1 + np.exp(-3 * rows @ TRUE))).astype(int) for n, rows in X.items()}
     fitted = LogisticRegression(**BOUNDS).fit(X, y)
     assert fitted.coef_.shape == (1, 3)
@@ -70,7 +70,7 @@ def test_a_logistic_regression() -> None:
     assert set(named.predict(X["west"])) == {"no", "yes"}
 
 
-def test_a_poisson_regression_and_a_loss_of_ones_own() -> None:
+def test_poisson_regression_is_near_truth_and_polynomial_loss_is_finite() -> None:
     y = {n: RNG.poisson(np.exp(rows @ TRUE)) for n, rows in X.items()}
     fitted = PoissonRegression(response=10, **BOUNDS).fit(X, y)
     assert np.max(np.abs(fitted.coef_ - TRUE)) < 0.2
@@ -81,7 +81,7 @@ def test_a_poisson_regression_and_a_loss_of_ones_own() -> None:
     assert not hasattr(own, "table_")
 
 
-def test_one_array_with_labels_and_lists_give_the_same() -> None:
+def test_linear_regression_labels_lists_and_dicts_give_same_fit() -> None:
     y = linear()
     whole, labels = np.vstack(list(X.values())), np.repeat(list(X), 1500)
     by_name = LinearRegression(response=(-3, 3), **BOUNDS).fit(X, y)
@@ -103,12 +103,12 @@ def test_one_array_with_labels_and_lists_give_the_same() -> None:
         ({"epsilon": 0}, "epsilon"),
     ],
 )
-def test_bad_parameters_are_one_sentence(change: dict[str, Any], word: str) -> None:
+def test_linear_regression_bad_parameter_is_refused(change: dict[str, Any], word: str) -> None:
     with pytest.raises(BadParameter, match=word):
         LinearRegression(**BOUNDS | {"response": (-3, 3)} | change).fit(X, linear())
 
 
-def test_bad_responses_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_regression_estimators_bad_responses_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEROSUM_STATE", str(tmp_path))
     y = linear()
     model = LinearRegression(response=(-3, 3), **BOUNDS)
@@ -130,7 +130,7 @@ def test_bad_responses_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not list(tmp_path.iterdir())
 
 
-def test_results_without_errors_have_no_table() -> None:
+def test_coefficient_table_of_estimate_without_errors_is_refused() -> None:
     with pytest.raises(BadInput, match="standard"):
         CoefficientTable.of({})
 
@@ -143,7 +143,7 @@ CHECKED = [
 
 
 @parametrize_with_checks(CHECKED)  # type: ignore[untyped-decorator]  # sklearn is untyped
-def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
+def test_regression_estimators_pass_sklearn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
@@ -188,7 +188,7 @@ def write(folder: Path, text: str = STUDY) -> Path:
     return folder / "study.toml"
 
 
-def test_a_study_with_a_design(tmp_path: Path) -> None:
+def test_regression_study_with_design_has_named_coefficients(tmp_path: Path) -> None:
     study = zerosum.Study.load(write(tmp_path))
     plan = study.plan()
     assert plan.question.columns == ("age", "sex=m", "age:sex=m", "site=south", "sick")
@@ -209,12 +209,12 @@ def test_a_study_with_a_design(tmp_path: Path) -> None:
         ('response = "sick"', 'response = "death"', "death"),
     ],
 )
-def test_bad_designs_in_study_files_are_one_sentence(old: str, new: str, word: str, tmp_path: Path) -> None:
+def test_regression_study_with_bad_design_is_refused(old: str, new: str, word: str, tmp_path: Path) -> None:
     with pytest.raises(BadStudy, match=word):
         zerosum.Study.load(write(tmp_path, STUDY.replace(old, new))).plan()
 
 
-def test_missing_values_in_a_study_with_a_design(tmp_path: Path) -> None:
+def test_regression_study_missing_values_need_rule_in_design(tmp_path: Path) -> None:
     path = write(tmp_path)
     file = tmp_path / "north.csv"
     lines = file.read_text().splitlines()
@@ -228,7 +228,7 @@ def test_missing_values_in_a_study_with_a_design(tmp_path: Path) -> None:
 # ---- offsets and weights -------------------------------------------------------------------------------------------
 
 
-def test_an_exposure_and_weights() -> None:
+def test_poisson_regression_with_offset_and_weights_is_near_truth() -> None:
     rng = np.random.default_rng(5)
     years = {name: rng.uniform(0.2, 3, 1500) for name in X}
     some = {name: (rng.random(1500) < 0.7).astype(float) for name in X}
@@ -254,7 +254,7 @@ def test_an_exposure_and_weights() -> None:
     assert again.fit(X, y).coef_.shape == (3,)  # and without them
 
 
-def test_an_offset_of_classes_and_numbers() -> None:
+def test_regression_with_offset_of_numbers_and_classes_is_near_truth() -> None:
     rng = np.random.default_rng(6)
     shift = {name: rng.uniform(-1, 1, 1500) for name in X}
     y = {name: values + shift[name] for name, values in linear().items()}
@@ -280,7 +280,7 @@ def test_an_offset_of_classes_and_numbers() -> None:
         ({"offset": [np.ones(1500)]}, "offset"),
     ],
 )
-def test_bad_offsets_and_weights_are_refused(given: dict[str, Any], word: str) -> None:
+def test_regression_estimators_bad_offsets_and_weights_are_refused(given: dict[str, Any], word: str) -> None:
     with pytest.raises(BadData, match=word):
         LinearRegression(response=(-3, 3), **BOUNDS).fit(X, linear(), **given)
     with pytest.raises(BadParameter, match="offset"):
@@ -324,7 +324,7 @@ random_state = 1
 """
 
 
-def test_a_study_with_an_exposure_weights_and_people_held_out(tmp_path: Path) -> None:
+def test_poisson_study_with_exposure_weights_and_hold_out_is_near_truth(tmp_path: Path) -> None:
     rng, text = np.random.default_rng(1), COUNTS
     for name in ("north", "south"):
         age, male, years = rng.uniform(20, 80, 2000), rng.random(2000) < 0.5, rng.uniform(0.5, 4, 2000)

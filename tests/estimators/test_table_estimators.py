@@ -46,14 +46,14 @@ def blobs(count: int = 900) -> Floats:
 
 
 @parametrize_with_checks(CHECKED)  # type: ignore[untyped-decorator]  # theirs
-def test_scikit_learns_own_checks(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
+def test_table_estimators_pass_sklearn_checks(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
     check(estimator)
 
 
 # ---- what is found ---------------------------------------------------------------------------------------------
 
 
-def test_without_noise_they_are_the_plain_ones() -> None:
+def test_mean_and_covariance_without_noise_equal_numpy_and_sklearn() -> None:
     free: dict[str, Any] = {"scheme": "non-private", "lower": -20, "upper": 20, "random_state": 0, "data": "synthetic"}
     assert np.allclose(Mean(**free).fit(rows()).mean_, rows().mean(axis=0))
     assert np.all(Mean(**free).fit(rows()).noise_std_ == 0)
@@ -64,7 +64,7 @@ def test_without_noise_they_are_the_plain_ones() -> None:
     assert np.all(found.noise_std_ == 0)
 
 
-def test_persons_count_once_however_many_rows_they_own() -> None:
+def test_mean_estimator_person_with_many_rows_counts_once() -> None:
     people = [np.full((1 + 9 * (p == 0), 1), float(p)) for p in range(20)]
     found = Mean(scheme="non-private", clip=100.0, random_state=0, data="synthetic").fit(
         [Units.from_list(people[s::2]) for s in (0, 1)]
@@ -74,7 +74,7 @@ def test_persons_count_once_however_many_rows_they_own() -> None:
 
 
 @pytest.mark.parametrize("bounds", [{"lower": -8, "upper": 12}, {"clip": 30.0}])
-def test_the_noise_is_as_large_as_it_is_said_to_be(bounds: dict[str, Any]) -> None:
+def test_mean_and_covariance_stated_noise_equals_spread_over_runs(bounds: dict[str, Any]) -> None:
     """Errors of many columns in units of what is said: their mean square over five runs is 1, give or take 0.1."""
     columns, seen = 24, []
     data = np.random.default_rng(1).normal(np.linspace(-4, 4, columns), 1.0, size=(20_000, columns))
@@ -93,7 +93,7 @@ def test_the_noise_is_as_large_as_it_is_said_to_be(bounds: dict[str, Any]) -> No
     assert np.mean(seen, axis=0)[0] == pytest.approx(1, abs=0.2)
 
 
-def test_clusters_are_found_predicted_and_measured_in_the_units_of_the_fit() -> None:
+def test_kmeans_estimator_finds_and_predicts_clusters_in_data_units() -> None:
     data = blobs()
     found = KMeans(n_clusters=3, lower=[-10, -1000], upper=[10, 1000], random_state=0, data="synthetic", epsilon=5.0)
     found.fit(np.array_split(data, 3))
@@ -109,7 +109,7 @@ def test_clusters_are_found_predicted_and_measured_in_the_units_of_the_fit() -> 
     assert not hasattr(found, "labels_")
 
 
-def test_k_means_is_a_step_of_a_pipeline() -> None:
+def test_kmeans_estimator_works_in_pipeline() -> None:
     pipeline = make_pipeline(
         StandardScaler(), KMeans(n_clusters=3, clip=4.0, random_state=0, data="synthetic", epsilon=5.0)
     )
@@ -117,7 +117,7 @@ def test_k_means_is_a_step_of_a_pipeline() -> None:
     assert len(set(pipeline.predict(blobs()).tolist())) == 3
 
 
-def test_nothing_is_predicted_before_a_fit_or_for_several_sites() -> None:
+def test_kmeans_estimator_before_fit_or_for_several_sites_is_refused() -> None:
     with pytest.raises(NotFittedError):
         KMeans().predict(blobs())
     with pytest.raises(BadParameter):  # a fit that fails is none
@@ -144,7 +144,7 @@ def words(**change: Any) -> Histogram:
     return Histogram(**settings | change)
 
 
-def test_words_are_counted_however_they_are_handed_in() -> None:
+def test_histogram_estimator_words_in_any_container_are_counted() -> None:
     flat, labels = WORDS["north"] + WORDS["east"], ["north"] * 200 + ["east"] * 200
     codes = {name: Units.from_rows([["A", "B", "AB", "0"].index(word) for word in own]) for name, own in WORDS.items()}
     table = {name: np.array(own)[:, None] for name, own in WORDS.items()}
@@ -163,7 +163,7 @@ def test_words_are_counted_however_they_are_handed_in() -> None:
         assert not hasattr(found, "edges_")
 
 
-def test_numbers_are_counted_by_value_and_in_units_too() -> None:
+def test_histogram_estimator_numbers_are_counted_by_value_and_by_unit() -> None:
     values = np.array([10.0, 30.0, 10.0, 20.0] * 30)
     settings: dict[str, Any] = {
         "categories": (30, 20, 10),
@@ -177,7 +177,7 @@ def test_numbers_are_counted_by_value_and_in_units_too() -> None:
     assert Histogram(**settings).fit([pairs, pairs]).counts_.tolist() == [1, 2, 3]
 
 
-def test_bins_have_edges_and_noise_is_said() -> None:
+def test_histogram_estimator_bins_have_edges_and_noise_std() -> None:
     ages = [np.random.default_rng(s).uniform(0, 100, 3000) for s in range(3)]
     found = Histogram(edges=[0, 20, 50, 100], random_state=0, data="synthetic").fit(ages)
     exact = np.histogram(np.concatenate(ages), [0, 20, 50, 100])[0]
@@ -203,7 +203,7 @@ def test_bins_have_edges_and_noise_is_said() -> None:
         ({"edges": "abc"}, "edges"),
     ],
 )
-def test_bins_that_cannot_be_are_refused(settings: dict[str, Any], word: str) -> None:
+def test_histogram_estimator_bad_bins_are_refused(settings: dict[str, Any], word: str) -> None:
     data = [np.array(["a"] * 20, dtype=object)] * 2 if settings.get("categories") else [np.ones(20)] * 2
     with pytest.raises(BadParameter, match=word):
         Histogram(**settings, unit="record", data="public").fit(data)
@@ -219,7 +219,7 @@ def test_bins_that_cannot_be_are_refused(settings: dict[str, Any], word: str) ->
         ([Units.from_rows(np.full(20, 7.0))] * 2, "categories"),
     ],
 )
-def test_values_nobody_declared_are_refused(data: Any, word: str) -> None:
+def test_histogram_estimator_undeclared_values_are_refused(data: Any, word: str) -> None:
     with pytest.raises(BadData, match=word) as refused:
         words().fit(data)
     assert "C" not in str(refused.value)
@@ -229,7 +229,7 @@ def test_values_nobody_declared_are_refused(data: Any, word: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [Mean, Covariance, KMeans])
-def test_a_list_labels_and_a_dict_are_the_same_study(kind: Any) -> None:
+def test_table_estimators_list_labels_and_dict_give_same_study(kind: Any) -> None:
     settings: dict[str, Any] = {"lower": -12, "upper": 12, "random_state": 0, "data": "synthetic"}
     names = [f"site {s}" for s in range(3)]
     listed = kind(**settings).fit(three())
@@ -246,7 +246,7 @@ def test_a_list_labels_and_a_dict_are_the_same_study(kind: Any) -> None:
 @pytest.mark.parametrize(
     "estimator", [*CHECKED, Histogram(edges=[-9, 0, 9], random_state=0, data="synthetic", scheme="pooled")]
 )
-def test_they_are_cloned_and_pickled(estimator: Any) -> None:
+def test_table_estimators_survive_clone_and_pickle(estimator: Any) -> None:
     data = rows()[:, 0] if isinstance(estimator, Histogram) else rows()
     fitted = clone(estimator).fit(data)
     assert clone(fitted).get_params() == estimator.get_params()
@@ -256,7 +256,7 @@ def test_they_are_cloned_and_pickled(estimator: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [Mean, Covariance, KMeans, Histogram])
-def test_a_private_fit_spends_and_a_failed_one_loses_nothing(kind: Any) -> None:
+def test_table_estimators_private_fit_spends_and_failed_fit_changes_nothing(kind: Any) -> None:
     bounds = {"edges": [-9, 0, 9]} if kind is Histogram else {"clip": 9.0}
     tables = {f"site {s}": table[:, 0] if kind is Histogram else table for s, table in enumerate(three())}
     fitted = kind(**bounds, unit="person").fit(tables)

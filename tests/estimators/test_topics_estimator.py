@@ -41,12 +41,12 @@ def fitted(**more: Any) -> Any:
 
 
 @parametrize_with_checks([TopicModel(2, scheme="pooled", epsilon=20.0, random_state=0, data="synthetic")])  # type: ignore[untyped-decorator]  # theirs
-def test_scikit_learns_own_checks(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
+def test_topic_model_passes_sklearn_checks(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
     check(estimator)
 
 
 @pytest.mark.parametrize("more", [{}, {"length": 12}, {"path": "pairs"}], ids=str)
-def test_topics_are_found_and_named(more: dict[str, Any]) -> None:
+def test_topic_model_finds_topics_and_top_words(more: dict[str, Any]) -> None:
     found = fitted(**more)
     assert found.components_.shape == (3, 12)
     assert np.allclose(found.components_.sum(axis=1), 1)
@@ -58,7 +58,7 @@ def test_topics_are_found_and_named(more: dict[str, Any]) -> None:
         assert np.all(found.carried_)
 
 
-def test_documents_are_told_where_they_are() -> None:
+def test_topic_model_predicts_topics_of_documents() -> None:
     found, (table, which) = fitted(), documents(500, seed=1)
     chances = found.transform(table)
     assert chances.sum(axis=1) == pytest.approx(np.ones(500))
@@ -69,7 +69,7 @@ def test_documents_are_told_where_they_are() -> None:
     assert found.score(np.zeros((1, 12))) == 0
 
 
-def test_sparse_documents_are_the_same_documents() -> None:
+def test_topic_model_sparse_documents_equal_dense() -> None:
     table = documents()[0]
     parts = np.array_split(table, 3)
     found, dense = TopicModel(3, vocabulary=WORDS, random_state=0, data="synthetic"), fitted(epsilon=1.0)
@@ -81,7 +81,7 @@ def test_sparse_documents_are_the_same_documents() -> None:
     assert one.components_ == pytest.approx(dense.components_, abs=0.05)  # other noise: sites have other names
 
 
-def test_a_person_with_many_documents_counts_once() -> None:
+def test_topic_model_person_with_many_documents_counts_once() -> None:
     table = documents(900)[0]
     own = Units(csr_array(table), np.arange(0, 901, 3))
     found = TopicModel(3, vocabulary=WORDS, epsilon=20.0, random_state=0, data="synthetic").fit([own, own])
@@ -89,13 +89,13 @@ def test_a_person_with_many_documents_counts_once() -> None:
     assert component_error(found.components_, truth()) < 0.15
 
 
-def test_a_budget_that_carries_nothing_says_so() -> None:
+def test_topic_model_topics_beyond_budget_are_noted() -> None:
     found = fitted(epsilon=0.001, path="pairs")
     assert not np.any(found.carried_)
     assert any("3 of 3 topics" in note for note in found.notes_)
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_topic_model_bad_input_is_refused() -> None:
     table = documents(60)[0]
     with pytest.raises(BadData, match="Negative"):
         TopicModel(3, random_state=0, data="synthetic").fit([table, -table])

@@ -59,7 +59,7 @@ def test_message_has_the_name_the_requirement_and_a_short_value(value: Any, show
 
 
 @pytest.mark.parametrize("name", estimators.__all__)
-def test_constraints_are_about_constructor_parameters_that_defaults_satisfy(name: str) -> None:
+def test_constraints_name_constructor_parameters_and_defaults_satisfy_them(name: str) -> None:
     estimator = getattr(zerosum, name)()
     parameters = estimator.get_params(deep=False)
     assert set(estimator._constraints) <= set(parameters)
@@ -67,7 +67,7 @@ def test_constraints_are_about_constructor_parameters_that_defaults_satisfy(name
 
 
 @pytest.mark.parametrize("name", estimators.__all__)
-def test_a_parameter_that_the_program_gets_unchanged_is_left_to_its_checks(name: str) -> None:
+def test_constraints_leave_unchanged_parameters_to_program(name: str) -> None:
     estimator = getattr(zerosum, name)
     converted = {"ranges", "levels", "probabilities", "classes", "features", "settings", "optimizer_settings", "shape"}
     converted |= {"measured_in", "groups", "events", "by"}  # texts and lists, converted or read before the program

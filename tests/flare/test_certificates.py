@@ -52,7 +52,7 @@ def private_keys(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_from_requests_to_kits_and_no_key_leaves_its_site(own: bool, tmp_path: Path) -> None:
+def test_flare_certificates_from_request_to_kit_keep_keys_at_sites(own: bool, tmp_path: Path) -> None:
     deployment = Deployment(tmp_path / "sites")
     study, project = deployment.study(), tmp_path / "project"
     name = "hospitals" if own else "zerosum"
@@ -92,7 +92,7 @@ def test_from_requests_to_kits_and_no_key_leaves_its_site(own: bool, tmp_path: P
     assert _run([*theirs, "--site", str(other / "site.toml")]) == 2  # of another site
 
 
-def test_who_is_not_on_the_roster_or_comes_under_another_name_gets_no_certificate(tmp_path: Path) -> None:
+def test_flare_request_of_unknown_or_renamed_site_gets_no_certificate(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path / "sites")
     study, project = Study.load(deployment.study()), tmp_path / "project"
     roster = {site.name: site.identity for site in study.sites}
@@ -125,7 +125,7 @@ def test_who_is_not_on_the_roster_or_comes_under_another_name_gets_no_certificat
         certificates.approve(tmp_path, roster, asked, days=30)
 
 
-def test_an_authority_that_is_none_founds_nothing(tmp_path: Path) -> None:
+def test_flare_bad_authority_is_refused(tmp_path: Path) -> None:
     certificate, key = authority(tmp_path)
     (tmp_path / "other").mkdir()
     _, other = authority(tmp_path / "other")

@@ -55,7 +55,7 @@ def in_process(deployment: Deployment, study: Path, state: Path) -> Result:
     return result
 
 
-def test_mean_pca_and_ica_at_once_over_flare_bit_for_bit_as_in_process(flare: Flare) -> None:
+def test_flare_concurrent_studies_equal_in_process_results(flare: Flare) -> None:
     deployment, folder = flare.deployment, flare.deployment.folder
     studies = {
         "mean": deployment.study(name="mean"),
@@ -77,13 +77,13 @@ def test_mean_pca_and_ica_at_once_over_flare_bit_for_bit_as_in_process(flare: Fl
         assert {line["event"] for line in deployment.log(name)} == {"started", "consented", "released"}
 
 
-def test_what_jobs_and_kits_name_is_there() -> None:
+def test_flare_classes_named_by_jobs_and_kits_exist() -> None:
     names = "zerosum.flare.controller.Coordinator", "zerosum.flare.relay.Relay", "zerosum.flare.launcher.Launcher"
     code = "import sys, pydoc; [pydoc.locate(name, forceload=False).__module__ for name in sys.argv[1:]]"
     subprocess.run([sys.executable, "-c", code, *names, "zerosum.flare.cells.Cells.exchange"], check=True)
 
 
-def test_jobs_with_other_classes_than_ours_run_nowhere_and_one_that_is_over_asks_nobody(flare: Flare) -> None:
+def test_flare_job_with_other_classes_is_refused_by_server_and_clients(flare: Flare) -> None:
     """Not even FLARE's own classes: an administrator of FLARE runs nothing beside the data."""
     folder = flare.deployment.folder
     strange = {
@@ -114,7 +114,7 @@ def test_jobs_with_other_classes_than_ours_run_nowhere_and_one_that_is_over_asks
         assert not (folder / f"strange-{where}-out").exists()
 
 
-def test_a_relay_and_then_the_coordinators_job_are_killed(flare: Flare) -> None:
+def test_flare_killed_relay_and_job_resume_without_double_spending(flare: Flare) -> None:
     """A killed relay is a lost site; a killed job is resumed by the next one, and nothing is spent twice."""
     deployment, folder = flare.deployment, flare.deployment.folder
     name, state = "shot", folder / "studies" / "shot"

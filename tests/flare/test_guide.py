@@ -206,7 +206,7 @@ def reached(port: int) -> bool:
     return True
 
 
-def test_the_guide_word_for_word(consortium: Consortium) -> None:
+def test_flare_guide_commands_work_as_printed(consortium: Consortium) -> None:
     hub, instead = consortium.folder / "hub", {each.where for each in blocks() if "instead" in each.marks}
     for block in blocks():
         own = NAMES if block.where.split("/")[0] == "north" else (block.where.split("/")[0],)

@@ -38,7 +38,7 @@ def make_kit(folder: Path) -> Path:
     return folder
 
 
-def test_a_hardened_kit_runs_our_classes_and_no_code(tmp_path: Path) -> None:
+def test_flare_hardened_kit_allows_own_classes_only(tmp_path: Path) -> None:
     kit = make_kit(tmp_path / "kit")
     assert len(harden(kit)) == 2
     resources = json.loads((kit / "local" / "resources.json").read_text())
@@ -55,7 +55,7 @@ def test_a_hardened_kit_runs_our_classes_and_no_code(tmp_path: Path) -> None:
         harden(tmp_path)
 
 
-def test_a_server_keeps_jobs_where_it_is_told(tmp_path: Path) -> None:
+def test_flare_keep_in_moves_server_storage(tmp_path: Path) -> None:
     kit = make_kit(tmp_path / "kit")
     path = kit / "local" / "resources.json.default"
     resources = json.loads(path.read_text())
@@ -70,7 +70,7 @@ def test_a_server_keeps_jobs_where_it_is_told(tmp_path: Path) -> None:
     assert harden(kit) == []
 
 
-def test_a_job_names_a_study_and_brings_nothing_else(tmp_path: Path) -> None:
+def test_flare_job_names_study_only(tmp_path: Path) -> None:
     write_job(tmp_path / "job", "vitals", 4)
     files = sorted(str(path.relative_to(tmp_path / "job")) for path in (tmp_path / "job").rglob("*") if path.is_file())
     assert files == ["app/config/config_fed_client.json", "app/config/config_fed_server.json", "meta.json"]
@@ -80,7 +80,7 @@ def test_a_job_names_a_study_and_brings_nothing_else(tmp_path: Path) -> None:
         write_job(tmp_path / "job", "vitals", 4)
 
 
-def test_on_the_command_line(tmp_path: Path) -> None:
+def test_cli_flare_job_and_harden_write_files(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path)
     study = deployment.study()
     command = ["flare", "job", study, "--state", tmp_path / "studies" / "vitals", "--out", tmp_path / "out"]
@@ -91,7 +91,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert _run(["flare", "harden", str(make_kit(tmp_path / "kit"))]) == 0
 
 
-def test_a_job_that_goes_on_without_sites_is_for_studies_that_are_under_way(tmp_path: Path) -> None:
+def test_flare_job_without_all_sites_needs_study_under_way(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path)
     plan = Study.load(deployment.study()).plan()
     with pytest.raises(BadInput, match="kept"):
@@ -109,7 +109,9 @@ def test_a_job_that_goes_on_without_sites_is_for_studies_that_are_under_way(tmp_
     }
 
 
-def test_only_a_missing_variable_is_called_a_missing_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flare_controller_missing_variable_is_named_and_other_key_error_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: make test-flare")
     from zerosum.flare import controller
 
@@ -133,7 +135,7 @@ def test_only_a_missing_variable_is_called_a_missing_variable(tmp_path: Path, mo
         heard.control_flow(None, None)
 
 
-def test_a_project_has_everybody_and_refuses_names_that_flare_would_not_take(tmp_path: Path) -> None:
+def test_flare_project_lists_participants_and_bad_names_are_refused(tmp_path: Path) -> None:
     made = project(["north", "st.john-2"], "hub.example.org", 443, "lead@hub.org")
     kinds = [(each["name"], each["type"]) for each in made["participants"]]
     assert kinds[0] == ("hub.example.org", "server")

@@ -69,7 +69,7 @@ def held(pid: int) -> int:
 
 
 @pytest.mark.slow
-def test_forty_eight_megabytes_from_each_site(tmp_path: Path) -> None:
+def test_flare_payload_of_48_megabytes_per_site_takes_bounded_memory(tmp_path: Path) -> None:
     """Growth over what the same processes take for a small study: four payloads at most at a site and at a relay, and
     at the coordinator two for each site in flight."""
     deployment = Deployment(tmp_path, epsilon=1000.0)

@@ -16,7 +16,7 @@ pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: make test-
 
 
 @pytest.mark.slow
-def test_delay_loss_and_a_site_that_is_cut_off(tmp_path: Path) -> None:
+def test_flare_study_with_delay_and_loss_completes_and_cut_off_site_is_lost(tmp_path: Path) -> None:
     """A study completes; in the next one a site is cut off in the middle, and lost."""
     if why := network_lines.allowed():
         pytest.skip(why)

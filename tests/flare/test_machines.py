@@ -121,7 +121,7 @@ def each_round_once(flare: Flare, name: str) -> dict[str, int]:
     return found
 
 
-def test_a_client_and_then_the_whole_server_go_down(flare: Flare) -> None:
+def test_flare_client_and_server_down_resume_without_double_spending(flare: Flare) -> None:
     """The site is lost in seconds and the others go on; a new server and the same job resume, with everybody."""
     job, state = begin(flare, "down", 60)
     submitted = flare.submit(job)
@@ -148,7 +148,7 @@ def test_a_client_and_then_the_whole_server_go_down(flare: Flare) -> None:
     assert found["east"] < 60
 
 
-def test_a_study_goes_on_without_a_machine_that_stays_away(flare: Flare) -> None:
+def test_flare_study_goes_on_without_absent_machine(flare: Flare) -> None:
     """A whole site and then the server go down; the server comes back, the site does not. FLARE would hold the study's
     own job back until it does."""
     deployment, folder = flare.deployment, flare.deployment.folder
@@ -182,7 +182,7 @@ def test_a_study_goes_on_without_a_machine_that_stays_away(flare: Flare) -> None
         assert sum(attempt for _, attempt in spent) <= (name != "east")
 
 
-def test_a_site_behind_a_proxy_works_and_cut_off_it_is_lost(flare: Flare, proxy: Proxy) -> None:
+def test_flare_site_behind_proxy_takes_part_and_cut_off_site_is_lost(flare: Flare, proxy: Proxy) -> None:
     assert set(proxy.asked) == {f"CONNECT localhost:{flare.port}"}
     carried = proxy.bytes
     job, state = begin(flare, "proxied", 30)
@@ -294,7 +294,7 @@ def greeted(flare: Flare, kit: Path | None) -> bytes:
         return b""
 
 
-def test_strangers_get_nothing_in(flare: Flare, tmp_path: Path) -> None:
+def test_flare_server_refuses_unknown_certificates_and_replayed_traffic(flare: Flare, tmp_path: Path) -> None:
     """No certificate, another project's, an administrator's; and a client's own, with traffic that was recorded."""
     other = Flare(Deployment(tmp_path), port=flare.port)
     assert greeted(flare, flare.kits / "east") != b""  # so this tells who gets in

@@ -43,13 +43,13 @@ def study_of(algorithm: str, parameters: dict[str, Any], epsilon: float = 1.0, *
 @pytest.mark.parametrize(
     "said", ["", "normal", "normal:1", "normal:1:0", "normal:nan:1", "skewed:0:2", "skewed:1:1", "shares:-1:2", "x:1"]
 )
-def test_guesses_that_make_no_sense_are_refused(said: str) -> None:
+def test_column_shape_bad_text_is_refused(said: str) -> None:
     with pytest.raises(BadParameter):
         ColumnShape.parse(said)
 
 
 @pytest.mark.parametrize("said", ["power:", "power:-1", "exponential:2", "flat:1", "there/is/no/file", "power:inf"])
-def test_spectra_that_make_no_sense_are_refused(said: str) -> None:
+def test_spectrum_bad_text_is_refused(said: str) -> None:
     with pytest.raises(BadParameter, match="spectrum"):
         Spectrum.parse(said)
 
@@ -66,7 +66,7 @@ def test_spectra_that_make_no_sense_are_refused(said: str) -> None:
         ("poisson-regression", THREE, "c=uniform", "normal:MEAN:SD"),
     ],
 )
-def test_a_guess_that_would_not_be_heard_is_refused(
+def test_advisor_guess_without_effect_is_refused(
     algorithm: str, parameters: dict[str, Any], said: str, word: str
 ) -> None:
     name, _, shape = said.partition("=")
@@ -74,7 +74,7 @@ def test_a_guess_that_would_not_be_heard_is_refused(
         Advisor(study_of(algorithm, parameters), Assumptions({name: ColumnShape.parse(shape)}))
 
 
-def test_what_is_guessed_is_what_is_told() -> None:
+def test_advisor_description_has_guessed_shapes() -> None:
     survival = study_of("survival", {"columns": ["t", "e"], "edges": [0, 1, 2]})
     assumed = Advisor(survival).description
     told = Advisor(survival, Assumptions({"t": ColumnShape.parse("skewed:0.5:2")})).description
@@ -84,7 +84,7 @@ def test_what_is_guessed_is_what_is_told() -> None:
     assert "shares:9:1" in Advisor(study_of("logistic-regression", THREE), assumptions).description
 
 
-def test_a_spectrum_from_a_file(tmp_path: Path) -> None:
+def test_spectrum_from_file_is_sorted_and_checked(tmp_path: Path) -> None:
     np.save(tmp_path / "s.npy", np.array([1.0, 4.0, 2.0]))
     assert Spectrum.parse(str(tmp_path / "s.npy")).values(2).tolist() == [4.0, 2.0]
     with pytest.raises(BadParameter, match="3 eigenvalues"):
@@ -94,7 +94,7 @@ def test_a_spectrum_from_a_file(tmp_path: Path) -> None:
         Spectrum.parse(str(tmp_path / "t.txt"))
 
 
-def test_columns_lie_as_guessed_and_within_their_ranges() -> None:
+def test_column_shape_samples_follow_guess_within_ranges() -> None:
     rng = np.random.default_rng(0)
     skewed = ColumnShape.parse("skewed:10:2").numbers_in(0, 200, 20_000, rng)
     assert np.median(skewed) == pytest.approx(10, rel=0.03)
@@ -109,7 +109,7 @@ def test_columns_lie_as_guessed_and_within_their_ranges() -> None:
         population_of(study_of("mean", THREE).build_algorithm(), Assumptions(columns={"z": ColumnShape()}))
 
 
-def test_private_data_are_never_what_people_are_drawn_from(tmp_path: Path) -> None:
+def test_read_like_private_data_of_study_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b,c\n1,2,0.3\n")
     study = study_of("mean", THREE)
     own = [{"name": f"s{at}", "data": tmp_path / "a.csv"} for at in range(4)]
@@ -123,7 +123,7 @@ def test_private_data_are_never_what_people_are_drawn_from(tmp_path: Path) -> No
 # ---- settings ------------------------------------------------------------------------------------------------------
 
 
-def test_people_are_shared_out_without_losing_anybody() -> None:
+def test_units_per_site_add_up_and_leave_no_site_empty() -> None:
     assert units_per_site(1000, [300, 500, 200]).tolist() == [300, 500, 200]
     for people in (3, 4, 17, 100):
         found = units_per_site(people, [1, 1000, 1])
@@ -131,7 +131,7 @@ def test_people_are_shared_out_without_losing_anybody() -> None:
         assert found.min() >= 1
 
 
-def test_a_study_in_another_setting_differs_in_that_alone() -> None:
+def test_study_in_setting_changes_setting_only() -> None:
     study = study_of("mean", THREE)
     own = Setting.of(study)
     assert own == Setting(1.0, 4, 1, 1800)
@@ -143,7 +143,7 @@ def test_a_study_in_another_setting_differs_in_that_alone() -> None:
         Setting.of(study_of("mean", THREE, sites=[{"name": "a"}, {"name": "b"}]))
 
 
-def test_counts_stay_undeclared_where_the_study_declares_none() -> None:
+def test_study_in_setting_keeps_undeclared_counts() -> None:
     open_ = study_of(
         "mean", THREE, sites=[{"name": "a"}, {"name": "b"}], unit={"kind": "person", "adjacency": "add-remove"}
     )
@@ -184,7 +184,7 @@ def spreads(study: Study, assumptions: Assumptions, runs: int, samples: int = 4)
         ("mixture", {**THREE, "n_components": 2, "scaling": "ranges"}, Assumptions(), 24),
     ],
 )
-def test_the_spread_that_is_forecast_is_seen(
+def test_forecast_spread_agrees_with_simulation(
     algorithm: str, parameters: dict[str, Any], assumptions: Assumptions, runs: int
 ) -> None:
     """Wide, since runs are few here; `benchmarks/what_if.py` has the narrow figures."""
@@ -198,7 +198,7 @@ def test_the_spread_that_is_forecast_is_seen(
     assert ratio == pytest.approx(1, abs=0.3)
 
 
-def test_fewer_people_stand_for_many() -> None:
+def test_forecast_by_fewer_people_agrees_with_simulation() -> None:
     """The same forecast, whether all are made up or some stand for them."""
     study = study_of(
         "linear-regression", {**THREE, "rounds": 4}, sites=[{"name": f"s{at}", "units": 2500} for at in range(4)]
@@ -211,7 +211,7 @@ def test_fewer_people_stand_for_many() -> None:
 
 
 @pytest.mark.parametrize("said", ["power:1", "exponential:0.7"])
-def test_the_energy_that_is_forecast_is_seen(said: str) -> None:
+def test_forecast_lost_energy_agrees_with_simulation(said: str) -> None:
     assumptions = Assumptions(spectrum=Spectrum.parse(said))
     study = study_of("pca", {**MANY, "n_components": 2})
     advisor = Advisor(study, assumptions)
@@ -228,7 +228,7 @@ def test_the_energy_that_is_forecast_is_seen(said: str) -> None:
     assert 0 < forecast < 0.5
 
 
-def test_made_up_rows_have_the_spectrum_that_was_declared() -> None:
+def test_spectrum_population_has_declared_spectrum() -> None:
     algorithm = study_of("pca", {**MANY, "n_components": 2}).build_algorithm()
     population = population_of(algorithm, Assumptions(spectrum=Spectrum.parse("power:2")))
     assert isinstance(population, SpectrumPopulation)
@@ -238,7 +238,7 @@ def test_made_up_rows_have_the_spectrum_that_was_declared() -> None:
     assert np.max(np.std(np.asarray(rows), axis=0)) == pytest.approx(0.25, rel=0.05)
 
 
-def test_clusters_are_matched_whatever_their_order() -> None:
+def test_match_centers_in_any_order_restores_truth() -> None:
     population = population_of(study_of("mixture", {**THREE, "n_components": 3}).build_algorithm(), Assumptions())
     assert isinstance(population, ClustersPopulation)
     assert population.truth is not None
@@ -251,7 +251,7 @@ def test_clusters_are_matched_whatever_their_order() -> None:
 # ---- sweeps and targets --------------------------------------------------------------------------------------------
 
 
-def test_more_budget_and_more_people_help_and_more_colluders_do_not() -> None:
+def test_forecast_error_falls_with_budget_people_and_sites_and_rises_with_colluders() -> None:
     found = what_if(study_of("survival", {"columns": ["t", "e"], "edges": [0.0, 1.0, 2.0]}), runs=16)
     for kind, falls in (("epsilon", True), ("people", True), ("sites", True), ("colluders", False)):
         errors = [each.privacy for each in found.around[kind]]
@@ -263,7 +263,7 @@ def test_more_budget_and_more_people_help_and_more_colluders_do_not() -> None:
     assert found.as_record()["own"]["runs"] == 16
 
 
-def test_the_smallest_epsilon_that_is_accurate_enough() -> None:
+def test_target_search_finds_smallest_sufficient_epsilon() -> None:
     study = study_of("mean", THREE)
     advisor = Advisor(study)
     own = advisor.at(advisor.own)
@@ -282,7 +282,7 @@ def test_the_smallest_epsilon_that_is_accurate_enough() -> None:
             search(advisor, {"": wrong}, 2)
 
 
-def test_numbers_that_noise_hides_are_told_and_reach_no_target() -> None:
+def test_forecast_counts_hidden_values_and_target_excludes_them() -> None:
     """A curve ends where noise is larger than those at risk: the errors of what is left look better than they are."""
     edges = {"columns": ["t", "e"], "edges": [0, 1, 2, 3, 4]}
     advisor = Advisor(study_of("survival", edges, epsilon=0.02))
@@ -301,14 +301,14 @@ def test_numbers_that_noise_hides_are_told_and_reach_no_target() -> None:
         Advisor(study_of("survival", edges, epsilon=1e-4)).at(advisor.own.__class__(1e-4, 4, 1, 1800), 8)
 
 
-def test_an_error_that_no_epsilon_reaches_is_said() -> None:
+def test_target_search_of_unreachable_error_has_no_epsilon() -> None:
     advisor = Advisor(study_of("mean", THREE))
     assert search(advisor, {"": 1e-12}, 2).epsilon is None
     near = advisor.at(replace(advisor.own, epsilon=55.0))  # 64 can no longer be planned
     assert search(advisor, {"": near.privacy}, 2).epsilon == pytest.approx(55, rel=0.02)
 
 
-def test_what_cannot_be_forecast_is_said_and_not_guessed() -> None:
+def test_forecast_of_custom_program_or_without_noise_is_refused() -> None:
     own: dict[str, Any] = {"columns": ["a", "b", "c"], "statistic": "a name", "clip": 1.0}
     for assumptions in (Assumptions(columns={"a": ColumnShape()}), Assumptions(like=Units(np.ones((2, 3))))):
         with pytest.raises(BadParameter, match="'statistic'"):
@@ -317,7 +317,7 @@ def test_what_cannot_be_forecast_is_said_and_not_guessed() -> None:
         Advisor(study_of("mean", THREE, scheme={"name": "non-private"}))
 
 
-def test_a_site_that_wants_more_privacy_weighs_less() -> None:
+def test_forecast_with_scaled_site_agrees_with_simulation() -> None:
     """By formula and by rehearsal through weighted sites alike."""
     sites = [{"name": f"s{at}", "units": 300, "scale": 0.5 if at == 0 else 1.0} for at in range(4)]
     study = study_of("mean", THREE, sites=sites)

@@ -28,7 +28,7 @@ def study_of(folder: Path, data: str | None, **more: Any) -> Study:
     return Study(**{"name": "s", "algorithm": "mean", "parameters": RANGED, "sites": sites, **usual, **more})
 
 
-def test_private_data_are_refused_before_they_are_read(tmp_path: Path) -> None:
+def test_compare_private_data_are_refused_before_reading(tmp_path: Path) -> None:
     for data in (None, "private"):
         study = study_of(tmp_path, data)
         for path in tmp_path.glob("*.npy"):
@@ -37,7 +37,7 @@ def test_private_data_are_refused_before_they_are_read(tmp_path: Path) -> None:
             compare(study, ["local"])
 
 
-def test_every_scheme_at_the_same_epsilon_and_nothing_is_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_every_scheme_at_equal_epsilon_spends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEROSUM_STATE", str(tmp_path / "state"))
     study = study_of(tmp_path, "synthetic")
     steps: list[tuple[int, int]] = []
@@ -58,7 +58,7 @@ def test_every_scheme_at_the_same_epsilon_and_nothing_is_spent(tmp_path: Path, m
     assert "nothing" in again.as_record()["spent"]
 
 
-def test_people_who_are_made_up(tmp_path: Path) -> None:
+def test_compare_synthetic_people_need_made_up_option(tmp_path: Path) -> None:
     units = [{"name": f"s{at}", "units": 100} for at in range(3)]
     study = study_of(tmp_path, None, sites=units)
     with pytest.raises(BadStudy, match="--made-up"):
@@ -68,7 +68,7 @@ def test_people_who_are_made_up(tmp_path: Path) -> None:
     assert found.data != compare(study_of(tmp_path, "synthetic"), ["local"], seeds=2).data
 
 
-def test_numbers_that_noise_hides_are_counted(tmp_path: Path) -> None:
+def test_compare_counts_values_hidden_by_noise(tmp_path: Path) -> None:
     survival = {"algorithm": "survival", "parameters": {"columns": ["t", "e"], "edges": [0, 1, 2, 3, 4]}}
     study = study_of(tmp_path, None, **survival, privacy={"epsilon": 0.1, "delta": 1e-5})
     found = compare(study, ["non-private", "secure-sum", "local"], seeds=2, made_up=True, people=1200)
@@ -82,7 +82,7 @@ def test_numbers_that_noise_hides_are_counted(tmp_path: Path) -> None:
     assert "noise" in line.refused
 
 
-def test_a_scheme_that_cannot_run_the_study_says_why(tmp_path: Path) -> None:
+def test_compare_scheme_that_cannot_run_gives_reason(tmp_path: Path) -> None:
     units = [{"name": f"s{at}", "units": 60} for at in range(4)]
     study = study_of(tmp_path, None, sites=units, coalition={"colluders": 2, "dropouts": 1})
     found = {line.scheme: line for line in compare(study, ["zero-sum,local"], seeds=2, made_up=True).lines}
@@ -92,12 +92,12 @@ def test_a_scheme_that_cannot_run_the_study_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("schemes", "seeds", "word"), [(["nonsense"], 3, "nonsense"), (["all"], 1, "seeds")])
-def test_what_makes_no_sense_is_refused(tmp_path: Path, schemes: list[str], seeds: int, word: str) -> None:
+def test_compare_bad_parameter_is_refused(tmp_path: Path, schemes: list[str], seeds: int, word: str) -> None:
     with pytest.raises(BadParameter, match=word):
         compare(study_of(tmp_path, "synthetic"), schemes, seeds=seeds)
 
 
-def test_people_with_several_rows_are_compared_as_people(tmp_path: Path) -> None:
+def test_compare_people_with_several_rows_count_as_people(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     study = study_of(
         tmp_path, "synthetic", algorithm="histogram", parameters={"columns": ["a"], "edges": [0.0, 5.0, 10.0]}

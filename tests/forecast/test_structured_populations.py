@@ -56,7 +56,7 @@ def study_of(algorithm: str, parameters: dict[str, Any] | None = None, epsilon: 
 
 
 @pytest.mark.parametrize("more", [{}, {"band": (0.01, 0.1), "seconds": 2.0}])
-def test_recordings_have_the_components_that_a_run_finds(more: dict[str, Any]) -> None:
+def test_recordings_population_components_are_found_by_run(more: dict[str, Any]) -> None:
     algorithm = study_of("ica", ASKED["ica"] | more).build_algorithm()
     assert isinstance(algorithm, ICAProgram)
     population = population_of(algorithm, Assumptions(rows=40))
@@ -75,14 +75,14 @@ def test_recordings_have_the_components_that_a_run_finds(more: dict[str, Any]) -
     assert np.max(lost) < 0.1
 
 
-def test_recordings_lie_in_the_span_of_a_public_basis() -> None:
+def test_recordings_population_lies_in_span_of_public_basis() -> None:
     basis = np.eye(8)[:, 2:5]
     population = population_of(ICAProgram(columns=ASKED["ica"]["columns"], n_components=2, basis=basis), Assumptions())
     assert isinstance(population, Recordings)
     assert np.linalg.norm(population.maps[:, [0, 1, 5, 6, 7]]) == pytest.approx(0, abs=1e-12)
 
 
-def test_recordings_for_principal_components_have_a_spectrum() -> None:
+def test_recordings_population_for_pca_has_spectrum() -> None:
     names = [f"c{at}" for at in range(6)]
     study = study_of("pca", {"columns": names, "clip": 1.0, "n_components": 2, "per_recording": "center"})
     assumptions = Assumptions(rows=30, spectrum=Spectrum.parse("power:2"))
@@ -97,7 +97,7 @@ def test_recordings_for_principal_components_have_a_spectrum() -> None:
     assert 0 <= (advisor.at(advisor.own, 8).expected or 0) < 0.5
 
 
-def test_documents_have_one_topic_and_so_many_words() -> None:
+def test_documents_population_has_one_topic_and_declared_length() -> None:
     population = population_of(study_of("topics", ASKED["topics"] | {"length": 12}).build_algorithm(), Assumptions())
     assert isinstance(population, Documents)
     people = population.people(500, np.random.default_rng(1))
@@ -111,7 +111,7 @@ def test_documents_have_one_topic_and_so_many_words() -> None:
 
 
 @pytest.mark.parametrize("separation", [2.0, 5.0])
-def test_neighbouring_classes_are_as_far_apart_as_guessed(separation: float) -> None:
+def test_classes_population_has_guessed_separation(separation: float) -> None:
     population = population_of(study_of("feature-classifier").build_algorithm(), Assumptions(separation=separation))
     assert isinstance(population, Classes)
     rows = np.asarray(population.people(6000, np.random.default_rng(0)).rows)
@@ -124,7 +124,7 @@ def test_neighbouring_classes_are_as_far_apart_as_guessed(separation: float) -> 
 
 
 @pytest.mark.parametrize("shape", [(12, 12), (2, 9, 9)])
-def test_made_up_images_are_smooth_and_inside_their_range(shape: tuple[int, ...]) -> None:
+def test_classes_population_images_are_smooth_and_within_range(shape: tuple[int, ...]) -> None:
     parameters = {"classes": [0, 1], "shape": shape, "model": "there is none", "lower": 0, "upper": 255}
     images = {"classes": [0, 1], "features": {"kind": "scattering", "height": 12, "width": 12}}
     plain = study_of("neural-classifier", parameters) if len(shape) > 2 else study_of("feature-classifier", images)
@@ -137,14 +137,14 @@ def test_made_up_images_are_smooth_and_inside_their_range(shape: tuple[int, ...]
     assert steps < 1.2  # of white noise it is 1.41
 
 
-def test_an_image_of_one_pixel_has_no_pattern() -> None:
+def test_classes_population_image_of_one_pixel_has_columns() -> None:
     parameters = {"classes": [0, 1], "shape": (3, 1, 1), "model": "there is none", "lower": 0, "upper": 1}
     population = population_of(study_of("neural-classifier", parameters).build_algorithm(), Assumptions())
     assert isinstance(population, Classes)
     assert population.people(5, np.random.default_rng(0)).columns == 4
 
 
-def test_people_of_a_public_file_keep_their_rows() -> None:
+def test_empirical_population_people_keep_their_rows() -> None:
     units = Units.from_list([[[1.0]], [[2.0], [3.0]], [[4.0]]])
     assert [each.ravel().tolist() for each in select_units(units, np.array([1, 1, 0])).each()] == [[2.0, 3.0]] * 2 + [
         [1.0]
@@ -187,7 +187,7 @@ THREE: dict[str, Any] = {"columns": ["a", "b", "c"], "lower": [0, 0, 0], "upper"
         ("ica", None, Assumptions(like=Units(np.ones((4, 8)))), "rows"),
     ],
 )
-def test_a_guess_that_does_not_apply_is_refused(
+def test_forecast_guess_that_does_not_apply_is_refused(
     algorithm: str, parameters: dict[str, Any] | None, assumptions: Assumptions, word: str
 ) -> None:
     with pytest.raises(BadParameter, match=word):
@@ -196,7 +196,7 @@ def test_a_guess_that_does_not_apply_is_refused(
         compare(study_of(algorithm, parameters), ["local"], seeds=2, made_up=True, assumptions=assumptions)
 
 
-def test_more_than_a_forecast_makes_up_is_refused_with_what_to_do() -> None:
+def test_forecast_too_large_population_is_refused_with_advice() -> None:
     names = [f"c{at}" for at in range(5001)]
     with pytest.raises(BadParameter, match="5001"):
         Advisor(study_of("ica", {"columns": names, "n_components": 2}))
@@ -211,7 +211,7 @@ def test_more_than_a_forecast_makes_up_is_refused_with_what_to_do() -> None:
         Advisor(study_of("pca", recorded))
 
 
-def test_a_folder_that_holds_private_data_is_refused(tmp_path: Path) -> None:
+def test_read_like_folder_with_private_data_is_refused(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("a\nb\nc\n")
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "1.txt").write_text("a b c")
@@ -235,7 +235,7 @@ def test_a_folder_that_holds_private_data_is_refused(tmp_path: Path) -> None:
     assert read_like(study, tmp_path / "public").rows.toarray().tolist() == [[1.0, 2.0, 0.0]]
 
 
-def test_a_spectrum_is_not_read_from_private_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_spectrum_from_private_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     np.save("a.npy", np.ones((4, 3)))
     np.save("public.npy", [3.0, 2.0, 1.0])
@@ -251,7 +251,7 @@ def test_a_spectrum_is_not_read_from_private_data(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("algorithm", ASKED)
-def test_a_loss_is_forecast_with_and_without_privacy(algorithm: str) -> None:
+def test_forecast_loss_has_values_with_and_without_privacy(algorithm: str) -> None:
     advisor = Advisor(study_of(algorithm), Assumptions(rows=40) if algorithm == "ica" else None)
     found = advisor.at(advisor.own, 4)
     assert found.runs == (8 if algorithm == "data-collaboration" else 4)
@@ -271,7 +271,7 @@ def test_a_loss_is_forecast_with_and_without_privacy(algorithm: str) -> None:
     assert advisor.at(advisor.own, 4) == found  # by seeds alone
 
 
-def test_rehearsals_are_as_many_as_were_asked_for() -> None:
+def test_forecast_runs_per_setting_follow_requested_number() -> None:
     for algorithm, usual, some in (("topics", 24, 8), ("data-collaboration", 400, 25)):
         advisor = Advisor(study_of(algorithm))
         assert advisor.default_runs == usual
@@ -279,7 +279,7 @@ def test_rehearsals_are_as_many_as_were_asked_for() -> None:
         assert advisor.runs_per_setting(8) == (8 if algorithm == "topics" else 2)
 
 
-def test_a_target_that_cannot_be_is_refused_before_anything_is_rehearsed() -> None:
+def test_what_if_bad_target_is_refused_before_rehearsal() -> None:
     def never(done: int, planned: int) -> None:
         raise AssertionError("it was rehearsed")
 
@@ -288,7 +288,7 @@ def test_a_target_that_cannot_be_is_refused_before_anything_is_rehearsed() -> No
             what_if(study_of("topics"), target=target, on_step=never)
 
 
-def test_what_stands_for_an_unknown_truth_is_said() -> None:
+def test_forecast_description_states_reference_without_known_truth() -> None:
     study = study_of("topics")
     assert "privacy" not in Advisor(study).description
     like = Assumptions(like=Units(np.eye(60)))
@@ -297,7 +297,7 @@ def test_what_stands_for_an_unknown_truth_is_said() -> None:
 
 
 @pytest.mark.parametrize("algorithm", FAST)
-def test_more_epsilon_loses_less(algorithm: str) -> None:
+def test_forecast_loss_falls_with_epsilon(algorithm: str) -> None:
     advisor = Advisor(study_of(algorithm))
     lost = [advisor.at(Setting(epsilon, 4, 1, 600), 8).expected or 0.0 for epsilon in (0.2, 20.0)]
     assert lost[1] < lost[0] - 0.02
@@ -306,7 +306,7 @@ def test_more_epsilon_loses_less(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", FAST)
-def test_the_loss_that_is_forecast_is_seen(algorithm: str) -> None:
+def test_forecast_loss_agrees_with_simulation(algorithm: str) -> None:
     study = study_of(algorithm, epsilon=10.0)
     advisor = Advisor(study)
     forecast = advisor.at(advisor.own, 10)
@@ -324,7 +324,7 @@ def test_the_loss_that_is_forecast_is_seen(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["topics", "feature-classifier"])
-def test_schemes_are_compared_by_their_losses(algorithm: str) -> None:
+def test_compare_schemes_by_loss_ranks_local_below_pooled(algorithm: str) -> None:
     found = compare(study_of(algorithm), ["non-private,pooled,local"], seeds=2, made_up=True)
     errors = {line.scheme: line.error for line in found.lines}
     assert found.loss
@@ -332,18 +332,18 @@ def test_schemes_are_compared_by_their_losses(algorithm: str) -> None:
     assert (errors["local"] or 0) > (errors["pooled"] or 0)
 
 
-def test_more_people_than_fit_are_not_made_up() -> None:
+def test_compare_too_many_synthetic_people_are_refused() -> None:
     with pytest.raises(BadParameter, match="--people 125000"):
         compare(study_of("ica"), ["pooled"], made_up=True, people=10**6)
 
 
-def test_records_are_published_where_a_scheme_can() -> None:
+def test_compare_data_collaboration_publishes_records() -> None:
     found = compare(study_of("data-collaboration", epsilon=20.0), ["non-private,local"], seeds=2, made_up=True)
     errors = [line.error for line in found.lines]
     assert all(error is not None and error < 0.7 for error in errors)
 
 
-def test_components_are_compared_with_those_without_privacy(tmp_path: Path) -> None:
+def test_compare_components_refer_to_result_without_privacy(tmp_path: Path) -> None:
     """On public data of sites, where no truth is known."""
     algorithm = study_of("ica").build_algorithm()
     population = population_of(algorithm, Assumptions(rows=40))

@@ -1,6 +1,6 @@
 """Every built-in statistic with several sets of parameters: what tests of sensitivity and of coupling go through.
 
-A statistic that is registered without a case here fails `test_every_builtin_statistic_is_attacked`.
+A statistic that is registered without a case here fails `test_sensitivity_cases_have_every_builtin_statistic`.
 """
 
 from __future__ import annotations

@@ -19,14 +19,14 @@ mus = st.floats(1e-3, 50)
 deltas = st.floats(1e-12, 0.1)
 
 
-def test_epsilon_meets_the_independent_values(oracle: dict[str, Any]) -> None:
+def test_epsilon_equals_independent_values(oracle: dict[str, Any]) -> None:
     for row in oracle["epsilon"]:
         found = accountant.epsilon(row["mu"], row["delta"])
         assert found == pytest.approx(row["epsilon"], rel=1e-9, abs=1e-12)
 
 
 @given(mus, deltas)
-def test_epsilon_and_calibration_stay_on_the_private_side(mu: float, delta: float) -> None:
+def test_epsilon_and_calibration_round_to_safe_side(mu: float, delta: float) -> None:
     eps = accountant.epsilon(mu, delta)
     assert accountant.delta(mu, eps) <= delta * (1 + 1e-12)
     if eps > 1e-6:
@@ -37,7 +37,7 @@ def test_epsilon_and_calibration_stay_on_the_private_side(mu: float, delta: floa
 
 
 @given(mus, mus, deltas)
-def test_a_larger_mu_costs_more(a: float, b: float, delta: float) -> None:
+def test_epsilon_rises_with_mu(a: float, b: float, delta: float) -> None:
     low, high = sorted((a, b))
     assert accountant.epsilon(low, delta) <= accountant.epsilon(high, delta) * (1 + 1e-12)
 
@@ -62,7 +62,7 @@ def test_delta_out_of_range_is_refused(delta: float) -> None:
         accountant.epsilon(1.0, delta)
 
 
-def test_the_exact_epsilon_is_the_smallest_of_all_accountants(capsys: pytest.CaptureFixture[str]) -> None:
+def test_epsilon_exact_is_smallest_of_all_accountants(capsys: pytest.CaptureFixture[str]) -> None:
     """500 random compositions; deterministic apart from the fixed draw of the settings."""
     rng = np.random.default_rng(2026)
     gains = []
@@ -87,7 +87,7 @@ def test_the_exact_epsilon_is_the_smallest_of_all_accountants(capsys: pytest.Cap
     assert best > 1
 
 
-def test_the_moments_accountant_is_the_renyi_one_and_the_printed_quadratic_is_not() -> None:
+def test_moments_accountant_equals_renyi_and_printed_quadratic_differs() -> None:
     """delta = min_t exp(mu^2 (t + t^2)/2 - t eps) has the root mu^2/2 + mu sqrt(2 ln 1/delta)."""
     mu, delta = 1.3, 1e-5
     t = np.linspace(1e-3, 60, 400_000)
@@ -99,7 +99,7 @@ def test_the_moments_accountant_is_the_renyi_one_and_the_printed_quadratic_is_no
     assert printed > 1.1 * smallest
 
 
-def test_strong_composition_never_beats_the_sum_of_parts_wrongly() -> None:
+def test_strong_composition_of_one_release_is_no_smaller_than_exact() -> None:
     assert published.strong_composition([], 1e-5) == 0.0
     single = published.strong_composition([0.5], 1e-5)
     assert accountant.epsilon(0.5, 1e-5) <= single <= accountant.epsilon(0.5, 1e-6) * 1.01
@@ -109,28 +109,28 @@ def test_strong_composition_never_beats_the_sum_of_parts_wrongly() -> None:
     ("sites", "colluders", "claimed"),
     [(3, 0, 1.25), (4, 1, 1.4745), (5, 1, 1.3194), (10, 3, 1.2956), (30, 9, 1.1088), (100, 33, 1.0409)],
 )
-def test_theorem_1_as_printed(sites: int, colluders: int, claimed: float) -> None:
+def test_theorem_1_equals_printed_values(sites: int, colluders: int, claimed: float) -> None:
     assert published.theorem_1(sites, colluders) == pytest.approx(claimed, abs=5e-5)
 
 
-def test_theorem_1_is_silent_outside_its_assumptions() -> None:
+def test_theorem_1_outside_assumptions_is_none() -> None:
     assert published.theorem_1(4, 2) is None
 
 
-def test_theorem_1_epsilon_solves_its_own_relation() -> None:
+def test_theorem_1_epsilon_solves_relation() -> None:
     eps = published.theorem_1_epsilon(1.25, 1e-5)
     mean, spread = 0.625, math.sqrt(1.25)
     x = (eps - mean) / spread
     assert 2 * spread / (eps - mean) * math.exp(-x * x / 2) / math.sqrt(2 * math.pi) == pytest.approx(1e-5)
 
 
-def test_the_gaussian_case_agrees_with_dp_accounting() -> None:
+def test_epsilon_of_gaussian_releases_equals_dp_accounting() -> None:
     other = pld.PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
     other.compose(dp_accounting.GaussianDpEvent(2.0), 4)
     assert accountant.epsilon(accountant.compose([0.5] * 4), 1e-5) == pytest.approx(other.get_epsilon(1e-5), rel=1e-3)
 
 
-def test_sub_sampling_is_accounted_for_a_replaced_unit() -> None:
+def test_subsampling_is_accounted_for_replaced_unit() -> None:
     """2.84, where add/remove accounting would say 1.83 (privacy.md, section 9); and it composes with plain releases."""
     sampled = [Subsampled(mu=1.0, rate=0.01, steps=1000)]
     eps = accountant.mixed_epsilon(0.0, sampled, 1e-5)
@@ -141,7 +141,7 @@ def test_sub_sampling_is_accounted_for_a_replaced_unit() -> None:
 
 
 @pytest.mark.parametrize("angle", [np.pi, np.pi / 2, np.pi / 4])
-def test_sub_sampling_holds_for_units_that_are_not_opposite(angle: float) -> None:
+def test_subsampling_epsilon_holds_for_units_at_any_angle(angle: float) -> None:
     """One step, contributions u and v of norm c at an angle: delta at the claimed eps by numerical integration.
 
     For D = sqrt(2) c, as of second moments and histograms, a loss read off D alone would be too small.
@@ -167,7 +167,7 @@ def test_subsampled_bad_parameter_is_refused(mu: float, rate: float, steps: int)
 
 
 @given(mus)
-def test_the_best_guess_is_that_of_a_shifted_normal(mu: float) -> None:
+def test_best_guess_equals_shifted_normal(mu: float) -> None:
     """By the distribution function, which is no part of the accountant; and no better than (epsilon, delta) allow."""
     right = accountant.best_guess(mu)
     assert right == pytest.approx((1 + math.erf(mu / 2 / math.sqrt(2))) / 2, abs=1e-12)
@@ -175,7 +175,7 @@ def test_the_best_guess_is_that_of_a_shifted_normal(mu: float) -> None:
     assert right <= (1 + 1e-5 * math.exp(-eps)) / (1 + math.exp(-eps)) + 1e-12
 
 
-def test_the_best_guess_where_some_are_sampled() -> None:
+def test_best_guess_with_subsampling_is_between_bounds() -> None:
     phase = [Subsampled(mu=1.0, rate=0.01, steps=100)]
     alone, both = accountant.best_guess(0.0, phase), accountant.best_guess(0.5, phase)
     assert 0.5 < alone < both < accountant.best_guess(0.5) + alone - 0.5  # total variations add up at most

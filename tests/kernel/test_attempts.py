@@ -36,7 +36,7 @@ def make(*releases: PlannedRelease, **changes: object) -> Plan:
     return Plan.of(replace(TERMS, **changes), "s", "mean", releases)  # type: ignore[arg-type]
 
 
-def test_a_plan_without_attempts_is_written_as_ever() -> None:
+def test_plan_without_attempts_has_digest_of_earlier_version() -> None:
     """The digests are those of the version before there were attempts."""
     sites = PlannedSite("a", 30), PlannedSite("b", 40), PlannedSite("c", 50)
     plan = make(PLAIN, DEAR, sites=sites, seed=4)
@@ -64,7 +64,7 @@ def splits(attempts: int, places: int) -> Iterator[tuple[int, ...]]:
     [(PLAIN, DEAR), (replace(PLAIN, share=1.0),), (PLAIN, FULL), (PLAIN, SAMPLED)],
     ids=["plain", "one", "full", "sampled"],
 )
-def test_no_way_to_use_the_attempts_costs_more_than_was_planned(
+def test_plan_any_use_of_attempts_costs_no_more_than_planned(
     releases: tuple[PlannedRelease, ...], attempts: int
 ) -> None:
     plan = make(*releases, attempts=attempts)
@@ -91,7 +91,7 @@ def test_no_way_to_use_the_attempts_costs_more_than_was_planned(
     assert max(plan.site_epsilon(site) for site in range(3)) == pytest.approx(1.0, rel=3e-3)
 
 
-def test_a_full_batch_phase_is_so_many_releases_in_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_full_batch_phase_equals_that_many_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise, cost and distance are those of T releases of a T-th of the share: no distributions, no twice the bound."""
     monkeypatch.setattr(accountant, "_sampled", None)  # would fail if it were asked
     for adjacency in Adjacency:

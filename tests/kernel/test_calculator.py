@@ -22,7 +22,7 @@ RATIO = 100.0  # of zero-sum and pairwise
 @pytest.mark.parametrize(
     "name", ["pooled", "secure-sum", "zero-sum", "pairwise", "cape-helper", "cape-published", "local"]
 )
-def test_the_variance_against_pooled(name: str, sites: int, colluders: int) -> None:
+def test_account_variance_over_pooled_equals_formula(name: str, sites: int, colluders: int) -> None:
     S, H = sites, sites - colluders
     expected = {
         "pooled": 1.0,
@@ -43,7 +43,7 @@ def test_the_variance_against_pooled(name: str, sites: int, colluders: int) -> N
 @pytest.mark.parametrize(
     "name", ["pooled", "secure-sum", "zero-sum", "pairwise", "cape-helper", "cape-published", "local"]
 )
-def test_from_epsilon_to_noise_and_back(name: str) -> None:
+def test_account_epsilon_to_noise_and_back_is_same(name: str) -> None:
     there = account(Scheme(name), sites=5, coalition=Coalition(1), epsilon=0.7, **SETTING)
     noise = there.noise.get("tau", there.noise.get("sigma_g"))
     back = account(Scheme(name), sites=5, coalition=Coalition(1), tau=noise, **SETTING)

@@ -26,7 +26,7 @@ def pool(gate: threading.Event) -> Iterator[ThreadPoolExecutor]:
             gate.set()
 
 
-def test_one_value_asked_for_by_several_threads_is_computed_once() -> None:
+def test_computed_once_value_requested_by_several_threads_is_computed_once() -> None:
     gate, begun, calls = threading.Event(), threading.Event(), []
 
     @computed_once(maxsize=4)
@@ -48,7 +48,7 @@ def test_one_value_asked_for_by_several_threads_is_computed_once() -> None:
     assert calls == [3, 4]
 
 
-def test_a_limit_lets_one_value_be_computed_at_a_time() -> None:
+def test_computed_once_limit_computes_one_value_at_a_time() -> None:
     gate, begun, inside, most = threading.Event(), threading.Event(), [0], [0]
 
     @computed_once(maxsize=8, at_once=1)
@@ -68,7 +68,7 @@ def test_a_limit_lets_one_value_be_computed_at_a_time() -> None:
     assert most == [1]
 
 
-def test_an_exception_reaches_the_caller_and_is_not_kept() -> None:
+def test_computed_once_exception_is_raised_and_not_stored() -> None:
     faults = [ValueError("once")]
 
     @computed_once(maxsize=1, at_once=1)
@@ -82,7 +82,7 @@ def test_an_exception_reaches_the_caller_and_is_not_kept() -> None:
     assert unsteady(1) == 1
 
 
-def test_the_value_used_longest_ago_is_forgotten_first() -> None:
+def test_computed_once_drops_least_recently_used_value() -> None:
     @computed_once(maxsize=2)
     def same(x: int) -> int:
         return x
@@ -95,7 +95,7 @@ def test_the_value_used_longest_ago_is_forgotten_first() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_process_computes_a_value_that_its_parent_was_computing() -> None:
+def test_computed_once_forked_process_computes_pending_value() -> None:
     gate, begun = threading.Event(), threading.Event()
     parent = os.getpid()
 
@@ -119,7 +119,7 @@ def test_a_forked_process_computes_a_value_that_its_parent_was_computing() -> No
         assert asked.result(PATIENCE) == 5
 
 
-def test_a_kept_property_of_one_object_does_not_wait_for_that_of_another() -> None:
+def test_kept_property_of_one_object_does_not_wait_for_another() -> None:
     gate, begun = threading.Event(), threading.Event()
 
     class Owner:

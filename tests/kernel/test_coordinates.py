@@ -18,7 +18,7 @@ def symmetric(columns: int, order: int) -> Floats:
 
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("columns", [1, 2, 5])
-def test_the_norm_and_the_entries_are_kept(columns: int, order: int) -> None:
+def test_pack_keeps_norm_and_unpack_restores_array(columns: int, order: int) -> None:
     array = symmetric(columns, order)
     packed = coordinates.pack(array)
     assert packed.shape == (coordinates.size(columns, order),) == (len(np.unique(array.round(9))),)
@@ -27,12 +27,12 @@ def test_the_norm_and_the_entries_are_kept(columns: int, order: int) -> None:
 
 
 @pytest.mark.parametrize("order", [2, 3])
-def test_inner_products_are_kept(order: int) -> None:
+def test_pack_keeps_inner_products(order: int) -> None:
     one, two = symmetric(4, order), symmetric(4, order) ** 2
     assert coordinates.pack(one) @ coordinates.pack(two) == pytest.approx(np.sum(one * two))
 
 
-def test_row_by_row_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pack_row_by_row_has_same_bits_as_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large matrices are not packed by an index."""
     matrix = np.random.default_rng(0).normal(size=(40, 40))
     matrix = matrix + matrix.T

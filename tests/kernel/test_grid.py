@@ -28,7 +28,7 @@ def exact_sum(rows: Floats) -> Floats:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_summation_error_is_within_its_bound(seed: int) -> None:
+def test_summation_error_is_within_slack(seed: int) -> None:
     """Unit vectors of mixed signs and sizes, the kind that rounds worst; the bound must hold with room to spare."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(60_000, 3)) * 10.0 ** rng.uniform(-6, 0, (60_000, 1))
@@ -38,7 +38,7 @@ def test_the_summation_error_is_within_its_bound(seed: int) -> None:
     assert error <= grid.summation_slack(60_000) / 2
 
 
-def test_the_bound_grows_with_units_and_rows_and_too_much_is_refused() -> None:
+def test_summation_slack_grows_and_too_many_units_are_refused() -> None:
     assert grid.summation_slack(10, 100) < grid.summation_slack(11, 100) < grid.summation_slack(11, 200)
     many = Units(np.zeros((40_000, 1)), np.arange(0, 40_001))
     many.check()
@@ -50,7 +50,7 @@ def test_the_bound_grows_with_units_and_rows_and_too_much_is_refused() -> None:
 
 
 @pytest.mark.parametrize("sigma", [4.0, 5.5, 8.0, 12.0, 20.0])
-def test_a_discrete_gaussian_is_as_near_a_rounded_normal_as_is_said(sigma: float) -> None:
+def test_discrete_gaussian_distance_to_rounded_normal_is_within_bound(sigma: float) -> None:
     """Total variation 4.9e-4 / sigma^4 to a normal of variance sigma^2 - 1/12, rounded; by direct summation."""
     x = np.arange(-60 * math.ceil(sigma), 60 * math.ceil(sigma) + 1)
     weights = np.exp(-(x**2) / (2 * sigma**2))
@@ -60,14 +60,14 @@ def test_a_discrete_gaussian_is_as_near_a_rounded_normal_as_is_said(sigma: float
     assert math.fsum(np.abs(discrete - rounded)) / 2 <= 4.9e-4 / sigma**4 + 1e-14
 
 
-def test_the_sampler_promises_what_is_accounted() -> None:
+def test_sampler_error_and_range_cover_accounted_ones() -> None:
     assert discrete_gaussian.ETA <= grid.ETA
     assert discrete_gaussian.LARGEST >= 2.0**30
 
 
 @pytest.mark.parametrize("name", ["local", "pooled", "secure-sum"])
 @pytest.mark.parametrize(("size", "mu"), [(1, 0.01), (400_000, 1.0), (7, 30.0)])
-def test_the_grid_is_fine_enough_and_the_target_is_met(name: str, size: int, mu: float) -> None:
+def test_place_grid_is_fine_enough_and_meets_target(name: str, size: int, mu: float) -> None:
     coalition = Coalition(1)
     law = calibrate(Scheme(name).law([SiteShape()] * 4, 3), 2.0, coalition, mu)
     placed = calibrate(grid.place(law, 2.0, 1.0, size), 2.0, coalition, mu)
@@ -86,7 +86,7 @@ def test_grid_sum_that_could_wrap_is_refused() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["secure-sum", "local", "pooled"])
-def test_noise_that_the_sampler_cannot_draw_is_refused_by_the_plan_and_not_by_a_round(scheme: str) -> None:
+def test_plan_noise_beyond_sampler_is_refused(scheme: str) -> None:
     assert discrete_gaussian.LARGEST == grid.MOST_STEPS
     coalition = Coalition(0 if scheme == "pooled" else 1)
     terms = {"scheme": Scheme(scheme), "coalition": coalition, "delta": 1e-12, "study": "s", "algorithm": "a"}
@@ -102,7 +102,7 @@ def test_noise_that_the_sampler_cannot_draw_is_refused_by_the_plan_and_not_by_a_
                 plan.site_mus()
 
 
-def test_no_neighbour_moves_a_message_farther_than_is_accounted() -> None:
+def test_grid_message_of_any_neighbour_moves_within_sensitivity() -> None:
     """Contributions rounded to the grid, noise taken away: the worst of many neighbours, near halves of a step."""
     law = grid.place(Scheme("secure-sum").law([SiteShape()] * 2, 1).scaled(1.0), 2.0, 1.0, 5)
     law = replace(law, step=2.0**-4, rounding=2.0**-4 * math.sqrt(5), own=np.zeros(2))  # coarse, to see it
@@ -118,7 +118,7 @@ def test_no_neighbour_moves_a_message_farther_than_is_accounted() -> None:
     assert 2.0 < worst <= law.site_sensitivity(2.0, 0)
 
 
-def test_draws_made_ahead_are_the_same_and_serve_once() -> None:
+def test_noise_share_draws_made_ahead_are_same_and_used_once() -> None:
     law = grid.place(Scheme("secure-sum").law([SiteShape()] * 2, 1).scaled(1.0), 2.0, 1.0, 300_000)
     total = np.zeros(300_000)
     plain, ahead = (NoiseShare(law, 0, len(total), Sampler.seeded(b"a test"), b"") for _ in range(2))
@@ -130,7 +130,7 @@ def test_draws_made_ahead_are_the_same_and_serve_once() -> None:
     assert np.mean(first == second) < 0.01
 
 
-def test_where_no_thread_can_be_had_draws_are_made_when_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_share_without_threads_draws_when_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -141,7 +141,7 @@ def test_where_no_thread_can_be_had_draws_are_made_when_they_are_used(monkeypatc
     np.testing.assert_array_equal(ahead.noisy(np.zeros(10), None), plain.noisy(np.zeros(10), None))
 
 
-def test_a_draw_that_fails_ahead_ends_the_message_and_serves_nobody() -> None:
+def test_noise_share_failed_draw_raises_and_is_not_used() -> None:
     law = grid.place(Scheme("secure-sum").law([SiteShape()] * 2, 1).scaled(1.0), 2.0, 1.0, 10)
 
     class Broken(Sampler):
@@ -177,7 +177,7 @@ def make_plan(size: int, rounds: int, epsilon: float, sites: int = 4) -> Plan:
     )
 
 
-def test_the_extra_delta_is_small_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_extra_delta_is_small(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print()
         for what, plan in {
@@ -195,7 +195,7 @@ def test_plan_extra_delta_above_a_hundredth_is_refused() -> None:
         make_plan(405_450, 1, 60.0)
 
 
-def test_a_large_epsilon_has_a_finer_grid_which_pays_for_it() -> None:
+def test_plan_large_epsilon_has_finer_grid() -> None:
     coarse, fine = make_plan(200_000, 1, 8.0, 10), make_plan(200_000, 1, 50.0, 10)
     steps = [float(np.min(plan.law(0).own)) / plan.law(0).step for plan in (coarse, fine)]
     assert grid.STEPS <= steps[0] < 2 * grid.STEPS < grid.STEPS * 2**5 <= steps[1] <= discrete_gaussian.LARGEST
@@ -205,7 +205,7 @@ def test_a_large_epsilon_has_a_finer_grid_which_pays_for_it() -> None:
     assert fine.distance(0) >= 200_000 * (10 * discrete_gaussian.ETA + 4.9e-4 / steps[1] ** 4)
 
 
-def test_of_a_publication_only_the_row_that_differs_counts() -> None:
+def test_plan_distance_of_publication_counts_one_row() -> None:
     def distance(units: int) -> float:
         sites = tuple(PlannedSite(str(s), units) for s in range(4))
         release = PlannedRelease("clipped_records", 2.0, 1.0, 60, 1.0, kind="publication")
@@ -215,12 +215,12 @@ def test_of_a_publication_only_the_row_that_differs_counts() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [700.0, 1e6])
-def test_an_absurd_epsilon_is_refused(epsilon: float) -> None:
+def test_plan_huge_epsilon_is_refused(epsilon: float) -> None:
     with pytest.raises(BadParameter):
         make_plan(1, 1, epsilon)
 
 
-def test_the_whole_delta_is_what_was_asked_for() -> None:
+def test_plan_epsilon_at_whole_delta_includes_extra_delta() -> None:
     """The mu that is spent leaves room for the extra term: together they are the study's delta, not more."""
     plan = make_plan(405_450, 1, 35.0)
     assert plan.extra_delta > 1e-10

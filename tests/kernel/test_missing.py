@@ -14,7 +14,7 @@ from zerosum.kernel.missing import is_number, refusal, rules_by_column
 COLUMNS = ("age", "bmi")
 
 
-def test_one_rule_for_all_or_one_by_column() -> None:
+def test_rules_by_column_of_one_rule_or_dict_gives_rule_for_each_column() -> None:
     assert rules_by_column(None, COLUMNS) == {}
     assert rules_by_column(3.0, COLUMNS) == {"age": 3.0, "bmi": 3.0}
     assert rules_by_column({"bmi": "own-rows"}, COLUMNS) == {"bmi": "own-rows"}
@@ -25,7 +25,7 @@ def test_one_rule_for_all_or_one_by_column() -> None:
     assert not is_number(float("nan"))
 
 
-def test_units_are_refused_where_no_rule_covers_a_column() -> None:
+def test_units_check_nan_without_rule_is_refused() -> None:
     rows = np.array([[1.0, np.nan], [2.0, 3.0]])
     Units.from_rows(rows).check([1])
     with pytest.raises(BadData):

@@ -11,7 +11,7 @@ UNSEEN = ["ev\x1b[31mil", "a\x1b]0;b\x07", "a\x00b", "a\x9bb", "a\u202eb", "a\nb
 
 
 @pytest.mark.parametrize("name", [*UNSEEN, "x" * 201])
-def test_names_that_a_terminal_would_obey_are_refused(name: str) -> None:
+def test_check_name_control_characters_are_refused(name: str) -> None:
     with pytest.raises(BadParameter, match="name"):
         check_name("a site", name)
     sites = {site: [[0.0]] * 20 for site in ("x", name)}
@@ -20,11 +20,11 @@ def test_names_that_a_terminal_would_obey_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNSEEN)
-def test_what_was_recorded_before_is_written_out(name: str) -> None:
+def test_visible_name_of_control_characters_is_valid_name(name: str) -> None:
     check_name("a study", visible(name))
 
 
 @pytest.mark.parametrize("name", ["Universitätsklinikum 7", "東京", "[red]a", "☃", "a\U0001f9e0b", "x" * 200])
-def test_other_names_are_left_alone(name: str) -> None:
+def test_visible_ordinary_name_is_unchanged(name: str) -> None:
     check_name("a site", name)
     assert visible(name) == name

@@ -72,7 +72,7 @@ QUESTION = Steps(columns=("a", "b"))
 
 
 @pytest.mark.parametrize("scheme", ["secure-sum", "local", "pairwise"])
-def test_a_phase_is_reserved_once_and_drawn_down_step_by_step(scheme: str, tmp_path: Path) -> None:
+def test_phase_is_charged_once_and_drawn_step_by_step(scheme: str, tmp_path: Path) -> None:
     sites = make_sites(tmp_path, sizes=(120, 200, 400, 300))
     plan = make(QUESTION, scheme)
     result = execute(pin(plan, sites), QUESTION, InProcess(sites))
@@ -105,7 +105,7 @@ def test_samples_differ_from_step_to_step_and_have_the_planned_rate(tmp_path: Pa
     assert 0.5 < np.std(counts) / std < 1.6
 
 
-def test_the_noise_is_what_an_independent_accountant_asks_for() -> None:
+def test_step_mu_agrees_with_independent_accountant() -> None:
     """A phase with the whole budget costs what was asked for, and a little less noise would not be enough."""
     sampling, mu = Sampling(0.05, 200), 0.5
     found = step_mu(mu, sampling, 1e-5)
@@ -126,7 +126,7 @@ def test_the_noise_is_what_an_independent_accountant_asks_for() -> None:
     assert found > mu / (2 * math.sqrt(sampling.steps)) * 4  # what sampling gains
 
 
-def test_a_plan_with_phases_costs_what_was_asked_for() -> None:
+def test_plan_with_phases_costs_requested_epsilon() -> None:
     plan = make(QUESTION)
     assert 1.98 < max(plan.site_epsilon(s) for s in range(4)) <= 2.0
     event = plan.event(1, 0)
@@ -141,7 +141,7 @@ def test_a_plan_with_phases_costs_what_was_asked_for() -> None:
     assert again.digest() == plan.digest()
 
 
-def test_a_step_beyond_the_phase_is_refused(tmp_path: Path) -> None:
+def test_phase_step_beyond_last_is_refused(tmp_path: Path) -> None:
     site = make_sites(tmp_path)[0]
     plan = make(QUESTION, "local")
     site.handle(Propose(plan))
@@ -156,7 +156,7 @@ def test_a_step_beyond_the_phase_is_refused(tmp_path: Path) -> None:
     assert [entry.spend.steps for entry in site._books().entries()] == [6]
 
 
-def test_what_was_reserved_stays_spent_when_a_step_is_lost(tmp_path: Path) -> None:
+def test_phase_reservation_stays_spent_after_lost_step(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
 
     def loses(site: str, message: Message) -> bool:
@@ -169,7 +169,7 @@ def test_what_was_reserved_stays_spent_when_a_step_is_lost(tmp_path: Path) -> No
             assert [entry.spend.steps for entry in ledger.entries()] == [1, 6]
 
 
-def test_sampling_is_for_replaced_units_and_exact_calibration() -> None:
+def test_sampling_with_add_remove_or_published_calibration_is_refused() -> None:
     with pytest.raises(BadParameter, match="replace-one"):
         make(QUESTION, adjacency=Adjacency.ADD_REMOVE)
     with pytest.raises(BadParameter, match="sub-sampled"):
@@ -179,7 +179,7 @@ def test_sampling_is_for_replaced_units_and_exact_calibration() -> None:
 
 
 @pytest.mark.parametrize("sampling", [Sampling(1e-6, 5), Sampling(1e-3, 1), Sampling(2e-5, 1)])
-def test_a_rate_that_delta_alone_would_cover_still_has_noise(sampling: Sampling) -> None:
+def test_step_mu_at_tiny_rate_is_bounded(sampling: Sampling) -> None:
     """Where hardly anybody is ever sampled the search ends at a noise of half the bound."""
     assert step_mu(0.3, sampling, 1e-5) <= MOST_MU
 
@@ -191,7 +191,7 @@ def test_a_rate_that_delta_alone_would_cover_still_has_noise(sampling: Sampling)
     floor=st.floats(1e-4, 1.0),
     limit=st.floats(1e-3, 1e3),
 )
-def test_the_interpolated_search_finds_what_bisection_finds_with_fewer_evaluations(
+def test_threshold_search_equals_bisection_with_fewer_evaluations(
     power: float, curve: float, scale: float, floor: float, limit: float
 ) -> None:
     evaluated: list[float] = []
@@ -210,7 +210,7 @@ def test_the_interpolated_search_finds_what_bisection_finds_with_fewer_evaluatio
     assert cost(found) <= limit
 
 
-def test_a_plan_with_more_different_sub_sampled_phases_than_sites_account_for_is_refused() -> None:
+def test_plan_with_too_many_different_phases_is_refused() -> None:
     plan = make(QUESTION)
     phase = replace(plan.releases[1], share=0.1)
     several = [replace(phase, sampling=Sampling(0.25, 6 + n)) for n in range(MOST_PHASES + 1)]
@@ -219,6 +219,6 @@ def test_a_plan_with_more_different_sub_sampled_phases_than_sites_account_for_is
         replace(plan, releases=tuple(several))
 
 
-def test_equal_phases_are_accounted_as_one_of_all_their_steps() -> None:
+def test_mixed_epsilon_of_equal_phases_equals_one_of_all_steps() -> None:
     two = mixed_epsilon(0.3, (Subsampled(0.4, 0.1, 20), Subsampled(0.4, 0.1, 30)), 1e-5)
     assert two == mixed_epsilon(0.3, (Subsampled(0.4, 0.1, 50),), 1e-5)

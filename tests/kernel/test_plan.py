@@ -83,7 +83,7 @@ def test_plan_bad_count_is_refused(value: int) -> None:
 
 @pytest.mark.parametrize("scheme", [name for name in SCHEMES if name != "non-private"])
 @pytest.mark.parametrize("sensitivity", [1e-100, 1e-60, 1.0, 1e60, 1e100])
-def test_noise_follows_the_sensitivity_over_the_whole_range(scheme: str, sensitivity: float) -> None:
+def test_plan_noise_scales_with_extreme_sensitivity(scheme: str, sensitivity: float) -> None:
     """Squares that under- or overflow would make noise of zero or infinity, at a cost of zero."""
     release = PlannedRelease("vector_sum", sensitivity, 1.0, 3, sensitivity)
     found, usual = (
@@ -93,7 +93,7 @@ def test_noise_follows_the_sensitivity_over_the_whole_range(scheme: str, sensiti
     assert np.max(found.mus(0)) == pytest.approx(np.max(usual.mus(0)), rel=1e-9)
 
 
-def test_a_plan_of_somebody_else_is_read_back_or_refused() -> None:
+def test_plan_from_json_reads_back_or_is_refused() -> None:
     whole = plan()
     assert Plan.from_json(whole.to_json()) == whole
     for text in (b"", b"{", b"[]", b"null", b"\xff", b'{"study": 3}', b"[" * 10_000):
@@ -134,7 +134,7 @@ def _places(record: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @settings(max_examples=examples(400))
 @given(data=st.data())
-def test_hostile_plans_only_ever_raise_errors_of_ours(data: st.DataObject) -> None:
+def test_plan_from_hostile_json_raises_only_package_errors(data: st.DataObject) -> None:
     record = json.loads(plan(data.draw(st.sampled_from(list(SCHEMES)))).to_json())
     for _ in range(data.draw(st.integers(1, 3))):
         *path, last = data.draw(st.sampled_from(_places(record)))
@@ -171,14 +171,14 @@ def absentable(sites: int = 5, **changes: object) -> Plan:
     return Plan.of(terms, "s", "mean", (PlannedRelease("vector_sum", 2.0, 1.0, 3, 1.0),))
 
 
-def test_a_plan_without_absences_has_the_digest_it_always_had() -> None:
+def test_plan_without_absences_has_no_such_field_in_json() -> None:
     assert b"absences" not in absentable().to_json()
     plan = absentable(absences=2)
     assert plan.digest() != absentable().digest()
     assert Plan.from_json(plan.to_json()) == plan
 
 
-def test_what_is_left_of_a_plan_costs_nobody_more_and_names_nobody_new() -> None:
+def test_plan_without_absent_sites_costs_no_more_and_adds_no_site() -> None:
     plan = absentable(absences=2)
     for names in (["s4"], ["s0", "s3"]):
         rest = plan.without(names)
@@ -195,7 +195,7 @@ def test_what_is_left_of_a_plan_costs_nobody_more_and_names_nobody_new() -> None
     assert plan.without(["s1", "s2"]).coalition == Coalition(1, 0)  # three with one colluder tolerate no loss
 
 
-def test_more_absences_than_allowed_are_refused() -> None:
+def test_plan_without_too_many_sites_is_refused() -> None:
     plan = absentable(absences=1)
     for names in ([], ["s0", "s1"], ["s9"], ["s0", "s9"]):
         with pytest.raises(BadParameter):

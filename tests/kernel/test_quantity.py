@@ -11,7 +11,7 @@ from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 TABLE = Quantity(np.arange(6.0).reshape(2, 3), "center", (Axis.numbered("cluster", 2), columns_axis("abc")), 0.5)
 
 
-def test_it_computes_like_an_array() -> None:
+def test_quantity_computes_like_array() -> None:
     plain = TABLE.value
     assert np.array_equal(TABLE, plain)
     assert np.array_equal(TABLE + TABLE, 2 * plain)
@@ -25,7 +25,7 @@ def test_it_computes_like_an_array() -> None:
     assert float(Quantity(np.array([3.0]))) == 3.0
 
 
-def test_it_knows_its_names_and_its_noise() -> None:
+def test_quantity_has_labels_and_noise() -> None:
     assert TABLE.labelled() == {"1": {"a": 0.0, "b": 1.0, "c": 2.0}, "2": {"a": 3.0, "b": 4.0, "c": 5.0}}
     assert np.asarray(TABLE.std).tolist() == [[0.5] * 3] * 2
     assert Quantity(np.ones(2)).labelled() == {"value": [1.0, 1.0]}

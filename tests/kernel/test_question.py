@@ -10,7 +10,7 @@ from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question, plain
 
 
-def test_long_lists_are_named_by_their_digest() -> None:
+def test_question_of_long_lists_has_digests() -> None:
     short = Question.of(["a", "b"], {"lower": np.zeros(2)})
     assert (short.columns, short.n_columns) == (("a", "b"), 2)
     names = [f"v{i}" for i in range(20_000)]
@@ -24,11 +24,11 @@ def test_long_lists_are_named_by_their_digest() -> None:
     assert Question.of(names[::-1], {"basis": basis}).columns_digest != long.columns_digest
 
 
-def test_whatever_is_public_becomes_json() -> None:
+def test_plain_public_values_become_json() -> None:
     assert plain({"a": (1, None, True, "x"), "b": np.array([[1.5]])}) == {"a": [1, None, True, "x"], "b": [[1.5]]}
 
 
-def test_a_plan_of_0_1_has_no_question_and_is_still_read() -> None:
+def test_plan_of_0_1_without_question_is_read() -> None:
     """The text of a plan as 0.1 wrote it: no columns, kinds or samplings of releases, no question."""
     text = (
         b'{"study":"vitals 0011","algorithm":"mean","unit":"person","adjacency":"replace-one","epsilon":1.0,'

@@ -28,7 +28,7 @@ def marginal_noise(name: str, shapes: list[SiteShape]) -> tuple[Floats, float]:
     ],
 )
 @pytest.mark.parametrize("scale", [1.0, 0.9])
-def test_the_papers_solutions_for_unequal_sites_meet_their_own_constraints(
+def test_scheme_published_solutions_for_unequal_sites_meet_constraints(
     name: str, weights: tuple[float | None, ...], scale: float
 ) -> None:
     """var(e_s) + var(g_s) = tau_s^2 at every site, and the weighted mean has the pooled variance 1/N^2."""
@@ -47,7 +47,7 @@ def test_capepca_has_no_solution_for_four_equal_sites() -> None:
         Scheme("cape-helper", combine=Combine.WEIGHTED).law([SiteShape(8)] * 4, 3)
 
 
-def test_the_average_of_means_loses_what_the_papers_say_it_loses() -> None:
+def test_scheme_average_of_means_has_published_variance() -> None:
     """H(n) = N^2/S^3 sum of 1/n_s^2 (capeDJICA, remark 3); sums lose nothing."""
     units = np.array([10, 100, 1000])
     shapes = [SiteShape(int(n)) for n in units]
@@ -86,7 +86,7 @@ def test_scheme_bad_parameter_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_every_scheme_has_a_law(name: str) -> None:
+def test_scheme_of_every_name_has_law(name: str) -> None:
     law = Scheme(name).law([SiteShape(10)] * 4, 3)
     assert law.sites == 4
     assert (law.noise_std == 0) == (name == "non-private")

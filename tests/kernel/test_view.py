@@ -41,7 +41,7 @@ def random_law(rng: np.random.Generator, name: str, ratio: float | None = None) 
     return law, honest
 
 
-def test_the_solver_meets_the_independent_values(oracle: dict[str, Any]) -> None:
+def test_solve_equals_independent_values(oracle: dict[str, Any]) -> None:
     for row in oracle["views"]:
         read = np.array(row["honest_message_map"])
         known = np.array(row["known"]).reshape(-1, read.shape[1])
@@ -51,7 +51,7 @@ def test_the_solver_meets_the_independent_values(oracle: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("name", NOISY)
-def test_closed_forms_agree_with_the_solver(name: str) -> None:
+def test_mu_squared_closed_forms_agree_with_solver(name: str) -> None:
     rng = np.random.default_rng(NOISY.index(name))
     for ratio in [None] * 150 + [1e8] * 50:
         law, honest = random_law(rng, name, ratio)
@@ -64,7 +64,7 @@ def test_closed_forms_agree_with_the_solver(name: str) -> None:
     ("sites", "colluders", "exact"),
     [(3, 0, 1.5), (4, 1, 1.866667), (5, 1, 1.875), (10, 3, 2.207792), (30, 9, 2.350230), (100, 33, 2.467859)],
 )
-def test_cape_as_published_against_the_check_values(sites: int, colluders: int, exact: float) -> None:
+def test_mu_of_published_cape_equals_check_values(sites: int, colluders: int, exact: float) -> None:
     law = Scheme("cape-published").law([SiteShape()] * sites, sites - colluders)
     worst = worst_mu(law, 1.0, Coalition(colluders))
     assert np.allclose(worst**2, exact, atol=5e-7)
@@ -73,7 +73,7 @@ def test_cape_as_published_against_the_check_values(sites: int, colluders: int, 
 
 
 @pytest.mark.parametrize("name", NOISY)
-def test_what_a_dealer_knows_agrees_with_the_solver(name: str) -> None:
+def test_dealer_mu_agrees_with_solver(name: str) -> None:
     """Closed form against a view in which every dealt e is known; only a helper deals, and only there it matters."""
     rng = np.random.default_rng(40 + NOISY.index(name))
     for _ in range(100):
@@ -91,7 +91,7 @@ def test_what_a_dealer_knows_agrees_with_the_solver(name: str) -> None:
 
 
 @pytest.mark.parametrize(("sites", "reached"), [(4, 1.5222), (10, 2.3102), (30, 4.1638)])
-def test_what_a_dealing_coordinator_reaches_at_epsilon_1(sites: int, reached: float) -> None:
+def test_coordinator_epsilon_of_dealing_coordinator_equals_reference(sites: int, reached: float) -> None:
     release = PlannedRelease("vector_sum", 2.0, 0.5, 3, 1.0)
     roster = tuple(PlannedSite(f"s{s}") for s in range(sites))
     terms = Terms(
@@ -110,14 +110,14 @@ def test_what_a_dealing_coordinator_reaches_at_epsilon_1(sites: int, reached: fl
     assert np.array_equal(other.coordinator_mus(), other.site_mus())
 
 
-def test_very_large_cancelling_noise_does_not_break_the_solver() -> None:
+def test_solver_with_very_large_cancelling_noise_is_exact() -> None:
     """Pseudo-inverting the conditional covariance returns 0 here; the truth is 0.25."""
     law = Scheme("zero-sum", ratio=1e8).law([SiteShape()] * 5, 4)
     assert view(law, [0, 1, 2, 3]).mu_squared(1.0, 0) == pytest.approx(0.25, rel=1e-10)
 
 
 @pytest.mark.parametrize("name", NOISY)
-def test_the_worst_coalition_is_the_worst_of_all(name: str) -> None:
+def test_worst_mu_equals_worst_of_all_coalitions(name: str) -> None:
     rng = np.random.default_rng(100 + NOISY.index(name))
     for _ in range(25):
         law, honest = random_law(rng, name)
@@ -139,7 +139,7 @@ def test_dropouts_count_as_colluders() -> None:
 
 
 @pytest.mark.parametrize("name", NOISY)
-def test_calibration_hits_the_target_from_the_private_side(name: str) -> None:
+def test_calibrate_reaches_target_from_safe_side(name: str) -> None:
     rng = np.random.default_rng(7)
     for _ in range(20):
         law, honest = random_law(rng, name)
@@ -150,14 +150,14 @@ def test_calibration_hits_the_target_from_the_private_side(name: str) -> None:
             assert np.max(reached) == pytest.approx(target, rel=1e-12)
 
 
-def test_scaled_contributions_give_a_scaled_guarantee() -> None:
+def test_mu_of_scaled_sites_is_scaled() -> None:
     shapes = [SiteShape(scale=1.0), SiteShape(scale=0.25), SiteShape(scale=0.5)]
     for name in ("local", "zero-sum", "pairwise", "secure-sum", "cape-published"):
         mus = worst_mu(Scheme(name).law(shapes, 2), 1.0, Coalition(1))
         assert np.allclose(mus / mus[0], [1.0, 0.25, 0.5])
 
 
-def test_noise_that_hides_nothing_costs_everything() -> None:
+def test_mu_squared_without_hiding_noise_is_infinite() -> None:
     shapes = [SiteShape()] * 3
     bare = Scheme("non-private").law(shapes, 2)
     assert math.isinf(worst_mu(bare, 1.0, Coalition(1))[0])
@@ -184,7 +184,7 @@ def test_impossible_coalitions_are_refused(sites: int, colluders: int, dropouts:
         Coalition(-1)
 
 
-def test_the_default_coalition_is_the_papers_but_never_empty() -> None:
+def test_coalition_default_is_published_rule_and_at_least_one() -> None:
     assert [Coalition.default(S).colluders for S in (2, 3, 4, 5, 10, 100)] == [1, 1, 1, 1, 3, 33]
 
 

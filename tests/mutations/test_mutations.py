@@ -57,7 +57,7 @@ def test_table_of_the_docs_has_a_row_for_every_fault() -> None:
 
 
 @pytest.mark.slow
-def test_every_fault_is_caught(capfd: pytest.CaptureFixture[str]) -> None:
+def test_mutations_every_fault_is_caught(capfd: pytest.CaptureFixture[str]) -> None:
     """The whole table; prints each fault with its verdict, seconds and guard."""
     with capfd.disabled():
         done = subprocess.run([sys.executable, "-m", "mutations"], cwd=TESTS, check=False)

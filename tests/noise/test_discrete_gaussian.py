@@ -66,7 +66,7 @@ def bounds_of_k(sigma: float, table: discrete_gaussian._Table) -> list[mp.mpf]:
 
 
 @each_sigma
-def test_the_table_holds_the_law_to_115_digits(sigma: float) -> None:
+def test_discrete_gaussian_table_is_exact_to_115_digits(sigma: float) -> None:
     with mp.workdps(DIGITS):
         table = discrete_gaussian._Table(sigma)
         assert 4 * table.t <= sigma < 8 * table.t or (table.t == 1 and sigma < 8)
@@ -80,7 +80,7 @@ def test_the_table_holds_the_law_to_115_digits(sigma: float) -> None:
 
 
 @each_sigma
-def test_the_guide_settles_exactly_the_cells_without_a_bound(sigma: float) -> None:
+def test_discrete_gaussian_guide_marks_cells_with_bound(sigma: float) -> None:
     with mp.workdps(DIGITS):
         table = discrete_gaussian._Table(sigma)
         cells = np.array([int(mp.floor(bound * 4096)) for bound in bounds_of_k(sigma, table)])
@@ -94,7 +94,7 @@ def test_the_guide_settles_exactly_the_cells_without_a_bound(sigma: float) -> No
 
 
 @each_sigma
-def test_the_share_kept_is_what_the_docstring_says(sigma: float) -> None:
+def test_discrete_gaussian_share_of_kept_proposals_is_as_stated(sigma: float) -> None:
     with mp.workdps(50):
         table = discrete_gaussian._Table(sigma)
         weights = mp.fsum(chance(sigma, (k * table.t) ** 2) for k in range(len(table.bounds) + 1))
@@ -105,7 +105,7 @@ def test_the_share_kept_is_what_the_docstring_says(sigma: float) -> None:
 
 
 @each_sigma
-def test_words_on_a_threshold_are_decided_by_320_bits(sigma: float) -> None:
+def test_discrete_gaussian_words_on_threshold_are_decided_by_320_bits(sigma: float) -> None:
     """Just below and just above every bound of k, by one unit in the 320th place."""
     table = discrete_gaussian._Table(sigma)
     with mp.workdps(DIGITS):
@@ -131,7 +131,7 @@ def reaching(k: int, table: discrete_gaussian._Table) -> tuple[int, list[list[in
 
 
 @each_sigma
-def test_numbers_in_the_band_are_decided_by_288_bits(sigma: float) -> None:
+def test_discrete_gaussian_numbers_in_band_are_decided_by_288_bits(sigma: float) -> None:
     """Just below and just above the probability of being kept, by one unit in the 288th place, and all around it."""
     table, generator = discrete_gaussian._Table(sigma), np.random.default_rng(3)
     decided = 0
@@ -184,7 +184,7 @@ class Recorder:
 
 
 @pytest.mark.parametrize("sigma", [1.0, 3.7, 1000.3, 2.0**20, LARGEST])
-def test_a_block_is_what_slow_arithmetic_makes_of_its_words(sigma: float) -> None:
+def test_discrete_gaussian_block_equals_slow_arithmetic(sigma: float) -> None:
     """2000 proposals, a quarter of them aimed at the band, replayed one by one with 200 digits."""
     table, count = discrete_gaussian._Table(sigma), 2000
     source = seeded("replay")
@@ -225,7 +225,7 @@ def replay(sigma: float, table: discrete_gaussian._Table, bounds: list[mp.mpf], 
     assert next(fresh, None) is None
 
 
-def test_exp_is_far_more_exact_than_the_proof_asks() -> None:
+def test_exp_is_more_exact_than_proof_requires() -> None:
     """The proof leaves it 2^-32; 2^-50 is asked for here, on 20 000 points of the exponent's range."""
     generator, context = np.random.default_rng(5), decimal.Context(prec=40)
     points = -np.concatenate([generator.random(10_000) * 16, 2.0 ** -generator.uniform(0, 60, 10_000)])
@@ -234,13 +234,13 @@ def test_exp_is_far_more_exact_than_the_proof_asks() -> None:
         assert abs(context.subtract(decimal.Decimal(value), true)) < decimal.Decimal(2.0**-50)
 
 
-def test_the_callers_decimal_context_does_not_matter() -> None:
+def test_discrete_gaussian_table_ignores_decimal_context_of_caller() -> None:
     with decimal.localcontext(decimal.Context(prec=5)):
         coarse = discrete_gaussian._Table(1000.3)
     assert coarse.bounds == discrete_gaussian._Table(1000.3).bounds
 
 
-def test_a_sigma_in_single_precision_is_computed_with_in_double() -> None:
+def test_discrete_gaussian_sigma_in_single_precision_is_used_in_double() -> None:
     narrow = np.float32(1000.3)
     discrete_gaussian._table.cache_clear()
     assert np.array_equal(draw(100, narrow, seeded("x")), draw(100, float(narrow), seeded("x")))  # type: ignore[arg-type]  # a user's mistake
@@ -265,7 +265,7 @@ def euler_maclaurin(sigma: float, edges: Ints) -> Floats:
     return np.asarray(special.ndtr(at) + at * np.exp(-0.5 * at**2) / (24 * sigma**2 * math.sqrt(2 * math.pi)))
 
 
-def test_the_two_ways_to_the_exact_law_agree() -> None:
+def test_discrete_gaussian_exact_law_by_two_formulas_agrees() -> None:
     for sigma in (300.0, 1000.0, 4000.5):
         edges = np.arange(-round(5 * sigma), round(5 * sigma), 7)
         assert np.abs(below(sigma, edges) - euler_maclaurin(sigma, edges)).max() < 1e-12
@@ -386,21 +386,21 @@ def assert_fits(sigma: float, total: int, bins: int, source: Callable[[int], Wor
 
 
 @pytest.mark.parametrize("sigma", COUNTED)
-def test_two_million_draws_fit_the_law(sigma: float) -> None:
+def test_discrete_gaussian_two_million_draws_fit_law(sigma: float) -> None:
     """18 p-values at most, each refused below 1e-6: a sound sampler on a fresh seed fails once in 50 000 times."""
     assert_fits(sigma, CHUNK, 512, seeded(f"law {sigma}"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sigma", COUNTED)
-def test_a_hundred_million_draws_fit_the_law(sigma: float) -> None:
+def test_discrete_gaussian_hundred_million_draws_fit_law(sigma: float) -> None:
     """As above with another seed, 50 times the draws and 4096 bins; the same rate of false alarms."""
     found = assert_fits(sigma, 100_000_000, 4096, seeded(f"long {sigma}"))
     print(*(f"{name}: {value:.4f}" for name, value in found.items()), sep=", ")
 
 
 @pytest.mark.parametrize("block", [1, 7, 100, 1 << 17])
-def test_blocks_do_not_matter(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_discrete_gaussian_any_block_size_fits_law(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The chi-square over the values of sigma = 3, refused below 1e-6 on either side."""
     monkeypatch.setattr(discrete_gaussian, "_BLOCK", block)
     size = 200_000 if block >= 100 else 3000
@@ -410,24 +410,24 @@ def test_blocks_do_not_matter(block: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 15, 16, 17, 40_000])
-def test_as_many_draws_as_asked_for(size: int) -> None:
+def test_discrete_gaussian_draw_has_requested_size(size: int) -> None:
     found = draw(size, 50.0, seeded("size"))
     assert found.shape == (size,)
     assert found.dtype == np.int64
 
 
-def test_seeds_repeat() -> None:
+def test_discrete_gaussian_same_seed_gives_same_draws() -> None:
     first, again, other = (draw(50_000, 2.0**20, seeded(seed)) for seed in ("a", "a", "b"))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.nextafter(SMALLEST, 0), math.nextafter(LARGEST, math.inf), math.inf])
-def test_a_sigma_outside_the_proven_range_is_refused(sigma: float) -> None:
+def test_discrete_gaussian_sigma_out_of_range_is_refused(sigma: float) -> None:
     with pytest.raises(BadParameter, match="sigma"):
         draw(1, sigma, seeded("refused"))
 
 
-def test_not_a_number_is_refused() -> None:
+def test_discrete_gaussian_sigma_nan_is_refused() -> None:
     with pytest.raises(BadParameter):
         draw(1, math.nan, seeded("refused"))

@@ -9,7 +9,7 @@ from scipy import stats
 from zerosum.noise.sampler import Sampler
 
 
-def test_draws_are_standard_normal() -> None:
+def test_sampler_normal_draws_are_standard_normal() -> None:
     """Kolmogorov-Smirnov and tail counts on 10^6 draws; a false alarm about once in 10^5 runs."""
     draws = Sampler.system().normal(1_000_000, 1.0)
     assert stats.kstest(draws, "norm").pvalue > 1e-6
@@ -20,7 +20,7 @@ def test_draws_are_standard_normal() -> None:
 
 
 @pytest.mark.system_randomness
-def test_every_system_sampler_has_a_stream_of_its_own() -> None:
+def test_sampler_of_system_has_own_stream() -> None:
     first, second = (Sampler.system().normal(1000, 1.0) for _ in range(2))
     assert not np.intersect1d(first, second).size
     sampler = Sampler.system()
@@ -28,7 +28,7 @@ def test_every_system_sampler_has_a_stream_of_its_own() -> None:
 
 
 @pytest.mark.system_randomness
-def test_a_forked_child_does_not_repeat_its_parents_noise() -> None:
+def test_sampler_in_forked_child_does_not_repeat_parent() -> None:
     sampler = Sampler.system()
     sampler.normal(10, 1.0)
     read, write = os.pipe()
@@ -43,7 +43,7 @@ def test_a_forked_child_does_not_repeat_its_parents_noise() -> None:
     assert not np.intersect1d(sampler.normal(100, 1.0), theirs).size
 
 
-def test_seeds_repeat_and_blocks_do_not_matter() -> None:
+def test_sampler_same_seed_in_any_blocks_gives_same_draws() -> None:
     whole = Sampler.seeded(b"x").normal(300_000, 2.0)
     sampler = Sampler.seeded(b"x")
     parts = np.concatenate([sampler.normal(100_000, 2.0) for _ in range(3)])
@@ -51,11 +51,11 @@ def test_seeds_repeat_and_blocks_do_not_matter() -> None:
     assert not np.array_equal(whole[:10], Sampler.seeded(b"y").normal(10, 2.0))
 
 
-def test_no_noise_is_no_noise() -> None:
+def test_sampler_zero_std_gives_zeros() -> None:
     assert not np.any(Sampler.system().normal(5, 0.0))
 
 
-def test_the_outermost_words_give_finite_and_symmetric_draws() -> None:
+def test_sampler_extreme_words_give_finite_symmetric_draws() -> None:
     class Extreme:
         def update(self, size: bytes) -> bytes:
             return np.tile(np.array([0, 2**64 - 1], dtype="<u8"), len(size) // 16).tobytes()

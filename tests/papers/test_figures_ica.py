@@ -61,7 +61,7 @@ def test_grid_of_maps_has_a_row_for_each_number_of_people_and_epsilon(tmp_path: 
 
 @pytest.mark.usefixtures("_tiny")
 @pytest.mark.parametrize("name", ["ica-epsilon", "ica-epsilon-256", "ica-subjects", "ica-subjects-2", "ica-delta"])
-def test_a_sweep_writes_its_numbers_and_its_picture(name: str, tmp_path: Path, tried: list[Trial]) -> None:
+def test_ica_figure_sweep_writes_csv_and_picture(name: str, tmp_path: Path, tried: list[Trial]) -> None:
     steps: list[tuple[int, int]] = []
     rows = reproduce(name, None, None, tmp_path, on_step=lambda *step: steps.append(step))
     assert steps == [(done, len(rows)) for done in range(len(rows) + 1)]
@@ -79,7 +79,7 @@ def test_a_sweep_writes_its_numbers_and_its_picture(name: str, tmp_path: Path, t
 
 
 @pytest.mark.usefixtures("tried")
-def test_a_full_sweep_has_more_points_and_a_quick_one_no_slow_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ica_figure_full_sweep_has_more_points_and_quick_one_no_slow_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ica, "FULL", TINY)
     monkeypatch.setattr(ica, "QUICK", replace(TINY, slow=False))
     for carry in (ica.ica_epsilon, ica.ica_subjects, ica.ica_delta):
@@ -91,7 +91,7 @@ def test_a_full_sweep_has_more_points_and_a_quick_one_no_slow_methods(monkeypatc
         ica.ica_epsilon(seeds=0)
 
 
-def test_every_trial_costs_what_it_says_and_can_be_had_again() -> None:
+def test_ica_figure_trial_costs_stated_epsilon_and_repeats() -> None:
     setting = TINY.setting(TINY.people, seed=1)
     for trial in (*ica._references(), *ica._trials(ica._Point(people=TINY.people), True, True)):
         found = setting.separate(trial, 1)
@@ -109,7 +109,7 @@ def test_every_trial_costs_what_it_says_and_can_be_had_again() -> None:
 
 
 @pytest.mark.usefixtures("_tiny")
-def test_maps_are_written_with_their_values(tmp_path: Path) -> None:
+def test_ica_figure_maps_are_written_with_values(tmp_path: Path) -> None:
     rows = reproduce("ica-maps", None, None, tmp_path)
     assert (tmp_path / "ica-maps.png").read_bytes().startswith(b"\x89PNG")
     assert all(len(str(row[ica.MAP]).split()) == TINY.side**2 for row in rows)
@@ -120,7 +120,7 @@ def test_maps_are_written_with_their_values(tmp_path: Path) -> None:
     assert all(ica.MAP not in line for line in lines.values())
 
 
-def test_fewer_rounds_cost_what_the_published_ones_do() -> None:
+def test_ica_figure_fewer_rounds_cost_published_epsilon() -> None:
     study = make_fmri(160, components=3, points=20, side=8)
     for method in costs.SCHEMES:
         found = Separating(study, rounds=8).separate(Trial(method, "published", 0.5, 1e-5), 0)
@@ -128,7 +128,7 @@ def test_fewer_rounds_cost_what_the_published_ones_do() -> None:
         assert found.rounds == 8
 
 
-def test_a_person_pays_for_the_reduction_volume_by_volume() -> None:
+def test_ica_figure_reduction_costs_person_by_volume() -> None:
     few, many = (
         Separating(make_fmri(160, components=3, points=points, side=8), rounds=8).separate(
             Trial("cape-djica", "published", 0.5, 1e-5), 0
@@ -139,7 +139,7 @@ def test_a_person_pays_for_the_reduction_volume_by_volume() -> None:
     assert many.with_reduction > few.with_reduction
 
 
-def test_coordinates_in_the_basis_say_what_the_volumes_say(tmp_path: Path) -> None:
+def test_ica_figure_coordinates_in_basis_give_maps_of_volumes(tmp_path: Path) -> None:
     study = make_fmri(160, components=3, points=40, side=8, seed=1)
     found = Separating(study, per_axis=5).separate(Trial(parts.OURS_OPEN), None)
     offsets = np.arange(41) * 40
@@ -157,19 +157,19 @@ def test_coordinates_in_the_basis_say_what_the_volumes_say(tmp_path: Path) -> No
     assert np.all(pairs.correlations > 0.999)
 
 
-def test_one_sensor_noise_more_and_unequal_sites() -> None:
+def test_ica_figure_unequal_sites_are_refused_and_sensor_noise_enters_norm() -> None:
     noisy = Separating(make_fmri(80, components=3, points=20, side=8, noise=0.1), rounds=4)
     assert noisy._largest == pytest.approx(noisy.study.largest_norm() ** 2)
     with pytest.raises(BadParameter, match="21"):
         Separating(make_fmri(81, components=3, points=20, side=8), rounds=4).separate(Trial(parts.OPEN), 0)
 
 
-def test_aligned_maps_have_the_order_and_the_sign_of_the_truth() -> None:
+def test_ica_figure_aligned_maps_have_order_and_sign_of_truth() -> None:
     truth = make_fmri(4, components=3, side=8, points=5).maps
     assert np.allclose(aligned(-3 * truth[::-1], truth), truth / np.max(truth, axis=1, keepdims=True))
 
 
-def test_ours_separates_where_the_papers_do_not() -> None:
+def test_ica_figure_own_method_separates_where_cape_does_not() -> None:
     setting = Separating(make_fmri(512, components=8, points=100), rounds=20)
     truth = setting.study.maps
     ours = setting.separate(Trial(parts.OURS, "exact", 2.0, 1e-5), 0)

@@ -35,7 +35,7 @@ def projector(vectors: Floats) -> Floats:
     return np.asarray(vectors @ vectors.T)
 
 
-def test_without_noise_every_method_gives_the_non_private_answer() -> None:
+def test_pca_baselines_without_noise_equal_non_private() -> None:
     sites, rng = some_sites(), np.random.default_rng(0)
     best = projector(baselines.non_private(sites, 3))
     found = [
@@ -50,7 +50,7 @@ def test_without_noise_every_method_gives_the_non_private_answer() -> None:
     assert np.allclose(projector(alone), projector(baselines.non_private(sites[:1], 3)), atol=1e-9)
 
 
-def test_a_root_of_lower_rank_loses_something_but_little() -> None:
+def test_pca_baseline_root_of_lower_rank_keeps_nearly_all_energy() -> None:
     sites, rng = some_sites(), np.random.default_rng(0)
     matrix = baselines.second_moment(np.concatenate(sites))
     best, cut = (baselines.non_private(sites, 3), baselines.dp_dis_pca(sites, 3, 0.0, rng))
@@ -59,7 +59,7 @@ def test_a_root_of_lower_rank_loses_something_but_little() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_noise_of_cape_cancels_to_that_of_the_pooled_data(variant: baselines.Variant) -> None:
+def test_pca_baseline_cape_noise_cancels_to_pooled_noise(variant: baselines.Variant) -> None:
     S, D, tau = 4, 120, 2.0
     sites = [np.zeros((5, D))] * S
     messages = baselines.cape_messages(sites, tau, np.random.default_rng(1), variant)
@@ -73,14 +73,14 @@ def test_the_noise_of_cape_cancels_to_that_of_the_pooled_data(variant: baselines
     assert abs(np.var(alone) / tau**2 - 1) < 10 / D  # one message carries all of tau
 
 
-def test_symmetric_noise_has_the_same_variance_everywhere() -> None:
+def test_pca_baseline_symmetric_noise_has_equal_variance_everywhere() -> None:
     noise = baselines.symmetric_noise(300, 3.0, np.random.default_rng(2))
     assert np.array_equal(noise, noise.T)
     assert abs(np.var(noise[np.triu_indices(300)]) / 9 - 1) < 5 * math.sqrt(2 / 45150)
     assert abs(np.var(np.diag(noise)) / 9 - 1) < 5 * math.sqrt(2 / 300)
 
 
-def test_the_distinct_entries_move_by_the_root_of_two_at_most() -> None:
+def test_pca_baseline_distinct_entries_move_by_at_most_sqrt_two() -> None:
     rng, D = np.random.default_rng(5), 4
     upper = np.triu_indices(D)
 
@@ -95,7 +95,7 @@ def test_the_distinct_entries_move_by_the_root_of_two_at_most() -> None:
 
 
 @pytest.mark.parametrize("method", ["cape-broadcast", "cape-helper"])
-def test_the_halved_noise_off_the_diagonal_of_cape_is_not_the_worst(method: str) -> None:
+def test_pca_baseline_halved_off_diagonal_noise_is_not_worst_case(method: str) -> None:
     S, honest = 5, [0, 1, 2, 3]
     law = Scheme(baselines.SCHEMES[method]).law([SiteShape()] * S, len(honest))
     halved = type(law)(law.mechanism, law.factor, law.weight, law.own, law.cancelling / math.sqrt(2))
@@ -112,12 +112,12 @@ def test_the_halved_noise_off_the_diagonal_of_cape_is_not_the_worst(method: str)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.3, 1.0, 3.0, 10.0])
-def test_the_published_calibration_of_cape_is_worth_less_than_it_says(epsilon: float) -> None:
+def test_pca_baseline_published_cape_calibration_costs_more_than_stated(epsilon: float) -> None:
     for method in ("cape-broadcast", "cape-helper"):
         assert baselines.exact_epsilon(method, epsilon, 1e-5, sites=5, colluders=1) > 1.2 * epsilon
 
 
-def test_the_published_calibration_by_hand() -> None:
+def test_pca_baseline_published_calibration_equals_hand_calculation() -> None:
     epsilon, delta = 1.0, 1e-5
     tau = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
     single = accountant.epsilon(math.sqrt(2) / tau, delta)
@@ -131,7 +131,7 @@ def test_the_published_calibration_by_hand() -> None:
 
 
 @pytest.mark.parametrize("method", list(baselines.SCHEMES))
-def test_noise_for_an_exact_epsilon_and_back(method: str) -> None:
+def test_pca_baseline_tau_for_exact_epsilon_and_back_is_same(method: str) -> None:
     published = baselines.published_tau(1.0, 1e-5, 700)
     worth = baselines.exact_epsilon(method, 1.0, 1e-5, sites=5, colluders=1)
     assert math.isclose(baselines.tau_for_exact(method, worth, 1e-5, 5, 1, records=700), published, rel_tol=1e-9)
@@ -177,7 +177,7 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_tiny")
 @pytest.mark.parametrize("name", [experiment.name for experiment in pca.EXPERIMENTS])
-def test_a_quick_run_writes_its_numbers_and_its_picture(name: str, tmp_path: Path) -> None:
+def test_pca_figure_quick_run_writes_csv_and_picture(name: str, tmp_path: Path) -> None:
     steps: list[tuple[int, int]] = []
     rows = reproduce(name, "synthetic", None, tmp_path / "out", on_step=lambda *step: steps.append(step))
     assert steps == [(done, len(rows)) for done in range(len(rows) + 1)]
@@ -202,7 +202,7 @@ def test_a_quick_run_writes_its_numbers_and_its_picture(name: str, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("_tiny")
-def test_a_run_can_be_had_again() -> None:
+def test_pca_figure_same_seed_gives_same_rows() -> None:
     first, second = (pca.pca_epsilon("synthetic", seeds=1) for _ in range(2))
     assert first == second
 
@@ -216,7 +216,7 @@ def energies(rows: Table, epsilon: float) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_covertype_against_the_papers(real_data: Callable[[str], Path]) -> None:
+def test_pca_figure_of_covertype_own_method_is_ahead(real_data: Callable[[str], Path]) -> None:
     rows = pca.pca_epsilon("covertype", real_data("covtype_60k.npz").parent)
     small = energies(rows, 0.1)
     assert small["zerosum"] > 0.99
@@ -228,7 +228,7 @@ def test_covertype_against_the_papers(real_data: Callable[[str], Path]) -> None:
 
 
 @pytest.mark.slow
-def test_mnist_against_the_papers(real_data: Callable[[str], Path]) -> None:
+def test_pca_figure_of_mnist_own_method_is_ahead(real_data: Callable[[str], Path]) -> None:
     rows = pca.pca_epsilon("mnist", real_data("mnist.npz").parent, seeds=1)
     for epsilon in (0.1, 0.3, 1.0):
         found = energies(rows, epsilon)

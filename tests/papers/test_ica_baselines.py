@@ -50,7 +50,7 @@ def some_point(R: int = 4) -> tuple[Floats, Floats, Floats]:
     return rng.standard_t(4, (300, R)), np.eye(R) + 0.3 * rng.standard_normal((R, R)), 0.2 * rng.standard_normal(R)
 
 
-def test_the_gradients_are_those_of_the_infomax_objective() -> None:
+def test_ica_baseline_gradients_equal_infomax_finite_differences() -> None:
     rows, W, b = some_point()
     found = ica.gradient(rows, W, b)
     G, h = found[:, :-1], found[:, -1]
@@ -68,21 +68,21 @@ def test_the_gradients_are_those_of_the_infomax_objective() -> None:
 
 
 @pytest.mark.parametrize("clip", [1.0, 3.0, 30.0, math.inf])
-def test_clipping_without_the_matrices_is_clipping_with_them(clip: float) -> None:
+def test_ica_baseline_clipping_without_matrices_equals_clipping_with_them(clip: float) -> None:
     rows, W, b = some_point()
     assert np.allclose(ica.gradient(rows, W, b, clip), one_by_one(rows, W, b, clip), atol=1e-12)
     single = ica.gradient(rows.astype(np.float32), W, b, clip)
     assert np.allclose(single, one_by_one(rows, W, b, clip), atol=1e-5)
 
 
-def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ica_baseline_gradient_in_blocks_equals_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, W, b = some_point()
     whole = ica.gradient(rows, W, b, 3.0)
     monkeypatch.setattr(ica, "_BLOCK", 7)
     assert np.allclose(ica.gradient(rows, W, b, 3.0), whole, atol=1e-13)
 
 
-def test_no_person_moves_a_gradient_further_than_its_sensitivity() -> None:
+def test_ica_baseline_person_moves_gradient_within_sensitivity() -> None:
     """Hill climbing on one person's volumes against another's, among people who stay."""
     rng = np.random.default_rng(11)
     R, T, people, clip = 3, 5, 4, 2.0
@@ -111,7 +111,7 @@ def test_no_person_moves_a_gradient_further_than_its_sensitivity() -> None:
     assert moved(np.array([ones, -ones]))[1] == pytest.approx(bounds[1])
 
 
-def test_the_published_noise_by_hand() -> None:
+def test_ica_baseline_published_noise_equals_hand_calculation() -> None:
     matrix, bias = ica.published_tau(0.5, people=256)
     assert matrix == pytest.approx(2 * 30 / 256 / 0.5 * math.sqrt(2 * math.log(125)))
     assert bias == pytest.approx(2 * math.sqrt(30) / 256 / 0.5 * math.sqrt(2 * math.log(125)))
@@ -120,7 +120,7 @@ def test_the_published_noise_by_hand() -> None:
         ica.published_tau(1.0, 0)
 
 
-def test_the_noise_of_cape_cancels_to_that_of_the_pooled_data() -> None:
+def test_ica_baseline_cape_noise_cancels_to_pooled_noise() -> None:
     S, R, tau = 4, 150, np.array([*[2.0] * 150, 0.5])
     zeros, rng = np.zeros((S, R, R + 1)), np.random.default_rng(1)
     sent = ica.cape_messages(zeros, tau, rng)
@@ -133,7 +133,7 @@ def test_the_noise_of_cape_cancels_to_that_of_the_pooled_data() -> None:
         assert abs(np.var(sent[0][part]) / scale**2 - 1) < 5 * spread  # one message carries all of tau
 
 
-def test_many_sites_find_what_one_with_all_rows_finds() -> None:
+def test_ica_baseline_many_sites_equal_one_with_all_rows() -> None:
     sites, _ = mixture()
     settings = Settings(rounds=20)
     together = ica.djica([np.concatenate(sites)], settings=settings)
@@ -144,7 +144,7 @@ def test_many_sites_find_what_one_with_all_rows_finds() -> None:
     assert np.allclose(apart.b, together.b)
 
 
-def test_without_noise_the_sources_are_separated() -> None:
+def test_ica_baseline_without_noise_separates_sources() -> None:
     sites, A = mixture()
     seen: list[float] = []
     settings = Settings(rounds=800, step=0.1, tolerance=1e-12)
@@ -155,7 +155,7 @@ def test_without_noise_the_sources_are_separated() -> None:
 
 
 @pytest.mark.parametrize("method", ["cape-djica", "conv", "pooled", "single-site"])
-def test_with_hardly_any_noise_every_method_is_djica(method: str) -> None:
+def test_ica_baseline_with_tiny_noise_equals_djica(method: str) -> None:
     sites, _ = mixture()
     settings = Settings(rounds=30)
     found = ica.METHODS[method](sites, 20, 1e12, np.random.default_rng(0), settings)
@@ -163,7 +163,7 @@ def test_with_hardly_any_noise_every_method_is_djica(method: str) -> None:
     assert np.allclose(found.W, best.W, atol=1e-8)
 
 
-def test_noise_comes_in_the_papers_order() -> None:
+def test_ica_baseline_noise_of_one_round_has_stated_std() -> None:
     """One round from W = I: the distance from the noiseless step is the noise of the average."""
     sites, _ = mixture(R=4)
     settings = Settings(rounds=1, step=1.0)
@@ -179,7 +179,7 @@ def test_noise_comes_in_the_papers_order() -> None:
     assert away["conv"] == pytest.approx(tau / 2, rel=spread)
 
 
-def test_dp_djica_drowns_in_its_laplace_noise() -> None:
+def test_ica_baseline_dp_djica_with_laplace_noise_does_not_separate() -> None:
     sites, A = mixture(people=40)
     settings = Settings(rounds=300, step=0.1)
     found = ica.dp_djica(sites, 10, 1.0, np.random.default_rng(0), settings, ambient=900)
@@ -188,7 +188,7 @@ def test_dp_djica_drowns_in_its_laplace_noise() -> None:
     assert amari_index(calm.W, A) < 0.15
 
 
-def test_a_run_that_blows_up_starts_again_with_a_smaller_step() -> None:
+def test_infomax_divergence_restarts_with_smaller_step() -> None:
     seen: list[float] = []
 
     def growing(W: Floats, b: Floats) -> Floats:
@@ -202,7 +202,7 @@ def test_a_run_that_blows_up_starts_again_with_a_smaller_step() -> None:
     assert np.array_equal(nothing.W, np.eye(2))
 
 
-def test_stopping_and_annealing() -> None:
+def test_infomax_tolerance_stops_and_annealing_reduces_movement() -> None:
     sites, _ = mixture()
     assert ica.djica(sites, settings=Settings(rounds=500, step=0.1, tolerance=1e-4)).rounds < 500
     noisy = ica.conv(sites, 20, 0.1, np.random.default_rng(0), Settings(rounds=60, tolerance=0))

@@ -90,7 +90,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_a_message_comes_back_as_it_went(message: Message) -> None:
+def test_codec_message_encoded_and_decoded_is_same(message: Message) -> None:
     again = decode_message(encode(message))
     assert same(message, again)
     if isinstance(message, Contribute) and isinstance(again, Contribute):
@@ -100,24 +100,24 @@ def test_a_message_comes_back_as_it_went(message: Message) -> None:
 
 
 @pytest.mark.parametrize("reply", REPLIES, ids=lambda reply: type(reply).__name__)
-def test_a_reply_comes_back_as_it_went(reply: Reply) -> None:
+def test_codec_reply_encoded_and_decoded_is_same(reply: Reply) -> None:
     assert same(reply, decode_reply(encode(reply)))
 
 
-def test_every_kind_of_message_was_tried() -> None:
+def test_codec_cases_have_every_kind_of_message() -> None:
     assert {type(each) for each in MESSAGES} == set(get_args(Message))
     assert {type(each) for each in REPLIES} == set(get_args(Reply))
 
 
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: case[0])
-def test_every_statistic_travels(case: Any) -> None:
+def test_codec_every_statistic_encoded_and_decoded_is_same(case: Any) -> None:
     statistic = build(*case)
     again = decode_message(encode(Contribute(0, 0, PrivateSum(statistic))))
     assert isinstance(again, Contribute)
     assert same(statistic, again.request.statistic)
 
 
-def test_a_frame_says_its_version() -> None:
+def test_codec_frame_has_version_and_other_version_is_refused() -> None:
     frame = bytearray(encode(Prepare(0, 0)))
     assert frame[:6] == b"ZSUM" + struct.pack(">H", codec.VERSION)
     frame[5] += 1
@@ -159,13 +159,13 @@ def framed(body: Any, data: bytes = b"") -> bytes:
         framed(["Propose", {"plan": {"$": ["bytes", 2]}}], b"{}"),
     ],
 )
-def test_what_is_no_message_is_refused_in_one_sentence(frame: bytes) -> None:
+def test_codec_bad_frame_is_refused_in_one_line(frame: bytes) -> None:
     with pytest.raises(ZerosumError) as refusal:
         decode_message(frame)
     assert "\n" not in str(refusal.value)
 
 
-def test_a_request_is_one_of_those_that_are_known() -> None:
+def test_codec_unknown_request_is_refused() -> None:
     asked = {
         "kind": "sum",
         "name": "vector_sum",
@@ -193,7 +193,7 @@ def test_a_request_is_one_of_those_that_are_known() -> None:
             decode_message(contribute(**wrong))
 
 
-def test_an_error_keeps_its_kind_and_an_unknown_one_is_a_refusal() -> None:
+def test_codec_error_keeps_kind_and_unknown_one_becomes_refusal() -> None:
     assert by_code("Malformed") is Malformed
     frame = encode(Refusal("s", Malformed("x"))).replace(b"Malformed", b"Invented_")
     reply = decode_reply(frame)
@@ -206,7 +206,7 @@ FRAMES = [encode(each) for each in (*MESSAGES, *REPLIES)]
 
 @settings(max_examples=examples(1500), deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_mutated_frames_only_ever_raise_errors_of_ours(seed: int) -> None:
+def test_codec_mutated_frame_raises_only_package_errors(seed: int) -> None:
     rng = random.Random(seed)
     frame = bytearray(rng.choice(FRAMES))
     for _ in range(rng.randint(1, 6)):
@@ -225,7 +225,7 @@ def test_mutated_frames_only_ever_raise_errors_of_ours(seed: int) -> None:
             decode(bytes(frame))
 
 
-def test_a_site_that_cannot_be_read_is_no_error_of_the_coordinators() -> None:
+def test_codec_unreadable_reply_raises_bad_message() -> None:
     with pytest.raises(BadMessage):
         decode_reply(b"garbage")
 

@@ -44,7 +44,7 @@ def words(document: Document) -> str:
     return document.to_json().decode()
 
 
-def test_a_report_says_everything_and_is_one_file(tmp_path: Path) -> None:
+def test_report_has_all_sections_in_one_file(tmp_path: Path) -> None:
     page, document = written(tmp_path, result(tmp_path))
     tree = Tree(page)
     for said in (
@@ -73,7 +73,7 @@ def test_a_report_says_everything_and_is_one_file(tmp_path: Path) -> None:
     verify(write_report(tmp_path / "result"))
 
 
-def test_what_a_report_promises_is_what_the_plan_does(tmp_path: Path) -> None:
+def test_report_guarantee_equals_plan(tmp_path: Path) -> None:
     _, document = written(tmp_path, result(tmp_path))
     plan = Plan.from_json((tmp_path / "result" / "plan.json").read_bytes())
     assert document.privacy["per_site"] == privacy_report(plan).as_record()["per_site"]
@@ -85,7 +85,7 @@ def test_what_a_report_promises_is_what_the_plan_does(tmp_path: Path) -> None:
         assert times == pytest.approx(true, rel=0.01)
 
 
-def test_names_are_never_markup(tmp_path: Path) -> None:
+def test_report_hostile_names_stay_text(tmp_path: Path) -> None:
     column, site, unit = f"a{WICKED}", f"'\" onload={WICKED}", "</style>&mmHg"
     rows = np.random.default_rng(0).normal(size=(30, 1))
     sites = {site: rows, "b": rows, "c": rows}
@@ -110,7 +110,7 @@ def test_names_are_never_markup(tmp_path: Path) -> None:
     assert WICKED in document.title
 
 
-def test_characters_that_do_not_show_are_written_out(tmp_path: Path) -> None:
+def test_report_invisible_characters_are_escaped(tmp_path: Path) -> None:
     """Names of columns are not checked as names of sites are: they come from files."""
     column = "left\u202eright\x1b[31m\u0000\u2066x"
     rows = np.zeros((20, 1))
@@ -125,7 +125,7 @@ def test_characters_that_do_not_show_are_written_out(tmp_path: Path) -> None:
     assert "left\\u202eright" in page
 
 
-def test_a_run_that_protects_nobody_says_so_first(tmp_path: Path) -> None:
+def test_report_without_noise_states_first_that_it_protects_no_person(tmp_path: Path) -> None:
     page, document = written(tmp_path, carry_out(make("non-private"), make_sites(tmp_path)))
     assert "The run protects no person" in document.summary
     text = Tree(page).text
@@ -133,11 +133,11 @@ def test_a_run_that_protects_nobody_says_so_first(tmp_path: Path) -> None:
     assert "put together all they saw" not in text
 
 
-def test_a_large_epsilon_is_called_so(tmp_path: Path) -> None:
+def test_report_large_epsilon_is_stated_to_promise_little(tmp_path: Path) -> None:
     assert "promises little" in words(written(tmp_path, result(tmp_path, epsilon=8.0))[1])
 
 
-def test_the_best_guess_of_a_report_is_the_one_of_the_docs(tmp_path: Path) -> None:
+def test_report_best_guess_equals_docs(tmp_path: Path) -> None:
     """At most 55.4 % at epsilon 1, in the tutorial, for stewards and in the guarantee; (epsilon, delta) alone would
     allow 73 %."""
     plan = make("secure-sum", epsilon=1.0)
@@ -150,7 +150,7 @@ def test_the_best_guess_of_a_report_is_the_one_of_the_docs(tmp_path: Path) -> No
         assert re.search(r"right\s+at\s+most\s+55\.4\s+%\s+of\s+the\s+time", (docs / f"{page}.md").read_text())
 
 
-def test_a_promise_names_what_the_scheme_asks_to_trust() -> None:
+def test_report_guarantee_names_trust_of_scheme() -> None:
     def said(scheme: str, **changes: object) -> str:
         return " ".join(
             sentence
@@ -164,7 +164,7 @@ def test_a_promise_names_what_the_scheme_asks_to_trust() -> None:
     assert "any one site" in said("secure-sum")
 
 
-def test_a_summary_says_who_saw_what(tmp_path: Path) -> None:
+def test_report_summary_states_access_of_each_party(tmp_path: Path) -> None:
     def said(plan: Plan) -> str:
         return summary(plan, privacy_report(plan))
 
@@ -176,13 +176,13 @@ def test_a_summary_says_who_saw_what(tmp_path: Path) -> None:
     assert "a noisy record of every person that each published" in said(published)
 
 
-def test_losses_are_told(tmp_path: Path) -> None:
+def test_report_lost_sites_are_counted(tmp_path: Path) -> None:
     found = result(tmp_path)
     lossy = replace(found, participants=(("s0", "s1", "s3"),))
     assert "1 of 4 sites" in words(build_document(lossy, {}, "k"))
 
 
-def test_only_a_sites_own_copy_says_what_is_left_there(tmp_path: Path) -> None:
+def test_report_copy_of_site_alone_has_budget_left(tmp_path: Path) -> None:
     _, document = written(tmp_path, result(tmp_path))
     for private in ("under the cap", "ledger of s1", "may cost", str(tmp_path)):
         assert private not in words(document)
@@ -199,7 +199,7 @@ def test_only_a_sites_own_copy_says_what_is_left_there(tmp_path: Path) -> None:
     assert document.coordinator in words(own)
 
 
-def test_a_document_survives_its_json_and_nothing_else_does(tmp_path: Path) -> None:
+def test_document_from_json_is_same_and_broken_json_is_refused(tmp_path: Path) -> None:
     document = build_document(result(tmp_path), {"a": "b"}, "key")
     text = document.to_json()
     assert Document.from_json(text) == document
@@ -215,7 +215,7 @@ def test_a_document_survives_its_json_and_nothing_else_does(tmp_path: Path) -> N
             Document.from_json(broken)
 
 
-def test_numbers_that_are_not_finite_are_not_known(tmp_path: Path) -> None:
+def test_report_values_not_finite_are_left_out(tmp_path: Path) -> None:
     found = result(tmp_path)
     mean = found.estimate["mean"]
     odd = replace(mean, value=np.array([math.nan, math.inf]))
@@ -224,7 +224,7 @@ def test_numbers_that_are_not_finite_are_not_known(tmp_path: Path) -> None:
     assert "Infinity" not in words(document)
 
 
-def test_the_key_is_made_once_and_its_owners_alone(tmp_path: Path) -> None:
+def test_coordinator_key_is_created_once_with_private_mode(tmp_path: Path) -> None:
     key = coordinator_key()
     assert coordinator_key().public == key.public
     path = tmp_path / "state" / "coordinator.key"

@@ -122,7 +122,7 @@ def test_chart_labels_with_math_signs_or_missing_glyphs_stay_text() -> None:
     assert {"$\\frac$", "年齢", "<b>", "a\\u202eb"} <= set(shown)
 
 
-def test_settings_of_the_user_do_not_change_a_chart() -> None:
+def test_chart_ignores_matplotlib_settings_of_user() -> None:
     import matplotlib
 
     plain = draw(PICTURES["curves"], "p")
@@ -139,7 +139,7 @@ def test_bar_lengths_are_proportional_to_values() -> None:
     assert negative == pytest.approx(first, abs=0.1)
 
 
-def test_bars_of_a_whole_end_at_the_whole() -> None:
+def test_chart_bars_with_whole_are_scaled_to_whole() -> None:
     short, half = (right - left for left, _, right, _ in boxes(tree(SHARES), "accent"))
     _, full = (right - left for left, _, right, _ in boxes(tree(replace(SHARES, whole=None)), "accent"))
     assert short < 0.1

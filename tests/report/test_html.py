@@ -9,7 +9,7 @@ from zerosum.html import paragraphs, table
 from zerosum.site.ledger import Ledger
 
 
-def test_results_plans_and_ledgers_show_themselves(tmp_path: Path) -> None:
+def test_result_plan_and_ledger_have_html_representation(tmp_path: Path) -> None:
     sites, plan = make_sites(tmp_path), make()
     result = carry_out(plan, sites)
     shown = result._repr_html_()
@@ -23,6 +23,6 @@ def test_results_plans_and_ledgers_show_themselves(tmp_path: Path) -> None:
         assert "cap 100" in ledger._repr_html_()
 
 
-def test_nothing_is_markup() -> None:
+def test_html_table_and_paragraphs_escape_markup() -> None:
     wicked = "<script>x</script>"
     assert "<script>" not in table([wicked], [[wicked]], wicked) + paragraphs([wicked])

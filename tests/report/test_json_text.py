@@ -21,13 +21,13 @@ def refuse(constant: str) -> float:
 
 
 @given(RECORDS)
-def test_what_is_read_is_what_was_written(record: Any) -> None:
+def test_json_text_read_back_is_same(record: Any) -> None:
     told = finite(record)
     assert json.loads(readable(told), parse_constant=refuse) == told
 
 
 @given(st.lists(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1), min_size=1))
-def test_every_bit_of_a_table_is_written_in_one_line(table: list[list[float]]) -> None:
+def test_json_text_table_is_one_line_and_exact(table: list[list[float]]) -> None:
     text = readable({"table": table})
     assert len(text.splitlines()) == 3
     found = json.loads(text)["table"]
@@ -35,5 +35,5 @@ def test_every_bit_of_a_table_is_written_in_one_line(table: list[list[float]]) -
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_json_has_no_number_for_is_nothing(value: float) -> None:
+def test_json_text_value_not_finite_becomes_null(value: float) -> None:
     assert finite({"a": [1.0, value], "b": value, "c": [[value]]}) == {"a": [1.0, None], "b": None, "c": [[None]]}

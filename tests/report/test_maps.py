@@ -27,7 +27,7 @@ def regions() -> Masker:
 
 
 @pytest.mark.parametrize("name", ["maps.nii", "maps.nii.gz"])
-def test_maps_come_back_as_they_were(tmp_path: Path, voxels: Masker, name: str) -> None:
+def test_write_maps_read_back_is_same(tmp_path: Path, voxels: Masker, name: str) -> None:
     maps = np.random.default_rng(0).normal(size=(3, 24))
     path = tmp_path / "new" / name
     write_maps(maps, voxels, path)
@@ -42,19 +42,21 @@ def test_maps_come_back_as_they_were(tmp_path: Path, voxels: Masker, name: str) 
     assert [entry.name for entry in path.parent.iterdir()] == [name]
 
 
-def test_regions_are_painted_whole(tmp_path: Path, regions: Masker) -> None:
+def test_write_maps_regions_are_filled_whole(tmp_path: Path, regions: Masker) -> None:
     write_maps(np.array([[1.0, 2.0, -3.0]]), regions, tmp_path / "maps.nii.gz")
     values = nib.load(tmp_path / "maps.nii.gz").get_fdata()[..., 0]
     for label, value in ((0, 0), (2, 1), (5, 2), (9, -3)):
         assert np.all(values[atlas() == label] == value)
 
 
-def test_one_map_may_be_a_plain_vector(tmp_path: Path, regions: Masker) -> None:
+def test_write_maps_plain_vector_is_one_map(tmp_path: Path, regions: Masker) -> None:
     write_maps(np.arange(3.0), regions, tmp_path / "maps.nii")
     assert nib.load(tmp_path / "maps.nii").shape == (*SHAPE, 1)
 
 
-def test_the_same_maps_give_the_same_bytes(tmp_path: Path, voxels: Masker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_maps_and_draw_maps_same_input_gives_same_bytes(
+    tmp_path: Path, voxels: Masker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     maps = np.random.default_rng(0).normal(size=(2, 24))
     for name, write in (("maps.nii.gz", write_maps), ("maps.png", draw_maps)):
         write(maps, voxels, tmp_path / name)
@@ -65,7 +67,7 @@ def test_the_same_maps_give_the_same_bytes(tmp_path: Path, voxels: Masker, monke
 
 
 @pytest.mark.parametrize("count", [1, 4, 23])
-def test_a_picture_shows_every_map(tmp_path: Path, voxels: Masker, count: int) -> None:
+def test_draw_maps_picture_shows_every_map(tmp_path: Path, voxels: Masker, count: int) -> None:
     maps = np.random.default_rng(0).normal(size=(count, 24))
     draw_maps(maps, voxels, tmp_path / "maps.png", labels=[f"component {at}" for at in range(count)])
     pixels = matplotlib.image.imread(tmp_path / "maps.png")
@@ -73,12 +75,12 @@ def test_a_picture_shows_every_map(tmp_path: Path, voxels: Masker, count: int) -
     assert pixels.std() > 0.02
 
 
-def test_a_picture_of_nothing_is_still_a_picture(tmp_path: Path, voxels: Masker) -> None:
+def test_draw_maps_of_zeros_writes_picture(tmp_path: Path, voxels: Masker) -> None:
     draw_maps(np.zeros((2, 24)), voxels, tmp_path / "maps.png")
     assert (tmp_path / "maps.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_slices_go_through_the_peak_and_the_right_is_on_the_right(voxels: Masker) -> None:
+def test_canonical_volumes_keep_peak_with_right_side_on_right(voxels: Masker) -> None:
     values = np.zeros((1, 24))
     values[0, voxels.labels[1, 4, 2] - 1] = -5.0  # x runs from right to left here
     volumes, inside, affine = module.canonical(voxels.inverse_transform(values), voxels)
@@ -89,7 +91,7 @@ def test_slices_go_through_the_peak_and_the_right_is_on_the_right(voxels: Masker
     assert inside.sum() == 24
 
 
-def test_maps_that_do_not_fit(tmp_path: Path, voxels: Masker) -> None:
+def test_write_maps_and_draw_maps_bad_input_is_refused(tmp_path: Path, voxels: Masker) -> None:
     for write, path in ((write_maps, tmp_path / "a.nii.gz"), (draw_maps, tmp_path / "a.png")):
         with pytest.raises(BadData, match="24"):
             write(np.zeros((2, 23)), voxels, path)
@@ -108,7 +110,7 @@ def test_maps_that_do_not_fit(tmp_path: Path, voxels: Masker) -> None:
         draw_maps(np.zeros((1, 24)), voxels, tmp_path / "a.png", labels=["a", "b"])
 
 
-def test_a_write_that_fails_leaves_what_was_there(
+def test_write_maps_failed_write_leaves_existing_file(
     tmp_path: Path, voxels: Masker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "maps.nii.gz"

@@ -28,7 +28,7 @@ PAGE = Tree(
 )  # fmt: skip
 
 
-def test_landmarks_and_headings_in_order() -> None:
+def test_page_has_landmarks_and_headings_in_order() -> None:
     tags = [tag for tag, _ in PAGE.seen]
     for landmark in ("header", "nav", "main", "footer", "h1"):
         assert tags.count(landmark) == 1
@@ -39,7 +39,7 @@ def test_landmarks_and_headings_in_order() -> None:
     assert html["lang"] == "en"
 
 
-def test_ids_are_there_once_and_whatever_is_named_by_one_has_it() -> None:
+def test_page_ids_are_unique_and_references_resolve() -> None:
     ids = [each["id"] for _, each in PAGE.seen if "id" in each]
     assert len(ids) == len(set(ids))
     for _, each in PAGE.seen:
@@ -49,7 +49,7 @@ def test_ids_are_there_once_and_whatever_is_named_by_one_has_it() -> None:
             assert (each["href"] or "")[1:] in ids
 
 
-def test_tables_name_their_lines_and_can_be_scrolled_by_the_keyboard() -> None:
+def test_page_tables_have_scoped_headings_and_keyboard_scrolling() -> None:
     heads = PAGE.of("th")
     assert {each["scope"] for each in heads} == {"row", "col"}
     assert [each.get("class") for each in heads if each["scope"] == "col"][:3] == [None, "number", None]
@@ -59,13 +59,13 @@ def test_tables_name_their_lines_and_can_be_scrolled_by_the_keyboard() -> None:
     assert any(each.get("class") == "long" for each in PAGE.of("td"))
 
 
-def test_small_pictures_stand_side_by_side() -> None:
+def test_page_small_pictures_are_side_by_side() -> None:
     assert [each.get("class") for each in PAGE.of("div")].count("side") == 1
     assert all(each["role"] == "img" for each in PAGE.of("svg"))
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
-def test_text_can_be_read(colours: dict[str, str]) -> None:
+def test_page_colours_have_sufficient_contrast(colours: dict[str, str]) -> None:
     for text in TEXT:
         for ground in GROUND:
             assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
@@ -76,7 +76,7 @@ def test_text_can_be_read(colours: dict[str, str]) -> None:
         assert contrast(colours["ink"], cell) >= 4.5
 
 
-def test_the_sheet_fetches_nothing_and_has_both_schemes() -> None:
+def test_page_style_sheet_loads_nothing_and_has_dark_scheme() -> None:
     assert "url(" not in CSS
     assert "@import" not in CSS
     assert "prefers-color-scheme:dark" in CSS

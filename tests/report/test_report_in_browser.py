@@ -27,7 +27,7 @@ def driver() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_report_of_every_algorithm_has_no_fault(name: str, driver: Any, tmp_path: Path) -> None:
+def test_report_in_browser_of_every_algorithm_has_no_fault(name: str, driver: Any, tmp_path: Path) -> None:
     result, space = STUDIES[name]()
     result.write(tmp_path / name)
     driver.get(write_report(tmp_path / name, space).absolute().as_uri())
@@ -40,7 +40,7 @@ def test_a_report_of_every_algorithm_has_no_fault(name: str, driver: Any, tmp_pa
     assert complaints(driver) == []
 
 
-def test_a_fault_would_be_found(driver: Any, tmp_path: Path) -> None:
+def test_report_in_browser_seeded_faults_are_found(driver: Any, tmp_path: Path) -> None:
     """Text that is hardly there, a table that only a mouse can scroll, a picture without a name."""
     rows = "<tr>" + "".join(f"<td>{'wide' * 9}</td>" for _ in range(20)) + "</tr>"
     page = (

@@ -49,7 +49,7 @@ def titles(blocks: list[Block]) -> set[str]:
     return {block.title for block in blocks if isinstance(block, PICTURES)}
 
 
-def test_there_is_a_study_of_every_algorithm() -> None:
+def test_result_blocks_cases_have_every_algorithm() -> None:
     assert set(STUDIES) == set(DRAWN) == set(ALGORITHMS)
 
 
@@ -60,7 +60,7 @@ def test_there_is_a_study_of_every_algorithm() -> None:
         ("statistic", "Mean", ["1", "2"]),
     ],
 )
-def test_what_nothing_fits_is_listed(name: str, title: str, labels: list[str]) -> None:
+def test_result_blocks_quantity_without_chart_is_table(name: str, title: str, labels: list[str]) -> None:
     result, _ = STUDIES[name]()
     blocks = result_blocks(result.estimate, result.plan.question)
     (table,) = [block for block in blocks if isinstance(block, Table) and block.title == title]
@@ -68,13 +68,13 @@ def test_what_nothing_fits_is_listed(name: str, title: str, labels: list[str]) -
     assert float(table.rows[0][1]) == pytest.approx(result.estimate[title.lower()][0], rel=1e-3)
 
 
-def test_classes_are_called_as_they_are_written() -> None:
+def test_result_blocks_classes_keep_their_spelling() -> None:
     result, _ = STUDIES["data-collaboration"]()
     (drawn,) = [b for b in result_blocks(result.estimate, result.plan.question) if isinstance(b, Grid)]
     assert drawn.columns == ("0", "1", "2")
 
 
-def test_survival_is_drawn_by_the_names_of_its_columns() -> None:
+def test_result_blocks_survival_has_names_of_columns() -> None:
     result, _ = STUDIES["survival"]()
     (drawn,) = [b for b in result_blocks(result.estimate, result.plan.question) if isinstance(b, Curves)]
     assert drawn.x_label == "months"
@@ -87,7 +87,7 @@ LONG = {"ica", "feature-classifier", "neural-classifier", "topics"}  # what they
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in STUDIES]
 )
-def test_a_report_of_every_algorithm(name: str, tmp_path: Path) -> None:
+def test_result_blocks_of_every_algorithm_have_expected_charts(name: str, tmp_path: Path) -> None:
     result, space = STUDIES[name]()
     blocks = result_blocks(result.estimate, result.plan.question, space)
     found = titles(blocks)
@@ -99,7 +99,7 @@ def test_a_report_of_every_algorithm(name: str, tmp_path: Path) -> None:
     check(page, "html")
 
 
-def test_pictures_say_what_was_found() -> None:
+def test_result_blocks_interval_chart_has_estimates_and_ranges() -> None:
     result, _ = STUDIES["mean"]()
     blocks = result_blocks(result.estimate, result.plan.question)
     (drawn,) = [block for block in blocks if isinstance(block, Intervals)]
@@ -112,7 +112,7 @@ def test_pictures_say_what_was_found() -> None:
     assert (drawn.rows[0].start, drawn.rows[0].end) == (18.0, 100.0)
 
 
-def test_what_is_not_known_by_any_name_is_listed() -> None:
+def test_result_blocks_unknown_quantities_are_listed() -> None:
     estimate = {
         "sum": Quantity(np.arange(3.0), std=1.0),
         "one": Quantity(np.array([2.5]), std=0.5),
@@ -126,7 +126,7 @@ def test_what_is_not_known_by_any_name_is_listed() -> None:
     assert [row[:2] for row in everything.rows] == [("sum", "3"), ("one", "1"), ("large", "200 x 300")]
 
 
-def test_wide_results_are_not_drawn_line_by_line() -> None:
+def test_result_blocks_wide_results_have_few_charts() -> None:
     axis = Axis("column", tuple(f"c{at}" for at in range(5000)))
     estimate = {
         "mean": Quantity(np.zeros(5000), "mean", (axis,), np.ones(5000)),
@@ -139,7 +139,7 @@ def test_wide_results_are_not_drawn_line_by_line() -> None:
     assert all(len(block.labels) <= 40 for block in blocks if isinstance(block, Bars))
 
 
-def test_a_classifier_that_was_not_evaluated_says_so() -> None:
+def test_result_blocks_classifier_without_evaluation_states_it() -> None:
     weights = Quantity(np.ones((2, 2)), "coefficient", (Axis.numbered("direction", 2), Axis.numbered("class", 2)))
     estimate = {"weights": weights, "projection": Quantity(np.ones((2, 2)))}
     said = [block.sentences[0] for block in result_blocks(estimate, Question()) if isinstance(block, Text)]
@@ -147,7 +147,7 @@ def test_a_classifier_that_was_not_evaluated_says_so() -> None:
     assert "released" in said[0]
 
 
-def test_calibration_leaves_out_what_is_noise() -> None:
+def test_result_blocks_calibration_leaves_noisy_bins_out() -> None:
     bins = Axis("probability of the predicted class", tuple(map(str, range(10))))
     counts = np.array([[2.0] * 9 + [100.0], [1.0] * 9 + [90.0]])
     labels = Axis("class", ("a", "b"))
@@ -169,7 +169,7 @@ def test_calibration_leaves_out_what_is_noise() -> None:
     assert "not" not in fitted.split()
 
 
-def test_topics_are_shown_by_their_words() -> None:
+def test_result_blocks_topics_are_shown_by_words() -> None:
     words, topics = Axis("column", tuple(f"w{at}" for at in range(30))), Axis.numbered("topic", 2)
     found = np.zeros((2, 30))
     found[0, 3], found[1, 7] = 0.5, 0.4
@@ -180,7 +180,7 @@ def test_topics_are_shown_by_their_words() -> None:
     assert all(len(each.labels) == 8 for each in drawn)
 
 
-def test_maps_are_cut_where_there_is_a_brain_and_listed_where_there_is_none(voxels: Masker) -> None:
+def test_result_blocks_maps_are_slices_with_grid_and_bars_without(voxels: Masker) -> None:
     axis = Axis.numbered("component", 14), Axis("column", voxels.columns)
     estimate = {"maps": Quantity(np.random.default_rng(0).normal(size=(14, len(voxels.columns))), "map", axis)}
     assert sum(isinstance(block, Slices) for block in result_blocks(estimate, Question(), voxels)) == 12
@@ -189,7 +189,7 @@ def test_maps_are_cut_where_there_is_a_brain_and_listed_where_there_is_none(voxe
     assert listed[0].title == "Component 1"
 
 
-def test_cuts_go_through_the_middle_of_the_strongest_region() -> None:
+def test_slices_go_through_middle_of_strongest_region() -> None:
     """Its peak is at the border of the brain, where a cut would show one cell of it."""
     inside = np.zeros((9, 9, 9), dtype=np.uint8)
     inside[1:8, 1:8, 1:8] = 1
@@ -203,7 +203,7 @@ def test_cuts_go_through_the_middle_of_the_strongest_region() -> None:
     assert "reaches -1;" in cut.about
 
 
-def test_cuts_go_through_the_strongest_place(voxels: Masker) -> None:
+def test_slices_go_through_strongest_voxel(voxels: Masker) -> None:
     values = np.zeros((1, len(voxels.columns)))
     values[0, 7] = -2.0
     (cut,) = slices(values, voxels, ["1"])
@@ -215,7 +215,7 @@ def test_cuts_go_through_the_strongest_place(voxels: Masker) -> None:
         assert set(cells) == {0, -5}
 
 
-def test_fine_grids_are_averaged() -> None:
+def test_slices_of_fine_grid_are_averaged() -> None:
     space = Masker.from_array(np.ones((120, 90, 60), dtype=np.uint8), np.eye(4), "mask")
     (cut,) = slices(np.ones((1, len(space.columns))), space, ["1"])
     for plane in cut.planes:
@@ -223,7 +223,7 @@ def test_fine_grids_are_averaged() -> None:
         assert {cell for line in plane.cells for cell in line} == {5}
 
 
-def test_maps_of_nothing_and_of_what_is_not_finite(voxels: Masker) -> None:
+def test_slices_of_zeros_or_nan_are_empty(voxels: Masker) -> None:
     for value in (0.0, math.nan):
         (cut,) = slices(np.full((1, len(voxels.columns)), value), voxels, ["1"])
         assert {cell for line in cut.planes[0].cells for cell in line} <= {0, None}

@@ -17,7 +17,7 @@ SMALL = {"json": b'{\n "a": 1', "html": b"<!DOCTYPE html><p>\xc3\xa9</p>"}
 
 
 @pytest.mark.parametrize("kind", ["json", "html"])
-def test_every_byte_of_a_small_one_changed_in_every_bit(kind: str) -> None:
+def test_signature_any_changed_bit_or_byte_is_refused(kind: str) -> None:
     identity = Identity()
     sealed = sign(SMALL[kind], kind, identity)
     found = check(sealed, kind)
@@ -35,7 +35,7 @@ def test_every_byte_of_a_small_one_changed_in_every_bit(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.json"])
-def test_a_thousand_bytes_of_a_real_one(tmp_path: Path, name: str) -> None:
+def test_signature_of_report_any_changed_byte_is_refused(tmp_path: Path, name: str) -> None:
     carry_out(make("secure-sum"), make_sites(tmp_path)).write(tmp_path / "result")
     write_report(tmp_path / "result")
     sealed, kind = (tmp_path / "result" / name).read_bytes(), kind_of(Path(name))
@@ -50,13 +50,13 @@ def test_a_thousand_bytes_of_a_real_one(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("odd", [b"", b"{}", b"\x00" * 10, b"x" * 10_000])
-def test_what_was_never_signed(odd: bytes) -> None:
+def test_signature_missing_is_refused(odd: bytes) -> None:
     for kind in SMALL:
         with pytest.raises(CheckFailed, match="signed"):
             check(odd, kind)
 
 
-def test_one_kind_of_file_is_not_the_other() -> None:
+def test_signature_of_other_kind_of_file_is_refused() -> None:
     identity = Identity()
     page = sign(b"same", "html", identity)
     text = sign(b"same", "json", identity)

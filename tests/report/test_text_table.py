@@ -17,7 +17,7 @@ from zerosum.study.rehearsal import Rehearsal
 LONG = "a measurement with a name that is far too long for any terminal"
 
 
-def test_tables_fit_80_columns_and_say_everything() -> None:
+def test_tables_of_description_fit_80_columns_with_all_records() -> None:
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.normal(1234567, 1000, 500), rng.integers(0, 2, 500), rng.integers(0, 3, 500)])
     question = DescribeProgram(
@@ -40,7 +40,7 @@ def test_tables_fit_80_columns_and_say_everything() -> None:
     json.dumps(finite(records), allow_nan=False)
 
 
-def test_curves_are_shown_as_far_as_they_are_known() -> None:
+def test_tables_of_survival_end_where_curve_is_unknown() -> None:
     rows = np.column_stack([np.random.default_rng(0).exponential(3, 300), np.ones(300)])
     question = SurvivalProgram(columns=("time", "event"), edges=range(30))
     estimate = Rehearsal(question, 300, 4, 0.5, 1e-5).run(Units(rows), 0)
@@ -50,7 +50,7 @@ def test_curves_are_shown_as_far_as_they_are_known() -> None:
     json.dumps(finite(records_of(estimate)), allow_nan=False)
 
 
-def test_anything_else_has_no_such_tables() -> None:
+def test_tables_of_other_estimate_are_empty() -> None:
     estimate = Rehearsal(MeanProgram(columns=("x",), clip=1.0), 10, 4, 1.0, 1e-5).run(Units(np.ones((10, 1))), 0)
     assert tables_of(estimate) == []
     assert records_of(estimate) == {}

@@ -43,7 +43,7 @@ def resign(folder: Path, identity: Identity, **changes: Any) -> None:
     (folder / "report.json").write_bytes(text)
 
 
-def test_a_report_is_verified_by_either_file_or_by_its_folder(folder: Path) -> None:
+def test_verify_report_by_either_file_or_folder_succeeds(folder: Path) -> None:
     own = coordinator_key().public.hex()
     for path in (folder, folder / "report.html", folder / "report.json"):
         found = verify(path)
@@ -63,7 +63,7 @@ def test_a_report_is_verified_by_either_file_or_by_its_folder(folder: Path) -> N
 
 @pytest.mark.parametrize("name", ["report.html", "report.json", "result.json", "estimate.npz", "plan.json"])
 @pytest.mark.parametrize("by", ["", "report.html", "report.json"])
-def test_a_changed_byte_of_any_file_is_found(folder: Path, name: str, by: str) -> None:
+def test_verify_changed_byte_of_any_file_is_refused(folder: Path, name: str, by: str) -> None:
     path = folder / name
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -72,7 +72,7 @@ def test_a_changed_byte_of_any_file_is_found(folder: Path, name: str, by: str) -
         verify(folder / by)
 
 
-def test_files_of_two_reports_do_not_go_together(folder: Path, tmp_path: Path) -> None:
+def test_verify_files_of_two_reports_are_refused(folder: Path, tmp_path: Path) -> None:
     carry_out(make("secure-sum"), make_sites(tmp_path / "other")).write(tmp_path / "second")
     write_report(tmp_path / "second")
     shutil.copy(tmp_path / "second" / "report.json", folder / "report.json")
@@ -80,7 +80,7 @@ def test_files_of_two_reports_do_not_go_together(folder: Path, tmp_path: Path) -
         verify(folder)
 
 
-def test_a_report_that_is_signed_again_is_unchanged_and_nobodys(folder: Path) -> None:
+def test_verify_report_signed_again_passes_integrity_but_not_pinned_keys(folder: Path) -> None:
     mallory, plan = Identity(), plan_of(folder)
     resign(folder, mallory, summary="All is well.")
     found = verify(folder)  # integrity: that is all it can say
@@ -94,7 +94,7 @@ def test_a_report_that_is_signed_again_is_unchanged_and_nobodys(folder: Path) ->
         check_policy(found, Policy(population="p", coordinator=ours))
 
 
-def test_pins_of_plans_and_policies(folder: Path) -> None:
+def test_check_plan_and_policy_compare_pinned_keys(folder: Path) -> None:
     found, plan, ours = verify(folder), plan_of(folder), coordinator_key().public.hex()
     assert not check_plan(found, plan)  # it pins none
     assert check_plan(found, replace(plan, coordinator=ours))  # the same but for keys
@@ -108,7 +108,7 @@ def test_pins_of_plans_and_policies(folder: Path) -> None:
         check_plan(verify(folder), plan)
 
 
-def test_a_report_that_promises_more_than_its_plan_is_found(folder: Path) -> None:
+def test_check_plan_report_promising_more_than_plan_is_refused(folder: Path) -> None:
     document = verify(folder).document
     assert document is not None
     plan, key = plan_of(folder), coordinator_key()
@@ -123,7 +123,7 @@ def test_a_report_that_promises_more_than_its_plan_is_found(folder: Path) -> Non
             check_plan(verify(folder), plan)
 
 
-def test_a_page_that_tells_another_story_than_its_json(folder: Path) -> None:
+def test_verify_page_differing_from_json_is_not_redrawn(folder: Path) -> None:
     assert verify(folder).redrawn
     key, text = coordinator_key(), (folder / "report.json").read_bytes()
     document = read_document(check(text, "json").content)
@@ -134,7 +134,7 @@ def test_a_page_that_tells_another_story_than_its_json(folder: Path) -> None:
     assert verify(folder).redrawn is None
 
 
-def test_pictures_that_cannot_be_drawn_are_no_reason_to_fail(folder: Path) -> None:
+def test_verify_with_picture_that_cannot_be_drawn_is_not_redrawn(folder: Path) -> None:
     odd = Clouds("t", "a", "x", "y", (None, None), (None, None), (Cloud("1", None, None),))
     document = read_document(check((folder / "report.json").read_bytes(), "json").content)
     text = sign(
@@ -148,7 +148,7 @@ def test_pictures_that_cannot_be_drawn_are_no_reason_to_fail(folder: Path) -> No
     assert verify(folder).redrawn is False
 
 
-def test_the_copy_of_a_site_is_the_sites(folder: Path) -> None:
+def test_verify_site_copy_has_key_of_site(folder: Path) -> None:
     result, site = Result.read(folder), Identity()
     ledger: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "cap": None, "left": None, "studies": []}
     copy = site_copy(build_document(result, {}, "x"), "s1", site.public.hex(), ledger)
@@ -168,7 +168,7 @@ def test_the_copy_of_a_site_is_the_sites(folder: Path) -> None:
     assert not check_policy(found, Policy(population="p", coordinator=site.public.hex()))  # no coordinator's
 
 
-def test_places_without_a_report(tmp_path: Path) -> None:
+def test_verify_place_without_report_is_refused(tmp_path: Path) -> None:
     for path, word in (
         (tmp_path, r"report\.json"),
         (tmp_path / "report.html", r"report\.html"),

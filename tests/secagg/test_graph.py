@@ -32,7 +32,7 @@ def connected(adjacent: list[list[int]], members: Collection[int]) -> bool:
 
 
 @pytest.mark.parametrize(("sites", "colluders", "dropouts"), [*settings(2, 12), (40, 13, 5), *MANY])
-def test_thresholds(sites: int, colluders: int, dropouts: int) -> None:
+def test_graph_threshold_meets_bounds_for_colluders_and_losses(sites: int, colluders: int, dropouts: int) -> None:
     """Among few sites against all colluders and losses; among many against as many as neighbours can be."""
     shape = graph.shape(sites, colluders, dropouts)
     k, t = shape.degree, shape.threshold
@@ -62,7 +62,7 @@ def test_graph_too_many_colluders_or_dropouts_are_refused(sites: int, colluders:
 
 
 @pytest.mark.parametrize(("sites", "degree"), [(2, 1), (5, 4), (40, 39), (41, 8), (50, 26), (200, 106), (51, 48)])
-def test_neighbours(sites: int, degree: int) -> None:
+def test_graph_neighbours_are_symmetric_connected_and_seeded(sites: int, degree: int) -> None:
     seed = random.randbytes(32)
     adjacent = graph.neighbours(sites, degree, seed)
     assert adjacent == graph.neighbours(sites, degree, seed)
@@ -75,7 +75,7 @@ def test_neighbours(sites: int, degree: int) -> None:
         assert adjacent != graph.neighbours(sites, degree, random.randbytes(32))
 
 
-def test_places_are_drawn_evenly() -> None:
+def test_graph_places_are_drawn_uniformly() -> None:
     """Over 3000 seeds each of 40 others is a neighbour of site 0 in a fifth of the cases: within 6.5 standard errors
     (22 of them, by the normal law 8e-11 each: a false alarm once in 300 million runs).
     """
@@ -93,7 +93,7 @@ def can_be_opened(adjacent: list[list[int]], site: int, holders: set[int], thres
 
 
 @pytest.mark.parametrize(("sites", "colluders", "dropouts"), [(50, 16, 5), (100, 33, 10), (200, 66, 20), (200, 20, 40)])
-def test_honest_survivors_stay_connected(sites: int, colluders: int, dropouts: int) -> None:
+def test_graph_honest_survivors_stay_connected(sites: int, colluders: int, dropouts: int) -> None:
     """Colluders and losses at random: all can be opened, and they form one piece. Fails once in 2^80 draws."""
     shape = graph.shape(sites, colluders, dropouts)
     for _ in range(100):
@@ -110,7 +110,7 @@ def test_honest_survivors_stay_connected(sites: int, colluders: int, dropouts: i
     ("sites", "colluders", "dropouts"),
     [(200, 66, 10), (200, 66, 20), (500, 0, 100), (1000, 0, 200), (1000, 333, 50), (1000, 100, 100)],
 )
-def test_a_coordinator_that_places_the_losses_cannot_part_honest_sites(
+def test_graph_coordinator_that_places_losses_cannot_separate_honest_sites(
     sites: int, colluders: int, dropouts: int
 ) -> None:
     """It declares lost whoever stands in two gaps, so as to learn the sum between them. Either the gaps take more

@@ -71,7 +71,7 @@ Mutation = Callable[[bytes, list[bytes], random.Random], bytes]
 MUTATIONS: list[Mutation] = [flip, flip, cut, insert, field, field, splice, splice, refit, noise]
 
 
-def test_a_hundred_thousand_nearly_right_messages() -> None:
+def test_secagg_mutated_messages_are_refused_and_sum_is_right() -> None:
     study = Study(5, 1, 1, attempts=2)
     rng = random.Random(748)
     outcomes: Counter[type[BadMessage]] = Counter()
@@ -108,7 +108,7 @@ def test_a_hundred_thousand_nearly_right_messages() -> None:
 # -- garbage that is signed ------------------------------------------------------------------------------------------
 
 
-def test_a_site_that_signs_garbage() -> None:
+def test_secagg_site_that_signs_garbage_spoils_or_ends_study_only() -> None:
     """Site 4 says anything, properly signed: it can spoil the sum and end the study, but break nothing else."""
     rng = random.Random(8439)
     ends: Counter[str] = Counter()
@@ -155,7 +155,7 @@ def with_a_spoiler(study: Study, vectors: list[Ring], say: Callable[[Kind, bytes
 
 
 @pytest.mark.parametrize("octet", [b"\x00", b"\x01", b"\xff"])
-def test_garbage_under_a_good_seal(octet: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secagg_sealed_garbage_shares_end_attempt(octet: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shares that are no shares, sealed by their site, and needed later: the attempt is over."""
     study, seal = Study(4, 1, 1), keys.seal
 

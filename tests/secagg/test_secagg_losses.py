@@ -77,7 +77,7 @@ def play(study: Study, attempt: int, lost: Trace, size: int = 5) -> bool:
     ("sites", "colluders", "dropouts"),
     [*settings(2, 5), *(pytest.param(*setting, marks=pytest.mark.slow) for setting in settings(6, 6))],
 )
-def test_every_pattern_of_losses(sites: int, colluders: int, dropouts: int) -> None:
+def test_secagg_every_pattern_of_losses_within_plan_gives_sum(sites: int, colluders: int, dropouts: int) -> None:
     probe = Roster(bytes(16), tuple(bytes([s]) for s in range(sites)), 1, colluders, dropouts)
     every = list(traces(probe))
     study = Study(sites, colluders, dropouts, attempts=len(every)).set_up()
@@ -97,7 +97,9 @@ def random_trace(sites: int, losses: int) -> Trace:
 @pytest.mark.parametrize(
     ("sites", "colluders", "dropouts", "patterns"), [(50, 16, 5, 100), (50, 5, 10, 100), (200, 66, 20, 20)]
 )
-def test_random_losses_among_many(sites: int, colluders: int, dropouts: int, patterns: int) -> None:
+def test_secagg_random_losses_among_many_sites_give_sum(
+    sites: int, colluders: int, dropouts: int, patterns: int
+) -> None:
     study = Study(sites, colluders, dropouts, attempts=patterns).set_up()
     assert study.roster.shape.degree < sites - 1
     for attempt in range(patterns):
@@ -105,7 +107,7 @@ def test_random_losses_among_many(sites: int, colluders: int, dropouts: int, pat
 
 
 @pytest.mark.slow
-def test_more_losses_than_planned_among_many() -> None:
+def test_secagg_more_losses_than_planned_give_no_sum() -> None:
     study = Study(50, 5, 10, attempts=20).set_up()
     for attempt in range(20):
         lost = frozenset(random.sample(range(50), random.randint(11, 50)))

@@ -94,7 +94,7 @@ class Liar:
 
 
 @pytest.mark.parametrize("setting", [s for s in settings(5, 5) if s[2]])
-def test_no_split_of_two_lists_opens_both(setting: tuple[int, int, int]) -> None:
+def test_secagg_any_split_of_two_lists_opens_at_most_one(setting: tuple[int, int, int]) -> None:
     """Every pair of lists (of 120 with two losses, 40 at random), every way to show them to the honest sites."""
     sites, colluders, _ = setting
     lists = Liar(*setting, 1).lists
@@ -107,7 +107,7 @@ def test_no_split_of_two_lists_opens_both(setting: tuple[int, int, int]) -> None
 
 
 @pytest.mark.parametrize("setting", [s for s in settings(6, 7) if s[2]])
-def test_no_assignment_of_lists_opens_two(setting: tuple[int, int, int]) -> None:
+def test_secagg_any_assignment_of_lists_opens_at_most_one(setting: tuple[int, int, int]) -> None:
     """Random lists, more than two at once, to sites at random."""
     sites, colluders, _ = setting
     liar = Liar(*setting, 40)
@@ -118,7 +118,7 @@ def test_no_assignment_of_lists_opens_two(setting: tuple[int, int, int]) -> None
 
 
 @pytest.mark.parametrize("setting", [s for s in settings(5, 7) if s[2]])
-def test_without_signatures_the_threshold_alone_would_hold(
+def test_secagg_threshold_without_signatures_opens_at_most_one_list(
     setting: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if every warrant were believed, a site opens once, and 2t > S + C keeps the second secret out of reach."""
@@ -135,7 +135,7 @@ def test_without_signatures_the_threshold_alone_would_hold(
         liar.check(attempt, opened)
 
 
-def test_what_is_opened_are_shares_of_one_secret_and_no_other() -> None:
+def test_secagg_openings_reconstruct_one_secret_of_site_only() -> None:
     """The bytes themselves: all openings and the colluder's shares give what the list opens, and nothing else."""
     study = Study(5, 1, 1).set_up()
     secret = [(site._attempts[0].secret, site._attempts[0].seed) for site in study.sites]
@@ -175,7 +175,7 @@ def first(signed: dict[int, bytes], count: int) -> dict[int, bytes]:
     return dict(list(signed.items())[:count])
 
 
-def test_a_site_that_signed_one_list_does_not_open_another(study: Study) -> None:
+def test_secagg_site_that_signed_one_list_refuses_other(study: Study) -> None:
     site = study.sites[0]
     site.sign(0, study.list_of(0, [0, 1, 2, 3]))
     other = study.warrant_of(0, [0, 1, 2, 4], sign(study, [0, 1, 2, 4]))
@@ -189,7 +189,7 @@ def test_a_site_that_signed_one_list_does_not_open_another(study: Study) -> None
         site.open(0, other)
 
 
-def test_a_site_that_opened_unsigned_can_still_be_asked_to_sign_the_same_list(study: Study) -> None:
+def test_secagg_site_that_opened_unsigned_signs_same_list_only(study: Study) -> None:
     site, listed = study.sites[0], [0, 1, 2, 3]
     site.open(0, study.warrant_of(0, listed, sign(study, listed)))
     assert site.sign(0, study.list_of(0, listed)) == site.sign(0, study.list_of(0, listed))
@@ -198,7 +198,7 @@ def test_a_site_that_opened_unsigned_can_still_be_asked_to_sign_the_same_list(st
 
 
 @pytest.mark.parametrize("members", [[], [0], [0, 1, 2], [1, 2, 3, 4]], ids=["nobody", "one", "too few", "not itself"])
-def test_lists_a_site_refuses(study: Study, members: list[int]) -> None:
+def test_secagg_bad_list_is_refused_by_site(study: Study, members: list[int]) -> None:
     with pytest.raises(Inconsistent):
         study.sites[0].sign(0, study.list_of(0, members))
     with pytest.raises(Inconsistent):
@@ -206,7 +206,7 @@ def test_lists_a_site_refuses(study: Study, members: list[int]) -> None:
     assert study.sites[0].sign(0, study.list_of(0, range(5)))
 
 
-def test_warrants_that_do_not_hold(study: Study) -> None:
+def test_secagg_bad_warrant_is_refused(study: Study) -> None:
     site, listed = study.sites[0], [0, 1, 2, 3]
     signed = sign(study, listed)
     everybody = sign(study, range(5))
@@ -232,7 +232,7 @@ def test_warrants_that_do_not_hold(study: Study) -> None:
     assert site.open(0, study.warrant_of(0, listed, signed))
 
 
-def test_without_losses_only_the_full_list_opens() -> None:
+def test_secagg_without_dropouts_only_full_list_opens() -> None:
     study = Study(3, 0, 0).set_up()
     study.masked(0, random_vectors(3), range(3))
     for members in [(), (0,), (0, 1), (0, 2)]:
@@ -255,7 +255,7 @@ def body_of(advert: bytes) -> bytes:
     return bytes(wire.decode(advert).body)
 
 
-def test_a_copied_key_is_refused() -> None:
+def test_secagg_copied_key_is_refused() -> None:
     study = Study(4, 1, 1, attempts=2)
     own, other = body_of(study.sites[3].advertise()), body_of(study.sites[1].advertise())
     for copied in (other, own[:64] + other[64:], other[:32] + own[32:], own[:32] * 3, own[:64] + own[32:64]):
@@ -314,7 +314,7 @@ def test_copied_key_shifted_by_a_point_of_small_order_is_refused() -> None:
         study.sites[0].share(adverts_with(study, 3, shifted + own[32:]))
 
 
-def test_keys_of_small_order_are_refused_and_leave_no_trace() -> None:
+def test_secagg_sealing_key_of_small_order_is_refused_and_study_goes_on() -> None:
     study = Study(4, 1, 1)
     own = body_of(study.sites[3].advertise())
     with pytest.raises(Forged, match="key"):
@@ -325,14 +325,14 @@ def test_keys_of_small_order_are_refused_and_leave_no_trace() -> None:
     assert study.set_up().run(0, vectors)[1] == (0, 1, 2, 3)
 
 
-def test_masking_key_of_small_order_is_refused_at_set_up() -> None:
+def test_secagg_masking_key_of_small_order_is_refused_at_set_up() -> None:
     study = Study(4, 1, 1, attempts=2)
     own = body_of(study.sites[3].advertise())
     with pytest.raises(Forged, match="key"):
         study.sites[0].share(adverts_with(study, 3, own[:32] + bytes(32) + own[64:]))
 
 
-def test_adverts_out_of_order_or_of_others() -> None:
+def test_secagg_adverts_out_of_order_or_of_other_sites_are_refused() -> None:
     study, other = Study(4, 1, 1), Study(4, 1, 1)
     adverts = [site.advertise() for site in study.sites]
     again = Study(4, 1, 1, like=study).sites

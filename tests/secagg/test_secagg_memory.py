@@ -21,7 +21,7 @@ def secrets_of(site: SiteSession, attempt: int) -> set[bytes]:
 
 
 @pytest.mark.parametrize("dropouts", [0, 1])
-def test_secrets_go_with_their_use(dropouts: int) -> None:
+def test_secagg_secrets_are_deleted_after_use(dropouts: int) -> None:
     study = Study(4, 1, dropouts, attempts=3)
     site = study.sites[0]
     assert site._sealing is not None
@@ -39,7 +39,7 @@ def test_secrets_go_with_their_use(dropouts: int) -> None:
         assert secrets_of(study.sites[s], 1)
 
 
-def test_an_attempt_given_up_cannot_be_opened() -> None:
+def test_secagg_abandoned_attempt_cannot_be_opened() -> None:
     study = Study(4, 1, 1, attempts=2).set_up()
     vectors = random_vectors(4)
     study.fold(0, study.masked(0, vectors, range(4)), 5)
@@ -54,7 +54,7 @@ def test_an_attempt_given_up_cannot_be_opened() -> None:
         site.mask(1, vectors[0], CONTEXT)
 
 
-def test_no_secret_is_ever_sent_in_the_clear_unless_opened() -> None:
+def test_secagg_secrets_are_sent_in_clear_only_if_opened() -> None:
     study = Study(5, 1, 1, attempts=2)
     drawn = [(site._attempts[r].secret, site._attempts[r].seed) for site in study.sites for r in range(2)]
     sealing = [site._sealing for site in study.sites]
@@ -70,7 +70,7 @@ def test_no_secret_is_ever_sent_in_the_clear_unless_opened() -> None:
     assert [share for share in opened_later if share in said]
 
 
-def test_the_collector_holds_one_vector_and_the_message_at_hand() -> None:
+def test_secagg_collector_memory_holds_one_vector_and_current_message() -> None:
     """Ten sites, a million numbers, two losses: the peak above what came in stays far below four vectors."""
     study = Study(10, 1, 2).set_up()
     collector, vector = study.collector, np.ones(SIZE, dtype=np.uint64)

@@ -80,7 +80,7 @@ def site_forms(study: Study, data: bytes) -> list[tuple[type[BadMessage], bytes]
     ]
 
 
-def test_every_message_in_every_bad_form() -> None:
+def test_secagg_every_message_in_bad_form_is_refused_and_study_goes_on() -> None:
     """Ahead of every delivery of a study with a loss; then the study goes on as if nothing had been."""
     study = Study(5, 1, 1, attempts=3)
     count = 0
@@ -102,7 +102,7 @@ def test_every_message_in_every_bad_form() -> None:
     assert count > 1500
 
 
-def test_messages_again_and_out_of_turn() -> None:
+def test_secagg_repeated_messages_are_refused_by_collector() -> None:
     """A message that was taken is taken once by the collector; sites give the same answer again."""
     study = Study(5, 1, 1, attempts=2)
     taken: list[tuple[Take, bytes]] = []
@@ -141,7 +141,7 @@ def test_messages_again_and_out_of_turn() -> None:
         collector.begin(1, 5, CONTEXT)
 
 
-def test_steps_of_a_site_out_of_order() -> None:
+def test_secagg_steps_of_site_out_of_order_are_refused() -> None:
     study = Study(3, 0, 1, attempts=2)
     site, (vector,) = study.sites[0], random_vectors(1)
     for early in (lambda: site.mask(0, vector, CONTEXT), lambda: site.abandon(0)):
@@ -166,7 +166,7 @@ def test_steps_of_a_site_out_of_order() -> None:
 @pytest.mark.parametrize(
     "vector", [np.zeros(0, np.uint64), np.zeros((2, 2), np.uint64), np.zeros(2), np.zeros(2, np.int64)]
 )
-def test_a_vector_that_cannot_be_masked_costs_no_attempt(
+def test_secagg_mask_of_bad_vector_uses_no_attempt(
     vector: Ring,
 ) -> None:
     study = Study(3, 1, 0).set_up()
@@ -178,9 +178,7 @@ def test_a_vector_that_cannot_be_masked_costs_no_attempt(
 
 @pytest.mark.parametrize("size", [1, 2, 3, masks.BLOCK + 1, masks.PART + 1, 2 * masks.PART + 5, masks.FEW + 3])
 @pytest.mark.parametrize(("sites", "dropouts"), [(2, 0), (4, 1)])
-def test_a_masked_message_is_signed_as_it_stands_and_the_vector_left_alone(
-    size: int, sites: int, dropouts: int
-) -> None:
+def test_secagg_masked_message_is_signed_and_vector_unchanged(size: int, sites: int, dropouts: int) -> None:
     study = Study(sites, 0, dropouts, attempts=2).set_up()
     sent: list[bytes] = []
     copies: list[bytes] = []
@@ -202,7 +200,7 @@ def test_a_masked_message_is_signed_as_it_stands_and_the_vector_left_alone(
 
 
 @pytest.mark.parametrize("few", [masks.FEW, masks.PART])
-def test_a_mask_that_fails_sends_nothing_and_costs_no_attempt(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secagg_failed_mask_sends_nothing_and_uses_no_attempt(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     study = Study(3, 1, 0).set_up()
     monkeypatch.setattr(masks, "FEW", few)
     vectors = random_vectors(3, 2 * masks.PART + 1)
@@ -237,7 +235,7 @@ def shared() -> tuple[Study, list[bytes]]:
     return study, [study.collector.delivery(s) for s in range(4)]
 
 
-def test_shares_under_another_sender_s_name(shared: tuple[Study, list[bytes]]) -> None:
+def test_secagg_shares_under_other_sender_are_refused(shared: tuple[Study, list[bytes]]) -> None:
     study, deliveries = shared
     parts = [bytes(part) for part in wire.unpack(wire.decode(deliveries[0]).body, 3)]
     wrong = [
@@ -269,7 +267,7 @@ def test_shares_under_another_sender_s_name(shared: tuple[Study, list[bytes]]) -
     np.testing.assert_array_equal(study.run(0, vectors, unmasked=[1])[0], total(vectors, [0, 2, 3]))
 
 
-def test_sealed_well_but_of_the_wrong_size(shared: tuple[Study, list[bytes]]) -> None:
+def test_secagg_sealed_share_of_wrong_size_is_refused(shared: tuple[Study, list[bytes]]) -> None:
     """A neighbour that seals too little is caught by whom it seals for, even past a careless coordinator."""
     study, deliveries = shared
     known = study.sites[3]._known()
@@ -280,7 +278,7 @@ def test_sealed_well_but_of_the_wrong_size(shared: tuple[Study, list[bytes]]) ->
     assert study.sites[0].receive(deliveries[0])
 
 
-def test_a_delivery_is_repeated_until_it_was_received(shared: tuple[Study, list[bytes]]) -> None:
+def test_secagg_delivery_repeats_until_received(shared: tuple[Study, list[bytes]]) -> None:
     study, deliveries = shared
     assert study.collector.delivery(0) == deliveries[0]
     study.collector.take_ready(study.sites[0].receive(deliveries[0]))
@@ -289,7 +287,7 @@ def test_a_delivery_is_repeated_until_it_was_received(shared: tuple[Study, list[
     assert study.collector.delivery(1) == deliveries[1]
 
 
-def test_the_collector_takes_the_set_up_in_order() -> None:
+def test_secagg_collector_takes_set_up_messages_in_order_only() -> None:
     study = Study(3, 1, 0)
     collector, sites = study.collector, study.sites
     adverts = [site.advertise() for site in sites]
@@ -323,7 +321,7 @@ def test_the_collector_takes_the_set_up_in_order() -> None:
         collector.delivery(3)
 
 
-def test_a_copied_key_stops_the_collector() -> None:
+def test_secagg_collector_with_copied_key_raises() -> None:
     study = Study(3, 1, 0)
     adverts = [site.advertise() for site in study.sites]
     adverts[2] = study.said(2, Kind.ADVERT, 0, bytes(wire.decode(adverts[1]).body))
@@ -336,7 +334,7 @@ def test_a_copied_key_stops_the_collector() -> None:
 # -- attempts --------------------------------------------------------------------------------------------------------
 
 
-def test_vectors_signatures_and_openings_the_collector_refuses() -> None:
+def test_secagg_collector_refuses_bad_vectors_signatures_and_openings() -> None:
     study = Study(5, 1, 1, attempts=2).set_up()
     collector, vectors = study.collector, random_vectors(5)
     text = collector._known().text
@@ -390,7 +388,7 @@ def test_vectors_signatures_and_openings_the_collector_refuses() -> None:
     [(b"\xff" * 33, "field"), (shamir.PRIME.to_bytes(33), "field"), (bytes(33), "key")],
     ids=["all ones", "the prime", "zero"],
 )
-def test_wrong_shares_of_a_lost_site_end_the_attempt(share: bytes, named: str) -> None:
+def test_secagg_wrong_shares_of_lost_site_end_attempt(share: bytes, named: str) -> None:
     study = Study(5, 1, 1).set_up()
     vectors = random_vectors(5)
     study.fold(0, study.masked(0, vectors, [0, 1, 2, 3]), 5)
@@ -411,7 +409,7 @@ def test_wrong_shares_of_a_lost_site_end_the_attempt(share: bytes, named: str) -
         study.collector.result(0)
 
 
-def test_collector_asked_too_early_abandons() -> None:
+def test_secagg_collector_before_enough_messages_abandons() -> None:
     study = Study(4, 1, 1, attempts=2).set_up()
     study.fold(0, study.masked(0, random_vectors(4), range(4)), 5)
     study.collector.close_list(0)
@@ -425,7 +423,7 @@ def test_collector_asked_too_early_abandons() -> None:
 # -- rosters ---------------------------------------------------------------------------------------------------------
 
 
-def test_rosters_that_are_refused() -> None:
+def test_secagg_bad_roster_is_refused() -> None:
     public = [Identity().public for _ in range(4)]
     for study, identities, attempts, colluders, dropouts in [
         (bytes(15), public, 1, 1, 0),
@@ -444,7 +442,7 @@ def test_rosters_that_are_refused() -> None:
             Roster(study, tuple(identities), attempts, colluders, dropouts)
 
 
-def test_a_site_must_be_who_the_roster_says() -> None:
+def test_secagg_session_with_other_identity_than_roster_is_refused() -> None:
     identities = [Identity() for _ in range(3)]
     roster = Roster(bytes(16), tuple(i.public for i in identities), 1, 1, 0)
     for me, identity in ((0, identities[1]), (0, Identity()), (3, identities[2]), (-1, identities[2])):
@@ -452,7 +450,7 @@ def test_a_site_must_be_who_the_roster_says() -> None:
             SiteSession(roster, me, identity)
 
 
-def test_every_number_of_a_roster_enters_its_digest() -> None:
+def test_secagg_roster_digest_depends_on_every_field() -> None:
     public = tuple(Identity().public for _ in range(5))
     rosters = [
         Roster(bytes(16), public, 1, 1, 1),

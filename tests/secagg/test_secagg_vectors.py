@@ -37,11 +37,11 @@ hx = bytes.fromhex
         ),
     ],
 )
-def test_x25519_section_5_2(scalar: str, point: str, product: str) -> None:
+def test_x25519_equals_rfc_vectors(scalar: str, point: str, product: str) -> None:
     assert keys.agree(hx(scalar), hx(point)) == hx(product)
 
 
-def test_x25519_iterated() -> None:
+def test_x25519_iterated_1000_times_equals_rfc_vector() -> None:
     k = u = hx("09" + 31 * "00")
     for step in range(1000):
         k, u = keys.agree(k, u), k
@@ -50,7 +50,7 @@ def test_x25519_iterated() -> None:
     assert k == hx("684cf59ba83309552800ef566f2f4d3c1c3887c49360e3875f2eb94d99532c51")
 
 
-def test_x25519_section_6_1() -> None:
+def test_x25519_agreement_equals_rfc_vector() -> None:
     alice = hx("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")
     bob = hx("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")
     assert keys.public_of(alice) == hx("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a")
@@ -71,7 +71,7 @@ LOW_ORDER = [
 
 
 @pytest.mark.parametrize("point", [*LOW_ORDER, b"", bytes(31), bytes(33)], ids=lambda point: point.hex()[:16])
-def test_points_that_give_no_secret_are_refused(point: bytes) -> None:
+def test_x25519_point_of_small_order_is_refused(point: bytes) -> None:
     with pytest.raises(Forged):
         keys.agree(keys.new_secret(), point)
 
@@ -79,7 +79,7 @@ def test_points_that_give_no_secret_are_refused(point: bytes) -> None:
 # -- Ed25519: RFC 8032 section 7.1 -----------------------------------------------------------------------------------
 
 
-def test_ed25519_test_1() -> None:
+def test_ed25519_signature_of_rfc_vector_checks_and_others_are_refused() -> None:
     public = hx("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
     signature = hx(
         "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555"
@@ -129,14 +129,14 @@ def hkdf(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
         ),
     ],
 )
-def test_hkdf_appendix_a(secret: bytes, salt: bytes, info: bytes, output: str) -> None:
+def test_hkdf_equals_rfc_vectors(secret: bytes, salt: bytes, info: bytes, output: str) -> None:
     assert hkdf(secret, salt, info, len(output) // 2) == hx(output)
 
 
 @pytest.mark.parametrize(
     ("purpose", "context"), [("seal", b""), ("pair mask", b"0 1 \0\xff"), ("self mask", b"x" * 99)]
 )
-def test_derive_is_hkdf_with_its_purpose_and_context(purpose: str, context: bytes) -> None:
+def test_derive_equals_hkdf_with_purpose_and_context(purpose: str, context: bytes) -> None:
     secret = secrets.token_bytes(32)
     info = b"zerosum secagg 1\0" + purpose.encode() + b"\0" + context
     assert keys.derive(secret, purpose, context) == hkdf(secret, b"", info, 32)
@@ -195,7 +195,7 @@ def aes256(key: bytes, block: bytes) -> bytes:
     return bytes(state)
 
 
-def test_the_slow_aes_passes_f_5_5() -> None:
+def test_reference_aes_equals_nist_vector() -> None:
     key = hx("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
     counter = int("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff", 16)
     plain = hx(
@@ -210,7 +210,7 @@ def test_the_slow_aes_passes_f_5_5() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 256])
-def test_a_mask_is_the_aes_stream_as_little_endian_numbers(size: int) -> None:
+def test_mask_equals_aes_stream_as_little_endian_integers(size: int) -> None:
     key = secrets.token_bytes(32)
     stream = b"".join(aes256(key, n.to_bytes(16)) for n in range(size // 2 + 1))
     expected = np.array(struct.unpack(f"<{size}Q", stream[: 8 * size]), dtype=np.uint64)
@@ -234,7 +234,7 @@ def test_a_mask_is_the_aes_stream_as_little_endian_numbers(size: int) -> None:
         masks.FEW + 1,
     ],
 )
-def test_a_mask_runs_on_over_blocks_and_never_repeats(size: int) -> None:
+def test_mask_over_blocks_continues_and_never_repeats(size: int) -> None:
     key = random.randbytes(32)
     vector = np.zeros(size, dtype=np.uint64)
     parts: list[masks.Ring] = []
@@ -260,7 +260,7 @@ SIZES += [masks.FEW + masks.BLOCK + 3]
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("stride", [1, 3])
-def test_a_mask_is_written_elsewhere_and_the_vector_left_alone(size: int, stride: int) -> None:
+def test_mask_into_other_array_leaves_vector_unchanged(size: int, stride: int) -> None:
     """Into the middle of a message, where numbers lie at odd places, and from a vector that is no contiguous one."""
     streams = [(secrets.token_bytes(32), bool(n % 2)) for n in range(4)]
     vector = np.arange(stride * size, dtype=np.uint64)[::stride]
@@ -279,7 +279,7 @@ def test_a_mask_is_written_elsewhere_and_the_vector_left_alone(size: int, stride
 
 
 @pytest.mark.parametrize("threads", [1, 3, 8])
-def test_the_number_of_threads_changes_no_bit(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mask_number_of_threads_changes_no_bit(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     streams = [(secrets.token_bytes(32), True), (secrets.token_bytes(32), False)]
     vector = np.arange(5 * masks.PART + 11, dtype=np.uint64)
     one, other = np.zeros_like(vector), np.zeros_like(vector)
@@ -296,7 +296,7 @@ def test_mask_into_other_size_is_refused(room: int) -> None:
         masks.add(np.zeros(5, np.uint64), [(bytes(32), True)], np.zeros(room, np.uint64))
 
 
-def test_a_cipher_that_fails_midway_leaves_no_number_in_the_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mask_cipher_failing_midway_leaves_no_number_unmasked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second of two masks fails from the third block on: a number has both masks, or it was not written."""
     streams = [(secrets.token_bytes(32), True), (secrets.token_bytes(32), True)]
     vector = np.arange(1, masks.PART, dtype=np.uint64)
@@ -361,7 +361,7 @@ def slow_seal(key: bytes, nonce: bytes, content: bytes, about: bytes) -> bytes:
     return text + ((tag + s) % 2**128).to_bytes(16, "little")
 
 
-def test_the_slow_seal_passes_section_2_8_2() -> None:
+def test_reference_seal_equals_rfc_vector() -> None:
     sealed = slow_seal(
         bytes(range(0x80, 0xA0)),
         hx("070000004041424344454647"),
@@ -377,7 +377,7 @@ def test_the_slow_seal_passes_section_2_8_2() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 66, 1000])
-def test_seal_is_chacha20_poly1305_and_opens_for_nobody_else(size: int) -> None:
+def test_seal_equals_chacha20_poly1305_and_other_key_is_refused(size: int) -> None:
     key, content, about = secrets.token_bytes(32), secrets.token_bytes(size), secrets.token_bytes(32)
     sealed = keys.seal(key, content, about)
     assert sealed == slow_seal(key, bytes(12), content, about)
@@ -395,7 +395,7 @@ def test_seal_is_chacha20_poly1305_and_opens_for_nobody_else(size: int) -> None:
 # -- Shamir ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_modulus_is_prime() -> None:
+def test_shamir_modulus_is_prime() -> None:
     """Miller-Rabin with 40 random bases: a composite passes with probability below 4^-40."""
     odd, twos = shamir.PRIME - 1, 0
     while odd % 2 == 0:
@@ -421,7 +421,7 @@ def solved(points: dict[int, int], prime: int) -> list[int]:
 
 @pytest.mark.parametrize("secret", [bytes(32), b"\xff" * 32, secrets.token_bytes(32)], ids=["least", "most", "random"])
 @pytest.mark.parametrize("threshold", range(1, 7))
-def test_every_subset_of_threshold_shares_gives_the_secret(secret: bytes, threshold: int) -> None:
+def test_shamir_any_threshold_shares_give_secret(secret: bytes, threshold: int) -> None:
     holders = [1, 2, 3, 7, 40, 201]
     shares = shamir.split(secret, holders, threshold)
     values = {holder: int.from_bytes(share) for holder, share in shares.items()}
@@ -434,7 +434,7 @@ def test_every_subset_of_threshold_shares_gives_the_secret(secret: bytes, thresh
 
 
 @pytest.mark.parametrize("threshold", [2, 3])
-def test_fewer_shares_say_nothing(threshold: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shamir_fewer_shares_have_same_law_for_any_secret(threshold: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a field of 7 elements, over all coefficients: whatever the secret, threshold - 1 shares have one same law."""
     monkeypatch.setattr(shamir, "PRIME", 7)
     holders = [1, 2, 3, 4, 5]
@@ -453,14 +453,14 @@ def test_fewer_shares_say_nothing(threshold: int, monkeypatch: pytest.MonkeyPatc
         assert len(laws[0]) == 7 ** (threshold - 1)
 
 
-def test_too_few_or_foreign_shares_give_another_secret() -> None:
+def test_shamir_too_few_or_foreign_shares_give_other_secret() -> None:
     secret = secrets.token_bytes(32)
     shares, others = shamir.split(secret, [1, 2, 3], 3), shamir.split(secret, [1, 2, 3], 3)
     assert shamir.combine({1: shares[1], 2: shares[2]}) != secret
     assert shamir.combine({1: shares[1], 2: shares[2], 3: others[3]}) != secret
 
 
-def test_what_cannot_be_shared_or_combined_is_refused() -> None:
+def test_shamir_bad_secret_holders_or_shares_are_refused() -> None:
     for secret, holders, threshold in [
         (b"short", [1, 2], 2),
         (bytes(32), [1, 2], 3),

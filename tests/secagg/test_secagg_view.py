@@ -49,7 +49,7 @@ def zeros(sites: int) -> list[Ring]:
     return [np.zeros(SIZE, dtype=np.uint64) for _ in range(sites)]
 
 
-def test_the_test_sees_what_is_not_uniform() -> None:
+def test_assert_uniform_finds_values_that_are_not_uniform() -> None:
     for bad in (zeros(1)[0], np.arange(SIZE, dtype=np.uint64), np.full(SIZE, 2**64 - 1, dtype=np.uint64)):
         with pytest.raises(AssertionError, match="uniform"):
             assert_uniform(bad)
@@ -60,7 +60,7 @@ def test_the_test_sees_what_is_not_uniform() -> None:
 
 
 @pytest.mark.parametrize("dropouts", [0, 1])
-def test_masked_zeros_and_their_differences_are_uniform(dropouts: int) -> None:
+def test_secagg_masked_zeros_and_differences_are_uniform(dropouts: int) -> None:
     """One site's vector; the same site in two attempts; two sites; the same study once more, set up anew."""
     first = Study(4, 1, dropouts, attempts=3).set_up()
     again = Study(4, 1, dropouts, attempts=1, like=first).set_up()
@@ -78,7 +78,7 @@ def test_masked_zeros_and_their_differences_are_uniform(dropouts: int) -> None:
         assert_uniform(seen[0][one] - seen[0][other])
 
 
-def test_the_whole_sum_stays_uniform_until_every_site_has_opened() -> None:
+def test_secagg_sum_is_uniform_until_every_site_has_opened() -> None:
     study = Study(4, 1, 0).set_up()
     masked = study.masked(0, zeros(4), range(4))
     study.fold(0, masked, SIZE)
@@ -93,7 +93,7 @@ def test_the_whole_sum_stays_uniform_until_every_site_has_opened() -> None:
     assert not running.any()
 
 
-def test_a_vector_that_comes_late_stays_hidden() -> None:
+def test_secagg_late_vector_of_lost_site_stays_uniform() -> None:
     """Site 4 is declared lost, its key is opened, and then its vector arrives after all."""
     study = Study(5, 1, 1).set_up()
     vectors = [np.full(SIZE, s, dtype=np.uint64) for s in range(5)]
@@ -121,7 +121,7 @@ def test_a_vector_that_comes_late_stays_hidden() -> None:
     assert_uniform(vector - vectors[4])
 
 
-def test_sites_that_were_asked_different_things_do_not_cancel() -> None:
+def test_secagg_masks_of_different_requests_do_not_cancel() -> None:
     study = Study(3, 1, 0).set_up()
     study.collector.begin(0, SIZE, b"one thing")
     for s, asked in enumerate([b"one thing", b"one thing", b"another"]):
@@ -129,7 +129,7 @@ def test_sites_that_were_asked_different_things_do_not_cancel() -> None:
     assert_uniform(study.finish(0)[0])
 
 
-def test_sites_that_saw_different_adverts_cannot_read_each_other_s_shares() -> None:
+def test_secagg_sites_with_different_adverts_refuse_shares() -> None:
     """The third site advertises twice, and the coordinator shows each of the others another advert."""
     study = Study(3, 1, 0)
     twin = Study(3, 1, 0, like=study)
@@ -143,7 +143,9 @@ def test_sites_that_saw_different_adverts_cannot_read_each_other_s_shares() -> N
 
 
 @pytest.mark.parametrize(("sites", "colluders", "dropouts"), [(4, 1, 0), (5, 1, 1), (6, 1, 2), (45, 2, 2)])
-def test_no_key_serves_twice(sites: int, colluders: int, dropouts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secagg_no_key_is_derived_twice(
+    sites: int, colluders: int, dropouts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each (secret, purpose, context) is derived once by a party; by two sites only if they share it."""
     study = Study(sites, colluders, dropouts, attempts=4)
     derived: Counter[tuple[str, tuple[bytes, str, bytes]]] = Counter()

@@ -12,7 +12,7 @@ from zerosum.secagg.keys import Identity
 from zerosum.secagg.wire import Kind
 
 
-def test_messages_and_parts_come_back() -> None:
+def test_wire_message_and_parts_encoded_and_decoded_are_same() -> None:
     identity = Identity()
     data = wire.encode(Kind.READY, bytes(range(16)), 7, 3, b"body", identity)
     message = wire.decode(data)
@@ -31,7 +31,7 @@ def test_messages_and_parts_come_back() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"body" * 1000])
-def test_a_message_written_in_place_is_the_same_and_stays_so(body: bytes) -> None:
+def test_wire_message_encoded_in_place_is_same_and_immutable(body: bytes) -> None:
     identity, views = Identity(), []
 
     def fill(view: memoryview) -> bytes:
@@ -48,7 +48,7 @@ def test_a_message_written_in_place_is_the_same_and_stays_so(body: bytes) -> Non
 
 
 @pytest.mark.parametrize("sites", [1, 7, 8, 9, 200])
-def test_lists_come_back(sites: int) -> None:
+def test_wire_list_packed_and_unpacked_is_same(sites: int) -> None:
     for members in ((), (0,), (sites - 1,), tuple(range(sites)), tuple(range(0, sites, 3))):
         packed = wire.pack_list(members, sites)
         assert wire.unpack_list(packed, sites) == members
@@ -59,7 +59,7 @@ def test_lists_come_back(sites: int) -> None:
                 wire.unpack_list(packed[:-1] + bytes([packed[-1] | 0x80]), sites)
 
 
-def test_kinds_studies_attempts_and_senders_are_signed() -> None:
+def test_wire_signature_covers_kind_study_attempt_and_sender() -> None:
     identity = Identity()
     signature = wire.encode(Kind.SIGNED, bytes(16), 1, 2, b"x", identity)[-64:]
     for kind, study, attempt, sender, body in [

@@ -94,7 +94,7 @@ def threads(gate: Gate) -> Iterator[ThreadPoolExecutor]:
 
 
 @pytest.mark.parametrize("slow", [slow_calibration, slow_totals])
-def test_a_proposal_is_answered_while_another_is_still_accounted(
+def test_site_proposal_is_answered_during_accounting_of_another(
     slow: Callable[[pytest.MonkeyPatch, Gate], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, first, second, gate = serve(tmp_path), sampled(), make("local"), Gate()
@@ -113,7 +113,7 @@ def test_a_proposal_is_answered_while_another_is_still_accounted(
     )
 
 
-def test_a_contribution_is_answered_while_another_studys_phase_is_still_charged(
+def test_site_contribution_is_answered_during_charge_of_other_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the charge that waited is held against the ledger as it is by then."""
@@ -139,7 +139,7 @@ def test_a_contribution_is_answered_while_another_studys_phase_is_still_charged(
     ]
 
 
-def test_two_studies_accounted_at_once_never_both_pass_a_cap_that_only_one_fits_under(
+def test_site_two_studies_accounted_at_once_do_not_both_pass_cap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both know that they fit on their own before either is agreed to."""
@@ -163,7 +163,7 @@ def test_two_studies_accounted_at_once_never_both_pass_a_cap_that_only_one_fits_
     assert isinstance(refused(other), BudgetExceeded)
 
 
-def test_two_phases_recorded_at_once_never_both_pass_a_cap_that_only_one_fits_under(
+def test_ledger_two_phases_recorded_at_once_do_not_both_pass_cap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spends = [replace(spend(0, 0.5, study=name), rate=rate, steps=6) for name, rate in (("a", 0.25), ("b", 0.2))]
@@ -193,7 +193,7 @@ def test_two_phases_recorded_at_once_never_both_pass_a_cap_that_only_one_fits_un
         assert len(ledger.entries()) == 1
 
 
-def test_a_plan_that_is_decoded_again_is_not_accounted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_site_plan_decoded_again_is_not_accounted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service, plan = serve(tmp_path, study_epsilon=0.5), sampled()
     assert isinstance(tell(service, plan, Propose(plan)), Consent)
 
@@ -207,7 +207,7 @@ def test_a_plan_that_is_decoded_again_is_not_accounted_again(tmp_path: Path, mon
     assert again.mus(0).tolist() == plan.mus(0).tolist()
 
 
-def test_one_plan_proposed_by_two_threads_at_once_is_calibrated_once(
+def test_site_plan_proposed_by_several_threads_is_calibrated_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, plan, gate, real = serve(tmp_path), sampled(), Gate(), accountant.trial_epsilon
@@ -228,7 +228,7 @@ def test_one_plan_proposed_by_two_threads_at_once_is_calibrated_once(
     assert len(trials) == len(set(trials))
 
 
-def test_a_decision_whose_state_always_changes_is_made_with_the_accounting_inside_its_locks() -> None:
+def test_decision_with_changing_state_is_accounted_inside_lock_at_last() -> None:
     lock, inside, states = threading.RLock(), [], iter(range(100))
 
     @computed_once(maxsize=100)
@@ -244,7 +244,7 @@ def test_a_decision_whose_state_always_changes_is_made_with_the_accounting_insid
     assert inside == [False] * MOST_REPEATS + [True]
 
 
-def test_a_decision_inside_another_leaves_the_accounting_to_the_outer_one() -> None:
+def test_decision_inside_another_is_accounted_by_outer_one() -> None:
     lock, inside = threading.RLock(), []
 
     @computed_once(maxsize=4)

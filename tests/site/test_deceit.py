@@ -136,7 +136,7 @@ def spent(made: list[Service]) -> list[int]:
     return [len(service._ledger.entries()) for service in made]
 
 
-def test_another_plan_than_the_one_that_was_approved(tmp_path: Path) -> None:
+def test_deceit_other_plan_than_approved_one_waits_or_is_refused(tmp_path: Path) -> None:
     """Less noise, another column, another statistic's bound, another roster: each is another plan, and waits."""
     plan = planned()
     others = [
@@ -166,7 +166,7 @@ def test_another_plan_than_the_one_that_was_approved(tmp_path: Path) -> None:
         assert refusals(made, others[0], Propose(others[0])) == {PolicyRefused}
 
 
-def test_more_than_was_consented_to_within_the_plan(tmp_path: Path) -> None:
+def test_deceit_request_beyond_plan_is_refused_without_spending(tmp_path: Path) -> None:
     """One more round or attempt, another statistic, a larger bound, another number of values."""
     plan = planned()
     asked = [
@@ -199,7 +199,7 @@ def test_more_than_was_consented_to_within_the_plan(tmp_path: Path) -> None:
         assert spent(made) == [1] * 4
 
 
-def test_a_roster_that_was_changed_in_set_up(tmp_path: Path) -> None:
+def test_deceit_changed_roster_in_set_up_is_refused(tmp_path: Path) -> None:
     """Keys of somebody else in the adverts: no site seals a share for them."""
     plan = planned()
     with services(tmp_path) as made:

@@ -17,7 +17,7 @@ from zerosum.protocol.messages import Consent, Contribute, Contribution, Dismiss
 from zerosum.site.decisions import Consents
 
 
-def test_consent_holds_budget_back_until_the_study_is_through(tmp_path: Path) -> None:
+def test_held_budget_of_consent_lasts_until_study_ends(tmp_path: Path) -> None:
     """Two studies that fit under the cap each and not together: the second is refused before anybody spends."""
     service, first, second = serve(tmp_path, epsilon=6.0), make("local"), make("local")
     assert isinstance(tell(service, first, Propose(first)), Consent)
@@ -33,7 +33,7 @@ def test_consent_holds_budget_back_until_the_study_is_through(tmp_path: Path) ->
     assert len(service._ledger.entries()) == 1
 
 
-def test_what_is_held_shrinks_as_rounds_are_released(tmp_path: Path) -> None:
+def test_held_budget_shrinks_with_released_rounds(tmp_path: Path) -> None:
     """What a study has spent is in the ledger and is not held beside it: else 3.4 and 5 would not fit under 8."""
     first = replace(make("local"), epsilon=3.4)
     first, second = more_rounds(first), make("local")
@@ -48,7 +48,7 @@ def test_what_is_held_shrinks_as_rounds_are_released(tmp_path: Path) -> None:
         assert isinstance(tell(service, plan, message), Contribution)  # both were promised
 
 
-def test_what_is_held_is_let_go_when_the_steward_refuses_or_nobody_says_anything(tmp_path: Path) -> None:
+def test_held_budget_is_released_after_refusal_or_silence(tmp_path: Path) -> None:
     first, second, third = make("local"), make("local"), make("local")
     service = serve(tmp_path, epsilon=6.0, hold=0.2)
     assert isinstance(tell(service, first, Propose(first)), Consent)
@@ -65,7 +65,7 @@ def test_what_is_held_is_let_go_when_the_steward_refuses_or_nobody_says_anything
 
 
 @pytest.mark.parametrize("settle", [3600.0, 0.0])
-def test_attempts_that_are_left_are_held_for_a_while_after_the_last_round(settle: float, tmp_path: Path) -> None:
+def test_held_budget_of_unused_attempts_lasts_for_settle_time(settle: float, tmp_path: Path) -> None:
     first, second = make("local", attempts=1), make("local")
     service = serve(tmp_path, epsilon=7.0, settle=settle)
     assert isinstance(tell(service, first, Propose(first)), Consent)
@@ -77,7 +77,7 @@ def test_attempts_that_are_left_are_held_for_a_while_after_the_last_round(settle
     assert isinstance(reply, Contribution if settle else Refusal)  # the second was promised it
 
 
-def test_a_study_that_is_dismissed_holds_neither_budget_nor_a_place_and_may_come_again(tmp_path: Path) -> None:
+def test_held_budget_and_place_of_dismissed_study_are_released(tmp_path: Path) -> None:
     service = serve(tmp_path, epsilon=6.0, studies=1)
     first, second = make("local"), make("local")
     assert isinstance(refused(tell(service, first, Dismiss())), NotAgreed)
@@ -92,7 +92,7 @@ def test_a_study_that_is_dismissed_holds_neither_budget_nor_a_place_and_may_come
     assert "whole" in str(refused(tell(service, first, Propose(first))))  # what was spent stays spent
 
 
-def test_many_consents_at_once_never_promise_more_than_the_cap(tmp_path: Path) -> None:
+def test_held_budget_of_concurrent_consents_stays_within_cap(tmp_path: Path) -> None:
     service, plans = serve(tmp_path, epsilon=9.0, studies=20), [make("local") for _ in range(12)]  # two fit
     replies: list[Reply] = []
     threads = [
@@ -106,7 +106,7 @@ def test_many_consents_at_once_never_promise_more_than_the_cap(tmp_path: Path) -
     assert sum(isinstance(reply, Refusal) and isinstance(reply.error, BudgetExceeded) for reply in replies) == 10
 
 
-def test_a_site_with_its_hands_full_lets_a_study_wait_and_pushes_none_out(tmp_path: Path) -> None:
+def test_held_budget_full_site_is_busy_and_keeps_its_studies(tmp_path: Path) -> None:
     service, plans = serve(tmp_path, studies=2), [make("local") for _ in range(3)]
     for plan in plans[:2]:
         assert isinstance(tell(service, plan, Propose(plan)), Consent)
@@ -117,7 +117,7 @@ def test_a_site_with_its_hands_full_lets_a_study_wait_and_pushes_none_out(tmp_pa
     assert service.studies == 1
 
 
-def test_budget_held_for_a_plan_that_is_no_longer_covered_is_let_go(tmp_path: Path) -> None:
+def test_held_budget_of_plan_no_longer_covered_is_released(tmp_path: Path) -> None:
     steward, plan, other = Consents(tmp_path), make("local", absences=1), make("local")
     for each in (plan, other):
         steward.decide(each.digest(), "approved")
@@ -129,7 +129,7 @@ def test_budget_held_for_a_plan_that_is_no_longer_covered_is_let_go(tmp_path: Pa
     assert isinstance(tell(service, other, Propose(other)), Consent)
 
 
-def test_a_study_that_was_quiet_too_long_takes_nothing_that_others_were_promised_since(tmp_path: Path) -> None:
+def test_held_budget_of_silent_study_goes_to_later_ones(tmp_path: Path) -> None:
     first, second = more_rounds(make("local")), make("local")
     share = PrivateSum(REQUEST.statistic, share=0.5)
     service = serve(tmp_path, epsilon=6.0, hold=0.2)

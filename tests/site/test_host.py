@@ -17,7 +17,7 @@ from zerosum.site.site import Site
 from zerosum.study import pin
 
 
-def test_a_study_of_frames(tmp_path: Path) -> None:
+def test_host_answers_frames_and_repeats_same_bytes(tmp_path: Path) -> None:
     site = make_sites(tmp_path)[0]
     plan = make("local")
     assert decode_reply(answer(site, encode(Propose(plan)))) == Consent("s0", 12)
@@ -28,7 +28,7 @@ def test_a_study_of_frames(tmp_path: Path) -> None:
     assert len(site._books().entries()) == 1
 
 
-def test_what_is_refused_has_its_kind_and_its_sentence(tmp_path: Path) -> None:
+def test_host_refusal_has_kind_of_error(tmp_path: Path) -> None:
     site = make_sites(tmp_path)[0]
     for frame, kind in ((b"", BadMessage), (encode(Prepare(0, 0)), OutsidePlan)):
         refusal = decode_reply(answer(site, frame))
@@ -36,7 +36,7 @@ def test_what_is_refused_has_its_kind_and_its_sentence(tmp_path: Path) -> None:
         assert isinstance(refusal.error, kind)
 
 
-def test_an_internal_error_stays_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_internal_error_reveals_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = make_sites(tmp_path)[0]
 
     def broken(self: Site, message: Message) -> None:
@@ -49,7 +49,7 @@ def test_an_internal_error_stays_inside(tmp_path: Path, monkeypatch: pytest.Monk
     assert "17" not in str(refusal.error)
 
 
-def test_mutated_frames_of_a_study_spend_no_more_than_was_consented(tmp_path: Path) -> None:
+def test_host_mutated_frames_spend_no_more_than_consented(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     plan, rng = pin(make("secure-sum"), sites), random.Random(0)
     request = QUESTION.requests(Adjacency.REPLACE_ONE)[0]

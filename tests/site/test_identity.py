@@ -12,7 +12,7 @@ from zerosum.secagg.keys import Identity
 from zerosum.site.identity import Rotation, former_identities, keep_identity, rotate_identity
 
 
-def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+def test_identity_key_readable_by_others_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "identity.key"
     keep_identity(path)
     path.chmod(0o640)
@@ -25,7 +25,7 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     assert former_identities(path) == []  # whoever read it could sign with it
 
 
-def test_a_replaced_key_stays_beside_the_new_one_and_a_lost_one_does_not(tmp_path: Path) -> None:
+def test_identity_replaced_key_is_kept_as_former_and_lost_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "identity.key"
     first = keep_identity(path)
     old, second = rotate_identity(path)
@@ -44,7 +44,7 @@ def test_a_replaced_key_stays_beside_the_new_one_and_a_lost_one_does_not(tmp_pat
     assert rotate_identity(path, lost=True)[1].public == keep_identity(path).public
 
 
-def test_a_rotation_cut_off_before_its_end_leaves_the_old_key_and_can_be_repeated(tmp_path: Path) -> None:
+def test_identity_interrupted_rotation_keeps_old_key_and_resumes(tmp_path: Path) -> None:
     path = tmp_path / "identity.key"
     first = keep_identity(path)
     begun = keep_identity(tmp_path / "identity.key.new")  # as a kill in the middle leaves it
@@ -58,7 +58,7 @@ def test_a_rotation_cut_off_before_its_end_leaves_the_old_key_and_can_be_repeate
     assert rotate_identity(path, lost=True)[1].public != begun.public  # whoever read one key may have read the other
 
 
-def test_a_statement_holds_only_as_both_keys_signed_it() -> None:
+def test_rotation_statement_needs_signatures_of_both_keys() -> None:
     old, new, other = Identity(), Identity(), Identity()
     statement = Rotation.of("north", old, new)
     assert Rotation.from_json(statement.to_json()) == statement

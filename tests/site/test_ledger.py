@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 # ---- what is kept ------------------------------------------------------------------------------------------
 
 
-def test_entries_come_back_exactly_and_chained(path: Path) -> None:
+def test_ledger_entries_are_read_back_exactly_and_chained(path: Path) -> None:
     spends = [
         spend(0, 0.1 + 0.2, study="é\ud800 ☃"),
         spend(1, 5e-324, sensitivity=1 / 3),
@@ -45,7 +45,7 @@ def test_entries_come_back_exactly_and_chained(path: Path) -> None:
     assert recorded[0].recorded.endswith("+00:00")
 
 
-def test_totals_are_the_accountants(path: Path) -> None:
+def test_ledger_totals_equal_accountant(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         assert ledger.mu == ledger.epsilon(1e-5) == 0
         for number, mu in enumerate((0.3, 0.4, 1.2)):
@@ -54,7 +54,7 @@ def test_totals_are_the_accountants(path: Path) -> None:
         assert ledger.epsilon(1e-6) == epsilon(ledger.mu, 1e-6)
 
 
-def test_files_are_the_users_own(path: Path) -> None:
+def test_ledger_files_are_readable_by_owner_only(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(), CAP)
         modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
@@ -62,7 +62,7 @@ def test_files_are_the_users_own(path: Path) -> None:
     assert {stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path.parent.parent)} == {0o700}
 
 
-def test_a_commit_is_on_the_disk_when_it_returns(path: Path) -> None:
+def test_ledger_sqlite_settings_commit_to_disk(path: Path) -> None:
     """No kill of a process shows this, only a loss of power would; so ask SQLite how it is set."""
     with Ledger.open(path, ACCOUNT) as ledger:
         settings = {"journal_mode": "wal", "synchronous": 2, "page_size": 1024}
@@ -70,7 +70,7 @@ def test_a_commit_is_on_the_disk_when_it_returns(path: Path) -> None:
             assert ledger._connection.execute(f"PRAGMA {name}").fetchone() == (value,)
 
 
-def test_one_ledger_serves_several_objects_and_threads(path: Path) -> None:
+def test_ledger_used_by_several_objects_and_threads_is_consistent(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as first, Ledger.open(path, ACCOUNT) as second:
 
         def work(ledger: Ledger, study: str) -> None:
@@ -102,12 +102,12 @@ def test_one_ledger_serves_several_objects_and_threads(path: Path) -> None:
         ({"rate": 0.5, "steps": 0}, "steps"),
     ],
 )
-def test_a_senseless_spend_is_refused(fields: dict[str, Any], word: str) -> None:
+def test_spend_bad_field_is_refused(fields: dict[str, Any], word: str) -> None:
     with pytest.raises(BadParameter, match=word):
         spend(**fields)
 
 
-def test_senseless_accounts_caps_and_requests_are_refused(path: Path) -> None:
+def test_ledger_bad_account_cap_or_request_is_refused(path: Path) -> None:
     with pytest.raises(BadParameter, match="replace-one"):
         Account("cohort", "person", "neighbours")
     with pytest.raises(BadParameter, match="population"):
@@ -130,7 +130,7 @@ def test_senseless_accounts_caps_and_requests_are_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 3, 7, 49])
-def test_the_cap_may_be_reached_but_not_passed(path: Path, parts: int) -> None:
+def test_ledger_cap_may_be_reached_but_not_exceeded(path: Path, parts: int) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         share = mu_for(CAP.epsilon, CAP.delta) / math.sqrt(parts)
         for number in range(parts):
@@ -142,7 +142,7 @@ def test_the_cap_may_be_reached_but_not_passed(path: Path, parts: int) -> None:
         assert len(ledger.entries()) == parts + 1
 
 
-def test_a_refusal_says_who_what_and_how_much(path: Path) -> None:
+def test_ledger_refusal_names_population_and_amounts(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(0, 1.0), CAP)
         with pytest.raises(BudgetExceeded) as refusal:
@@ -154,12 +154,12 @@ def test_a_refusal_says_who_what_and_how_much(path: Path) -> None:
 
 
 @pytest.mark.parametrize("mu", [1e3, 1e7, 1e100, 1e200])
-def test_an_absurd_spend_is_over_the_cap(path: Path, mu: float) -> None:
+def test_ledger_huge_spend_exceeds_cap(path: Path, mu: float) -> None:
     with Ledger.open(path, ACCOUNT) as ledger, pytest.raises(BudgetExceeded, match="cohort"):
         ledger.record(spend(0, mu), CAP)
 
 
-def test_check_adds_up_and_records_nothing(path: Path) -> None:
+def test_ledger_check_adds_up_and_records_nothing(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(0, 1.0), CAP)
         ledger.check([spend(number, 0.3) for number in range(1, 10)], CAP)
@@ -170,7 +170,7 @@ def test_check_adds_up_and_records_nothing(path: Path) -> None:
         assert ledger.verify() == 1
 
 
-def test_the_same_attempt_is_charged_once(path: Path) -> None:
+def test_ledger_same_attempt_is_charged_once(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(1), CAP)
         with pytest.raises(LedgerRefused, match=r"'s'.*round 1.*attempt 0"):
@@ -183,7 +183,7 @@ def test_the_same_attempt_is_charged_once(path: Path) -> None:
 # ---- units and sub-sampling --------------------------------------------------------------------------------
 
 
-def test_a_record_counts_towards_a_person_by_their_rows(path: Path) -> None:
+def test_ledger_record_level_spend_is_multiplied_by_rows_per_unit(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger, pytest.raises(LedgerRefused, match="rows_per_unit"):
         ledger.record(spend(0, unit="record"), CAP)
     with Ledger.open(path, replace(ACCOUNT, rows_per_unit=5)) as ledger:
@@ -199,14 +199,14 @@ def test_a_record_counts_towards_a_person_by_their_rows(path: Path) -> None:
         assert [entry.charged_mu for entry in ledger.entries()] == [1.0, 0.2]
 
 
-def test_a_person_counts_towards_a_record_as_it_is(path: Path) -> None:
+def test_ledger_person_level_spend_of_record_account_is_charged_unchanged(path: Path) -> None:
     with Ledger.open(path, Account("cohort", "record", "replace-one")) as ledger:
         assert ledger.record(spend(0, 0.5), CAP).charged_mu == 0.5
         with pytest.raises(LedgerRefused, match="sub-sampling"):
             ledger.record(spend(1, 0.5, rate=0.1), CAP)
 
 
-def test_sub_sampled_spends_compose_with_plain_ones(path: Path) -> None:
+def test_ledger_subsampled_spends_compose_with_plain_ones(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(0, 0.5), CAP)
         ledger.record(spend(1, 0.5, rate=0.1, steps=20), CAP)
@@ -218,7 +218,7 @@ def test_sub_sampled_spends_compose_with_plain_ones(path: Path) -> None:
             ledger.record(spend(3, 0.5, rate=0.1, steps=3), Cap(ledger.epsilon(1e-5) + 0.01, 1e-5))
 
 
-def test_sub_sampling_needs_replaced_units(path: Path) -> None:
+def test_ledger_subsampling_under_add_remove_is_refused(path: Path) -> None:
     """The accountant's figure is for a replaced unit: for an added one it would be 1.2 where 1.83 is true."""
     with Ledger.open(path, Account("cohort", "person", "add-remove")) as ledger:
         ledger.record(spend(0), CAP)
@@ -230,7 +230,7 @@ def test_sub_sampling_needs_replaced_units(path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [{"population": "b"}, {"unit": "record"}, {"adjacency": "add-remove"}])
-def test_another_accounts_ledger_is_refused(path: Path, other: dict[str, str]) -> None:
+def test_ledger_of_other_account_is_refused(path: Path, other: dict[str, str]) -> None:
     grown(path, 1)
     with pytest.raises(LedgerRefused, match=r"'cohort' \(person, replace-one\)"):
         Ledger.open(path, replace(ACCOUNT, **other))  # type: ignore[arg-type]  # mypy cannot tell the fields apart
@@ -238,7 +238,7 @@ def test_another_accounts_ledger_is_refused(path: Path, other: dict[str, str]) -
         assert ledger.account.rows_per_unit == 3
 
 
-def test_inspection_makes_and_records_nothing(path: Path) -> None:
+def test_ledger_inspect_creates_and_records_nothing(path: Path) -> None:
     with pytest.raises(LedgerRefused, match=str(path)):
         Ledger.inspect(path)
     with pytest.raises(LedgerRefused, match=str(path)):
@@ -253,7 +253,7 @@ def test_inspection_makes_and_records_nothing(path: Path) -> None:
         ledger.verify()
 
 
-def test_the_counter_may_live_elsewhere(path: Path, tmp_path: Path) -> None:
+def test_ledger_counter_may_be_in_other_folder(path: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "other" / "disk" / "count"
     with Ledger.open(path, ACCOUNT, counter=elsewhere) as ledger:
         ledger.record(spend(), CAP)
@@ -267,7 +267,7 @@ def test_the_counter_may_live_elsewhere(path: Path, tmp_path: Path) -> None:
 # ---- finite arithmetic ---------------------------------------------------------------------------------------
 
 
-def test_the_distance_of_finite_arithmetic_is_paid_for(tmp_path: Path) -> None:
+def test_ledger_distance_of_finite_arithmetic_is_charged_to_delta(tmp_path: Path) -> None:
     """delta pays (1 + e^eps) times the distances; more than a hundredth of it is refused."""
     account = Account("p", "person", "replace-one")
     spend = Spend("s", 0, 0, "person", "x", 1.0, 1.0, "ab" * 32)

@@ -97,7 +97,7 @@ def copy(folder: Path, to: Path) -> None:
             shutil.copy(folder / name, to / name)
 
 
-def test_200_kills_never_lose_a_send(tmp_path: Path, nurseries: list[Nursery]) -> None:
+def test_ledger_200_kills_lose_no_send(tmp_path: Path, nurseries: list[Nursery]) -> None:
     """Every other site kills itself after some number of calls, wherever that is, from the making of the ledger on; the
     rest are killed from outside, some moments after some number of sends. Events are counted, not seconds: a slow
     machine sends as often as a fast one."""
@@ -194,7 +194,7 @@ def test_ledger_cut_at_any_byte_never_counts_too_little(tmp_path: Path, state: s
 
 
 @pytest.mark.parametrize("state", ["log", "closed"])
-def test_a_flipped_byte_is_refused_or_harmless(tmp_path: Path, state: str) -> None:
+def test_ledger_flipped_byte_is_refused_or_harmless(tmp_path: Path, state: str) -> None:
     original, trial = tmp_path / "original", tmp_path / "trial"
     original.mkdir()
     trial.mkdir()
@@ -210,7 +210,7 @@ def test_a_flipped_byte_is_refused_or_harmless(tmp_path: Path, state: str) -> No
 
 
 @pytest.mark.parametrize("limit", [60, 3000, 33_000, 50_000, 90_000])
-def test_a_full_disk_stops_the_sends(tmp_path: Path, nurseries: list[Nursery], limit: int) -> None:
+def test_ledger_full_disk_stops_sends(tmp_path: Path, nurseries: list[Nursery], limit: int) -> None:
     nursery, path = nurseries[0], tmp_path / MAIN
     nursery.start(path, epsilon=1e6, limit=limit)
     nursery.finish()
@@ -224,7 +224,7 @@ def test_a_full_disk_stops_the_sends(tmp_path: Path, nurseries: list[Nursery], l
         ledger.record(spend(len(held)), CAP)  # there is room again
 
 
-def test_two_processes_never_pass_the_cap_together(tmp_path: Path, nurseries: list[Nursery]) -> None:
+def test_ledger_two_processes_together_stay_within_cap(tmp_path: Path, nurseries: list[Nursery]) -> None:
     cap = epsilon(0.2 * 30.5**0.5, 1e-5)  # thirty spends of 0.2 fit
     for repeat in range(8):
         path = tmp_path / f"{repeat}" / MAIN
@@ -240,7 +240,7 @@ def test_two_processes_never_pass_the_cap_together(tmp_path: Path, nurseries: li
         assert ledger.counter.read_text().split()[2] == "30"
 
 
-def test_a_ledger_does_not_work_across_a_fork(tmp_path: Path) -> None:
+def test_ledger_after_fork_is_refused(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / MAIN, ACCOUNT) as ledger:
         ledger._process += 1  # as a forked child would find it
         with pytest.raises(LedgerRefused, match="fork"):

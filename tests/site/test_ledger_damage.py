@@ -31,7 +31,7 @@ def refused(path: Path, word: str) -> None:
     assert "\n" not in f"{opened.value} {inspected.value}"
 
 
-def test_an_older_copy_is_refused(path: Path, tmp_path: Path) -> None:
+def test_ledger_older_copy_is_refused(path: Path, tmp_path: Path) -> None:
     shutil.copy(grown(path, 2), tmp_path / "backup")
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(2), CAP)
@@ -43,7 +43,7 @@ def test_an_older_copy_is_refused(path: Path, tmp_path: Path) -> None:
         assert ledger.verify() == 3
 
 
-def test_an_older_copy_under_an_open_ledger_is_refused(path: Path, tmp_path: Path) -> None:
+def test_ledger_older_copy_under_open_ledger_is_refused(path: Path, tmp_path: Path) -> None:
     shutil.copy(grown(path, 2), tmp_path / "backup")
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(2), CAP)
@@ -53,13 +53,13 @@ def test_an_older_copy_under_an_open_ledger_is_refused(path: Path, tmp_path: Pat
     refused(path, r"\b2 entries.*\b4\b")
 
 
-def test_another_ledger_with_more_entries_is_refused(path: Path, tmp_path: Path) -> None:
+def test_ledger_replaced_by_other_with_more_entries_is_refused(path: Path, tmp_path: Path) -> None:
     grown(path, 2)
     shutil.copy(grown(tmp_path / "l.sqlite", 5), path)
     refused(path, r"\b5 entries.*\b2\b")
 
 
-def test_a_ledger_ahead_of_its_counter_is_taken_and_the_counter_repaired(path: Path) -> None:
+def test_ledger_ahead_of_counter_is_accepted_and_counter_repaired(path: Path) -> None:
     grown(path, 2)
     old = counter_of(path).read_bytes()
     with Ledger.open(path, ACCOUNT) as ledger:
@@ -73,7 +73,7 @@ def test_a_ledger_ahead_of_its_counter_is_taken_and_the_counter_repaired(path: P
         assert counter_of(path).read_bytes() == new
 
 
-def test_a_missing_counter_matters_once_there_are_entries(path: Path) -> None:
+def test_ledger_missing_counter_with_entries_is_refused(path: Path) -> None:
     grown(path, 0)
     counter_of(path).unlink()
     grown(path, 1)
@@ -81,7 +81,7 @@ def test_a_missing_counter_matters_once_there_are_entries(path: Path) -> None:
     refused(path, r"\b1 entry.*counter")
 
 
-def test_a_missing_ledger_is_not_made_anew(path: Path) -> None:
+def test_ledger_missing_file_is_not_created_again(path: Path) -> None:
     grown(path, 0).unlink()
     grown(path, 1).unlink()
     with pytest.raises(LedgerRefused, match=r"l\.sqlite\.counter"):
@@ -94,13 +94,13 @@ def test_a_missing_ledger_is_not_made_anew(path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "7", "zerosum-counter 2 1 " + "0" * 64 + "\n", "garbage\n", "\xff" * 90])
-def test_a_garbled_counter_is_refused(path: Path, text: str) -> None:
+def test_ledger_garbled_counter_is_refused(path: Path, text: str) -> None:
     grown(path, 1)
     counter_of(path).write_text(text)
     refused(path, "counter")
 
 
-def test_a_counter_that_cannot_be_written_stops_the_send_not_the_count(path: Path) -> None:
+def test_ledger_unwritable_counter_stops_send_and_entry_counts(path: Path) -> None:
     obstacle = counter_of(path).with_name("l.sqlite.counter.new")
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(0), CAP)
@@ -134,27 +134,27 @@ def tamper(path: Path, statement: str, *values: object) -> None:
         "DROP TABLE chain",
     ],
 )
-def test_a_changed_history_is_refused(path: Path, statement: str) -> None:
+def test_ledger_changed_history_is_refused(path: Path, statement: str) -> None:
     tamper(grown(path, 3), statement)
     refused(path, "damaged|older|table")
 
 
 @pytest.mark.parametrize("body", ["[]", '"text"', "7", "{}", "not json", '{"spend":{"mu":1}}'])
-def test_a_rehashed_row_that_makes_no_sense_is_refused(path: Path, body: str) -> None:
+def test_ledger_rehashed_bad_row_is_refused(path: Path, body: str) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         last = ledger.record(spend(0), CAP)
     tamper(path, "INSERT INTO chain VALUES (2, ?, ?)", body, chained(last.digest, body))
     refused(path, "row 2")
 
 
-def test_a_ledger_of_a_later_format_is_refused(path: Path) -> None:
+def test_ledger_of_later_format_is_refused(path: Path) -> None:
     body = json.dumps({"format": 2, "population": "cohort", "unit": "person", "adjacency": "replace-one"})
     grown(path, 0)
     tamper(path, "UPDATE chain SET body = ?, digest = ?", body, chained("0" * 64, body))
     refused(path, "version")
 
 
-def test_damage_under_an_open_ledger_is_refused(path: Path) -> None:
+def test_ledger_damaged_while_open_is_refused(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         for number in range(3):
             ledger.record(spend(number), CAP)
@@ -168,7 +168,7 @@ def test_damage_under_an_open_ledger_is_refused(path: Path) -> None:
             ledger.verify()
 
 
-def test_files_that_are_no_ledger_are_refused(tmp_path: Path) -> None:
+def test_ledger_open_of_other_file_is_refused(tmp_path: Path) -> None:
     folder, text, empty, other = (tmp_path / name for name in ("folder", "text", "empty", "other"))
     folder.mkdir()
     text.write_text("population = 'cohort'\n" * 100)
@@ -184,7 +184,7 @@ def test_files_that_are_no_ledger_are_refused(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == sorted([folder, text, empty, other])
 
 
-def test_a_ledger_held_by_another_is_refused_after_a_while(path: Path) -> None:
+def test_ledger_locked_by_other_process_is_refused_after_timeout(path: Path) -> None:
     grown(path, 1)
     with Ledger.open(path, ACCOUNT) as ledger, closing(sqlite3.connect(path, isolation_level=None)) as other:
         ledger._connection.execute("PRAGMA busy_timeout=20")
@@ -196,7 +196,7 @@ def test_a_ledger_held_by_another_is_refused_after_a_while(path: Path) -> None:
         ledger.record(spend(1), CAP)
 
 
-def test_a_step_that_nobody_reserved_is_damage(path: Path) -> None:
+def test_ledger_step_without_reservation_is_refused(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(0), CAP, "aa")
         with pytest.raises(LedgerRefused, match="step"):
@@ -211,9 +211,7 @@ def test_a_step_that_nobody_reserved_is_damage(path: Path) -> None:
 # ---- a copy in passing, while somebody writes ------------------------------------------------------------------------
 
 
-def test_an_entry_that_comes_after_the_copy_does_not_make_it_an_older_one(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ledger_entry_after_copy_does_not_make_copy_older(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def copied(source: Path, own: Path) -> None:
         copy_file(source, own)
         writer.record(spend(1), CAP)
@@ -227,9 +225,7 @@ def test_an_entry_that_comes_after_the_copy_does_not_make_it_an_older_one(
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_log_that_is_folded_into_its_ledger_during_the_copy_is_not_missed(
-    moment: str, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ledger_log_merged_during_copy_is_not_missed(moment: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last one to close a ledger removes its log; what was copied of that log would undo what came since."""
     copyfile, closed = shutil.copyfile, list[Any]()
 

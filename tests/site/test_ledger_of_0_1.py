@@ -32,7 +32,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str,
     return tmp_path / f"{request.param}.ledger", json.loads((DATA / f"{request.param}.json").read_text())
 
 
-def test_it_opens_verifies_and_counts_as_it_did(old: tuple[Path, dict[str, Any]]) -> None:
+def test_ledger_of_0_1_verifies_with_same_totals(old: tuple[Path, dict[str, Any]]) -> None:
     path, said = old
     with Ledger.inspect(path) as ledger:
         assert ledger.verify() == len(said["entries"])
@@ -43,7 +43,7 @@ def test_it_opens_verifies_and_counts_as_it_did(old: tuple[Path, dict[str, Any]]
         assert ledger.doubts() == DOUBTS[path.stem]
 
 
-def test_it_takes_new_entries_which_are_not_in_doubt(old: tuple[Path, dict[str, Any]]) -> None:
+def test_ledger_of_0_1_takes_new_entries_without_doubts(old: tuple[Path, dict[str, Any]]) -> None:
     path, said = old
     account = said["account"]
     opener = Account(account["population"], account["unit"], account["adjacency"])
@@ -58,7 +58,9 @@ def test_it_takes_new_entries_which_are_not_in_doubt(old: tuple[Path, dict[str, 
 
 
 @pytest.mark.usefixtures("_wide")
-def test_it_is_shown_with_its_marks(old: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_ledger_of_0_1_is_shown_with_doubts(
+    old: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
     path, said = old
     assert _run(["ledger", "show", str(path), "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
@@ -75,7 +77,7 @@ def test_it_is_shown_with_its_marks(old: tuple[Path, dict[str, Any]], capsys: py
     assert marks == (2 if "2 to 3" in shown else 3)
 
 
-def test_a_new_ledger_has_nothing_to_warn_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ledger_show_of_new_ledger_has_no_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "new.ledger"
     for adjacency in ("replace-one", "add-remove"):
         path = tmp_path / f"{adjacency}.ledger"

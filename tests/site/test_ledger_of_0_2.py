@@ -79,7 +79,7 @@ def test_ledger_of_0_2_whose_site_has_no_decision_at_all_marks_every_study(tmp_p
     assert studies(tmp_path) == {AUTOMATIC.study: ("automatic", True)}
 
 
-def test_approval_that_was_taken_back_is_no_approval(state: Path) -> None:
+def test_approval_withdrawn_later_marks_study_automatic(state: Path) -> None:
     Consents(state).decide(APPROVED.digest(), "refused")
     assert studies(state)[APPROVED.study] == ("automatic", True)
 
@@ -102,7 +102,7 @@ def test_ledger_of_0_2_outside_a_state_folder_marks_nothing(state: Path, tmp_pat
     assert set(studies(elsewhere).values()) == {(None, False)}
 
 
-def test_new_ledger_says_who_consented_and_marks_nothing(tmp_path: Path) -> None:
+def test_new_ledger_records_consent_and_marks_nothing(tmp_path: Path) -> None:
     Consents(tmp_path).decide(APPROVED.digest(), "approved")
     take_part(tmp_path, [APPROVED, AUTOMATIC])
     with Ledger.inspect(tmp_path / "ledger.sqlite") as ledger:

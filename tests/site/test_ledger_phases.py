@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "l.sqlite"
 
 
-def test_a_phase_is_charged_once_and_drawn_down(path: Path) -> None:
+def test_ledger_phase_is_charged_once_and_drawn_step_by_step(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(0, 0.5), CAP, "aa")
         reserved = ledger.record(spend(1, 0.1, steps=4), CAP, "aa")
@@ -50,7 +50,7 @@ def test_a_phase_is_charged_once_and_drawn_down(path: Path) -> None:
             ledger.draw("s", 5, 0, "c0ffee", "aa")
 
 
-def test_rounds_of_a_plan_go_forward_and_attempts_are_used_once(path: Path) -> None:
+def test_ledger_rounds_of_plan_go_forward_and_attempts_are_used_once(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(3), CAP, "aa")
         for turn, word in ((spend(3), "round 4"), (spend(2), "round 3"), (spend(2, attempt=1), "round 3")):
@@ -64,7 +64,7 @@ def test_rounds_of_a_plan_go_forward_and_attempts_are_used_once(path: Path) -> N
         assert ledger.verify() == 3
 
 
-def test_another_plan_under_the_same_name_is_refused(path: Path) -> None:
+def test_ledger_other_plan_under_same_study_is_refused(path: Path) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
         ledger.record(spend(0, steps=5), CAP, "aa")
         ledger.record(spend(0, study="of old"), CAP)  # nobody said under which plan
@@ -81,7 +81,7 @@ def test_another_plan_under_the_same_name_is_refused(path: Path) -> None:
         assert ledger.verify() == 2
 
 
-def test_reservation_of_a_ledger_that_is_opened_again_and_again_is_drawn_no_further_than_it_was_paid(
+def test_reservation_of_reopened_ledger_is_drawn_no_further_than_paid(
     path: Path,
 ) -> None:
     with Ledger.open(path, ACCOUNT) as ledger:
@@ -98,7 +98,7 @@ def test_reservation_of_a_ledger_that_is_opened_again_and_again_is_drawn_no_furt
 
 
 @pytest.mark.slow  # test_disclosures.py has a shorter one
-def test_attempt_of_a_sampled_phase_is_charged_one_step_at_the_rate_and_mu_of_the_phase(tmp_path: Path) -> None:
+def test_ledger_attempt_of_sampled_phase_is_charged_one_step_at_rate_of_phase(tmp_path: Path) -> None:
     step = PrivateSum(VectorSum(columns=2, clip=1.0), sampling=Sampling(0.25, 2))
     terms = Terms(
         sites=tuple(PlannedSite(f"s{i}") for i in range(4)),

@@ -14,7 +14,7 @@ from zerosum.site.ledger_records import Account, Cap, Spend, Total, left_under
 from zerosum.site.ledger_summary import in_words, statement
 
 
-def test_a_study_is_written_down_in_words(tmp_path: Path) -> None:
+def test_ledger_statement_has_question_of_study(tmp_path: Path) -> None:
     sites, plan = make_sites(tmp_path), make()
     carry_out(plan, sites)
     with Ledger.inspect(sites[0].policy.ledger_path) as ledger:
@@ -29,7 +29,7 @@ def test_a_study_is_written_down_in_words(tmp_path: Path) -> None:
     assert in_words(plan)["user"] == study["asked"]["user"]
 
 
-def test_words_are_written_once_for_each_study(tmp_path: Path) -> None:
+def test_ledger_question_is_written_once_per_study(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "l.sqlite", Account("p", "person", "replace-one")) as ledger:
         for study, round in (("a", 0), ("a", 1), ("b", 0)):
             spend = Spend(study, round, 0, "person", "m", 1.0, 0.1, "aa")
@@ -45,7 +45,7 @@ def test_words_are_written_once_for_each_study(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spent", [0.0, 0.3, 1.0, 2.9, 3.0])
-def test_what_is_left_fits_exactly(spent: float) -> None:
+def test_left_under_cap_fits_exactly(spent: float) -> None:
     cap, total = Cap(3.0, 1e-6), Total()
     if spent:
         mu = mu_for(spent, cap.delta)
@@ -57,7 +57,7 @@ def test_what_is_left_fits_exactly(spent: float) -> None:
     assert left >= 3.0 - spent - 1e-3  # more than the difference
 
 
-def test_a_copy_that_cannot_be_written_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledger_read_only_copy_is_read_and_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (site, *_), plan = make_sites(tmp_path / "site"), make()
     carry_out(plan, [site, *_])
     copy = tmp_path / "copy" / "ledger.sqlite"

@@ -13,7 +13,7 @@ from zerosum.noise.sampler import Sampler
 from zerosum.site.noise import NoiseShare
 
 
-def test_noise_share_on_the_grid_has_the_standard_deviation_of_its_law() -> None:
+def test_noise_share_on_grid_has_standard_deviation_of_law() -> None:
     """Off by more than 5 standard errors, 0.6 %, once in 10^6 runs."""
     size = 400_000
     for name in ("local", "secure-sum"):

@@ -66,7 +66,7 @@ def refused(policy: Policy, word: str, **study: Any) -> None:
 # ---- the file ----------------------------------------------------------------------------------------------
 
 
-def test_a_policy_is_read_from_toml(tmp_path: Path) -> None:
+def test_policy_is_read_from_toml(tmp_path: Path) -> None:
     file = tmp_path / "site" / "policy.toml"
     file.parent.mkdir()
     file.write_text(
@@ -82,7 +82,7 @@ def test_a_policy_is_read_from_toml(tmp_path: Path) -> None:
     assert policy.counter == Path("/elsewhere/l.counter")
 
 
-def test_the_defaults_are_careful(tmp_path: Path) -> None:
+def test_policy_defaults_are_strict(tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_text('population = "cohort"\n')
     policy = Policy.load(file)
@@ -114,7 +114,7 @@ def test_the_defaults_are_careful(tmp_path: Path) -> None:
         ("\xff", "TOML"),
     ],
 )
-def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, text: str, word: str) -> None:
+def test_policy_bad_file_is_refused_in_one_line(tmp_path: Path, text: str, word: str) -> None:
     file = tmp_path / "policy.toml"
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(BadStudy, match=word) as refusal:
@@ -123,13 +123,13 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, text: str, word: str)
     assert "\n" not in str(refusal.value)
 
 
-def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+def test_policy_unreadable_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path):
         with pytest.raises(BadStudy, match=str(path)):
             Policy.load(path)
 
 
-def test_a_policy_does_not_change() -> None:
+def test_policy_is_immutable() -> None:
     policy = Policy(population="cohort")
     with pytest.raises(ValidationError):
         policy.epsilon = 100.0  # type: ignore[misc]  # this is what is tested
@@ -138,7 +138,7 @@ def test_a_policy_does_not_change() -> None:
 # ---- the ledger's place ------------------------------------------------------------------------------------
 
 
-def test_populations_never_share_a_ledger(state: Path) -> None:
+def test_policy_of_different_populations_have_different_ledgers(state: Path) -> None:
     names = ["a", "A", "a b", "a-b", "a/b", "../a", "a" * 300, "a" * 301, "é", "☃", "con", ".", "a\x00b"]
     paths = [Policy(population=name).ledger_path for name in names]
     assert len({str(path).lower() for path in paths}) == len(names)
@@ -146,18 +146,18 @@ def test_populations_never_share_a_ledger(state: Path) -> None:
     assert all(path.name.isascii() and len(path.name) < 80 for path in paths)
 
 
-def test_one_population_has_one_ledger_however_it_is_typed() -> None:
+def test_policy_population_in_any_spelling_has_one_ledger() -> None:
     places = {Policy(population=name).ledger_path for name in ("Café 7", "Cafe\u0301 7", " Café  7\n")}
     assert len(places) == 1
 
 
-def test_without_a_state_folder_the_users_own_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_policy_without_state_folder_uses_user_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ZEROSUM_STATE", "")
     monkeypatch.setattr("zerosum.site.policy.user_state_path", lambda name: tmp_path / "home" / name)
     assert Policy(population="a").ledger_path.parent == tmp_path / "home" / "zerosum" / "ledgers"
 
 
-def test_the_ledger_opens_under_the_policys_account(tmp_path: Path) -> None:
+def test_policy_ledger_has_account_of_policy(tmp_path: Path) -> None:
     policy = Policy(population="cohort", rows_per_unit=3, counter=tmp_path / "count")
     with policy.open_ledger() as ledger:
         assert (ledger.path, ledger.counter, ledger.account) == (
@@ -174,12 +174,12 @@ def test_the_ledger_opens_under_the_policys_account(tmp_path: Path) -> None:
 # ---- what is refused ---------------------------------------------------------------------------------------
 
 
-def test_an_ordinary_study_is_allowed() -> None:
+def test_policy_ordinary_study_is_allowed() -> None:
     review(Policy(population="cohort"))
     review(Policy(population="cohort"), scheme="local", units=10, statistics=["mean", "histogram", "mean"])
 
 
-def test_statistics_are_allowed_by_name() -> None:
+def test_policy_statistics_are_allowed_by_name() -> None:
     refused(Policy(population="c"), "'mine'", statistics=["mean", "mine"])
     listed = Policy(population="c", statistics=("mine",))
     review(listed, statistics=["mine"])
@@ -187,17 +187,17 @@ def test_statistics_are_allowed_by_name() -> None:
     refused(Policy(population="c", statistics=()), "'mean'")
 
 
-def test_few_units_are_refused() -> None:
+def test_policy_few_units_are_refused() -> None:
     refused(Policy(population="c"), "10 units", units=9)
     review(Policy(population="c", minimum_units=1), units=1)
 
 
-def test_one_account_has_one_adjacency() -> None:
+def test_policy_other_adjacency_is_refused() -> None:
     refused(Policy(population="c"), "add-remove", adjacency=Adjacency.ADD_REMOVE)
     review(Policy(population="c", adjacency=Adjacency.ADD_REMOVE), adjacency=Adjacency.ADD_REMOVE)
 
 
-def test_a_record_level_study_needs_the_rows_of_a_person() -> None:
+def test_policy_record_level_study_needs_rows_per_unit() -> None:
     refused(Policy(population="c"), "rows_per_unit", unit="record")
     review(Policy(population="c", rows_per_unit=5), unit="record")
     review(Policy(population="c", unit="record"), unit="record")
@@ -214,7 +214,7 @@ def test_a_record_level_study_needs_the_rows_of_a_person() -> None:
         ({"seed": 1}, "seed"),
     ],
 )
-def test_private_data_are_not_for_reproductions(study: dict[str, Any], word: str) -> None:
+def test_policy_private_data_refuse_trusting_published_or_seeded_study(study: dict[str, Any], word: str) -> None:
     refused(Policy(population="c"), word, **study)
     review(Policy(population="c", data="public"), **study)
     review(Policy(population="c", data="synthetic"), **study)
@@ -225,18 +225,18 @@ def test_private_data_are_not_for_reproductions(study: dict[str, Any], word: str
         refused(trusting, word, **study)
 
 
-def test_a_site_may_ask_for_more_colluders_than_a_study_plans_for() -> None:
+def test_policy_minimum_colluders_above_study_is_refused() -> None:
     refused(Policy(population="c", minimum_colluders=2), "collud", colluders=1)
     refused(Policy(population="c"), "collud", colluders=0)
     review(Policy(population="c", minimum_colluders=0), colluders=0)
 
 
-def test_records_are_published_only_where_the_policy_says_so() -> None:
+def test_policy_publication_without_permission_is_refused() -> None:
     refused(Policy(population="c"), "publications", kind="publication")
     review(Policy(population="c", publications=True), kind="publication")
 
 
-def test_more_phases_or_rounds_than_the_policy_allows_are_refused_before_anything_is_accounted(
+def test_policy_too_many_phases_or_rounds_are_refused_before_accounting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def never(*args: object) -> float:
@@ -268,7 +268,7 @@ def test_more_phases_or_rounds_than_the_policy_allows_are_refused_before_anythin
         Policy(population="c", most_phases=MOST_PHASES + 1)
 
 
-def test_policy_with_a_roster_refuses_a_site_without_its_pinned_identity() -> None:
+def test_policy_with_roster_refuses_site_without_pinned_identity() -> None:
     policy = Policy(population="p", epsilon=1.0, data="synthetic", roster={"a": "00" * 32, "b": "11" * 32})
 
     def proposed(identity: str | None) -> Plan:

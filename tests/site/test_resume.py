@@ -80,7 +80,7 @@ def ask(site: Site, round: int, attempt: int = 0) -> Contribution:
     return reply
 
 
-def test_a_restarted_site_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_restarted_site_goes_on_from_ledger(tmp_path: Path) -> None:
     site, plan = make_sites(tmp_path)[0], make()
     for round in range(6):
         site = restarted(site)
@@ -99,7 +99,7 @@ def test_a_restarted_site_goes_on_where_it_was(tmp_path: Path) -> None:
         assert ledger.epsilon(1e-5) <= 2.0
 
 
-def test_a_finished_round_is_not_answered_again(tmp_path: Path) -> None:
+def test_site_finished_round_is_not_answered_again(tmp_path: Path) -> None:
     """Neither by the same site nor by one that restarted, under no attempt that the plan does not have."""
     site, plan = make_sites(tmp_path)[0], make()
     site.handle(Propose(plan))
@@ -115,7 +115,7 @@ def test_a_finished_round_is_not_answered_again(tmp_path: Path) -> None:
     assert len(keys(site)) == 4
 
 
-def test_a_reserved_phase_is_not_continued_under_another_plan(tmp_path: Path) -> None:
+def test_site_reserved_phase_is_not_continued_under_other_plan(tmp_path: Path) -> None:
     """A coordinator that has a phase paid for at much noise proposes the same study with less for the rest of it."""
     site, plan = make_sites(tmp_path)[0], make()
     site.handle(Propose(plan))
@@ -136,7 +136,7 @@ def test_a_reserved_phase_is_not_continued_under_another_plan(tmp_path: Path) ->
     assert sorted(keys(site)) == [(0, 0), (1, 0), (2, 0)]
 
 
-def test_attempts_are_charged_fresh_and_no_more_than_planned(tmp_path: Path) -> None:
+def test_site_attempts_have_new_noise_and_are_charged_within_plan(tmp_path: Path) -> None:
     site, plan = make_sites(tmp_path)[0], make(attempts=2)
     site.handle(Propose(plan))
     first = ask(site, 0)
@@ -162,7 +162,7 @@ def restarted_under(plan: Plan, site: Site) -> Site:
 
 
 @pytest.mark.parametrize("dear", [0, 1, 5])
-def test_all_attempts_in_one_place_stay_within_the_plan(dear: int, tmp_path: Path) -> None:
+def test_site_all_attempts_in_one_round_stay_within_plan(dear: int, tmp_path: Path) -> None:
     """Round 0 or 5 is the dearest; at every site what its ledger comes to is at most what was planned."""
     for s, site in enumerate(make_sites(tmp_path)):
         plan = make(attempts=3)
@@ -177,7 +177,7 @@ def test_all_attempts_in_one_place_stay_within_the_plan(dear: int, tmp_path: Pat
         assert spent > (1.6 if dear == 1 else 2.0 * (1 - 1e-6))
 
 
-def test_consent_looks_at_what_is_still_to_be_paid_attempts_included(tmp_path: Path) -> None:
+def test_site_consent_checks_cost_still_to_be_paid_with_attempts(tmp_path: Path) -> None:
     plan = make(attempts=3)
     site = make_sites(tmp_path, epsilon=2.0)[0]
     for round in range(6):
@@ -194,7 +194,7 @@ def test_consent_looks_at_what_is_still_to_be_paid_attempts_included(tmp_path: P
         poor.handle(Propose(plan))
 
 
-def test_a_phase_is_shown_as_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ledger_show_has_one_line_for_phase(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site, plan = make_sites(tmp_path)[0], make(attempts=1)
     site.handle(Propose(plan))
     for turn in ((0, 0), (1, 0), (2, 0), (2, 1), (3, 0)):
@@ -212,7 +212,7 @@ def test_a_phase_is_shown_as_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
     assert _run(["ledger", "verify", str(site.policy.ledger_path)]) == 0
 
 
-def test_another_attempt_has_another_sample(tmp_path: Path) -> None:
+def test_site_other_attempt_has_other_sample(tmp_path: Path) -> None:
     """With a seed, which would give the same one again; without noise, which would hide it."""
     site = make_sites(tmp_path, sizes=(400, 1, 1, 1))[0]
     step = replace(STEP, sampling=Sampling(0.5, 4))
@@ -222,7 +222,7 @@ def test_another_attempt_has_another_sample(tmp_path: Path) -> None:
     assert len({tuple(total) for total in totals}) == 3
 
 
-def test_every_attempt_has_keys_of_its_own(tmp_path: Path) -> None:
+def test_secure_sum_every_attempt_has_own_key_slot(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     plan = pin(make("secure-sum", attempts=3), sites)
     slots = [slot(plan, round, 0) for round in range(plan.rounds)] + [slot(plan, 2, attempt) for attempt in (1, 2, 3)]

@@ -58,7 +58,7 @@ def test_column_that_does_not_fit_the_schema_is_refused(
     assert repr(columns[0]) in sentence
 
 
-def test_levels_are_compared_as_files_are() -> None:
+def test_schema_levels_are_compared_as_in_files() -> None:
     assert refused(["stage"], {"stage": [True, "x"]}) == []  # true is 1
     assert refused(["stage"], {"stage": [" 2 "]}) == []
 

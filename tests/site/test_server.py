@@ -68,7 +68,7 @@ def ask(path: Path, study: bytes, frame: bytes) -> bytes:
     return bytes(arrived[1])
 
 
-def test_frames_of_a_study_over_one_connection(tmp_path: Path) -> None:
+def test_server_answers_frames_of_study_over_one_connection(tmp_path: Path) -> None:
     plan = make("local")
     study = bytes.fromhex(plan.digest())
     with serving(tmp_path) as (path, _):
@@ -84,14 +84,14 @@ def test_frames_of_a_study_over_one_connection(tmp_path: Path) -> None:
     assert not alive(path, 1.0)
 
 
-def test_a_long_path_is_no_obstacle(tmp_path: Path) -> None:
+def test_server_long_path_is_reached(tmp_path: Path) -> None:
     folder = tmp_path / ("x" * 120)
     folder.mkdir()
     with serving(folder) as (path, _):
         assert alive(path, 5.0)
 
 
-def test_a_frame_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_server_too_large_frame_is_refused_before_reading(tmp_path: Path) -> None:
     with serving(tmp_path) as (path, _):
         with connect(path, 30.0) as stream:
             stream.sendall(struct.pack(">Q32s", 1 << 40, bytes(32)))
@@ -105,7 +105,7 @@ def test_a_frame_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
         assert '"code": "Malformed"' in (tmp_path / "audit.jsonl").read_text()
 
 
-def test_who_hangs_up_or_says_nothing_harms_nobody(tmp_path: Path) -> None:
+def test_server_partial_frames_do_not_stop_it(tmp_path: Path) -> None:
     with serving(tmp_path, seconds=0.3) as (path, _):
         with connect(path, 30.0) as stream:
             stream.sendall(b"ab")  # not even a head
@@ -115,7 +115,7 @@ def test_who_hangs_up_or_says_nothing_harms_nobody(tmp_path: Path) -> None:
         assert alive(path, 5.0)
 
 
-def test_a_frame_that_trickles_is_dropped_after_the_time_out(tmp_path: Path) -> None:
+def test_server_slow_frame_is_dropped_after_timeout(tmp_path: Path) -> None:
     """Each byte comes in time, the frame does not: nobody holds a connection for ever."""
     with serving(tmp_path, seconds=0.5) as (path, _), connect(path, 30.0) as stream:
         sent = 0
@@ -127,7 +127,7 @@ def test_a_frame_that_trickles_is_dropped_after_the_time_out(tmp_path: Path) -> 
         assert alive(path, 5.0)
 
 
-def test_so_many_connections_and_no_more(tmp_path: Path) -> None:
+def test_server_connections_beyond_limit_are_refused(tmp_path: Path) -> None:
     with serving(tmp_path) as (path, _):
         held: list[socket.socket] = [connect(path, 30.0) for _ in range(64)]
         write(held[-1], NO_STUDY, b"")
@@ -137,7 +137,7 @@ def test_so_many_connections_and_no_more(tmp_path: Path) -> None:
             stream.close()
 
 
-def test_fifty_studies_one_after_the_other_leave_nothing_open(tmp_path: Path) -> None:
+def test_server_after_fifty_studies_has_no_open_files(tmp_path: Path) -> None:
     request = QUESTION.requests(Adjacency.REPLACE_ONE)[0]
     with serving(tmp_path) as (path, service):
         open_files = []
@@ -152,7 +152,7 @@ def test_fifty_studies_one_after_the_other_leave_nothing_open(tmp_path: Path) ->
         assert len(service._ledger.entries()) == 50
 
 
-def test_one_process_for_a_state_folder(tmp_path: Path) -> None:
+def test_only_one_process_per_state_folder_is_allowed(tmp_path: Path) -> None:
     with only_one(tmp_path / "state"):
         assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
         with pytest.raises(Refused, match="process"), only_one(tmp_path / "state"):
@@ -162,7 +162,7 @@ def test_one_process_for_a_state_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_mutated_frames_spend_nothing_beyond_consent(count: int, tmp_path: Path) -> None:
+def test_server_mutated_frames_spend_nothing_beyond_consent(count: int, tmp_path: Path) -> None:
     """Against the socket of a site that has agreed to a study under secure-sum."""
     rng = random.Random(0)
     request = QUESTION.requests(Adjacency.REPLACE_ONE)[0]

@@ -38,7 +38,7 @@ from zerosum.statistics.moments import SecondMoment
 from zerosum.statistics.vectors import VectorSum
 
 
-def test_a_plan_that_fits_the_policy_and_what_the_log_says_of_it(tmp_path: Path) -> None:
+def test_service_plan_within_policy_is_answered_and_logged(tmp_path: Path) -> None:
     service, plan = serve(tmp_path), make("local")
     assert tell(service, plan, Propose(plan)) == Consent("s0", 40)
     first = tell(service, plan, Contribute(0, 0, REQUEST))
@@ -55,7 +55,7 @@ def test_a_plan_that_fits_the_policy_and_what_the_log_says_of_it(tmp_path: Path)
     assert (tmp_path / "audit.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-def test_without_a_decision_a_plan_waits_and_data_are_not_read(tmp_path: Path) -> None:
+def test_service_plan_without_decision_waits_without_reading_data(tmp_path: Path) -> None:
     read: list[str] = []
 
     def load(plan: Plan) -> Units:
@@ -80,7 +80,7 @@ def test_without_a_decision_a_plan_waits_and_data_are_not_read(tmp_path: Path) -
     assert service._ledger.entries() == []
 
 
-def test_a_refusal_and_its_reason_reach_the_coordinator_and_the_log_and_the_plan_can_still_be_read(
+def test_service_refusal_reason_reaches_coordinator_and_log(
     tmp_path: Path,
 ) -> None:
     service, plan = serve(tmp_path, automatic=False), make("local")
@@ -106,7 +106,7 @@ def test_a_refusal_and_its_reason_reach_the_coordinator_and_the_log_and_the_plan
         consents.plan("0" * 64)
 
 
-def test_decisions_are_about_whole_plans_and_files_that_say_something_else_approve_nothing(tmp_path: Path) -> None:
+def test_consents_bad_digest_or_decision_approves_nothing(tmp_path: Path) -> None:
     consents, digest = Consents(tmp_path), make("local").digest()
     for wrong in ("", "../../etc/passwd", digest[:63], digest.upper()):
         with pytest.raises(BadInput):
@@ -134,7 +134,7 @@ CHANGES: dict[str, Callable[[Plan], Plan]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_plan_than_the_steward_approved_is_not_agreed_to(change: str, tmp_path: Path) -> None:
+def test_service_other_plan_than_approved_one_waits(change: str, tmp_path: Path) -> None:
     service, plan = serve(tmp_path, automatic=False), make("local")
     Consents(tmp_path).decide(plan.digest(), "approved")
     other = CHANGES[change](plan)
@@ -146,7 +146,7 @@ def test_another_plan_than_the_steward_approved_is_not_agreed_to(change: str, tm
 
 
 @pytest.mark.parametrize("change", ["one more round", "less noise", "another roster", "another key"])
-def test_a_plan_that_changes_in_the_middle_of_its_study_is_refused(change: str, tmp_path: Path) -> None:
+def test_service_plan_changed_during_study_is_refused(change: str, tmp_path: Path) -> None:
     """Even where no steward is asked: what was paid for under one plan is not continued under another."""
     service, plan = serve(tmp_path), make("local")
     tell(service, plan, Propose(plan))
@@ -156,7 +156,7 @@ def test_a_plan_that_changes_in_the_middle_of_its_study_is_refused(change: str, 
     assert len(service._ledger.entries()) == 1
 
 
-def test_what_was_not_planned_is_refused_and_spends_nothing(tmp_path: Path) -> None:
+def test_service_request_outside_plan_is_refused_without_spending(tmp_path: Path) -> None:
     service, plan = serve(tmp_path), make("local")
     tell(service, plan, Propose(plan))
     asked: dict[str, tuple[Message, type[ZerosumError]]] = {
@@ -177,7 +177,7 @@ def test_what_was_not_planned_is_refused_and_spends_nothing(tmp_path: Path) -> N
     assert codes == ["OutsidePlan"] * 5 + ["UnknownStatistic", "Malformed"]
 
 
-def test_policies_know_columns_and_what_one_study_may_cost(tmp_path: Path) -> None:
+def test_policy_columns_and_epsilon_of_one_study_are_limited(tmp_path: Path) -> None:
     plan = make("local")
     for policy, word in (
         ({"columns": ("a",)}, "'b'"),
@@ -191,7 +191,7 @@ def test_policies_know_columns_and_what_one_study_may_cost(tmp_path: Path) -> No
     assert isinstance(tell(fits, plan, Propose(plan)), Consent)
 
 
-def test_several_studies_at_once_share_one_ledger_and_the_quietest_goes_first(tmp_path: Path) -> None:
+def test_service_concurrent_studies_share_ledger_and_idle_one_is_dropped(tmp_path: Path) -> None:
     service, plans = serve(tmp_path, studies=2, epsilon=12.0), [make("local") for _ in range(3)]
     for plan in plans[:2]:
         assert isinstance(tell(service, plan, Propose(plan)), Consent)
@@ -213,7 +213,7 @@ def test_several_studies_at_once_share_one_ledger_and_the_quietest_goes_first(tm
     service.close()
 
 
-def test_what_is_wrong_with_data_stays_here(tmp_path: Path) -> None:
+def test_service_data_error_stays_in_log(tmp_path: Path) -> None:
     def load(plan: Plan) -> Units:
         raise BadData("column 'b' has missing values", detail="in row 17")
 
@@ -224,7 +224,7 @@ def test_what_is_wrong_with_data_stays_here(tmp_path: Path) -> None:
     assert "column 'b' has missing values in row 17" in lines(tmp_path)[0]["detail"]
 
 
-def test_a_flood_of_refusals_does_not_fill_the_disk(tmp_path: Path) -> None:
+def test_service_many_refusals_are_logged_sparsely(tmp_path: Path) -> None:
     service = serve(tmp_path)
     for _ in range(1000):
         service.answer(bytes(32), b"")
@@ -232,7 +232,7 @@ def test_a_flood_of_refusals_does_not_fill_the_disk(tmp_path: Path) -> None:
     assert counts == [*range(1, 21), 32, 64, 128, 256, 512]
 
 
-def test_a_flood_of_what_costs_nothing_does_not_fill_the_disk(tmp_path: Path) -> None:
+def test_service_many_repeated_requests_are_logged_sparsely(tmp_path: Path) -> None:
     service, plan = serve(tmp_path), make("local")
     for _ in range(100):
         assert isinstance(tell(service, plan, Propose(plan)), Consent)
@@ -243,7 +243,7 @@ def test_a_flood_of_what_costs_nothing_does_not_fill_the_disk(tmp_path: Path) ->
     assert seen == [*(("consented", n) for n in some), ("released", None), *(("repeated", n) for n in some)]
 
 
-def test_what_cannot_be_written_down_does_not_leave(tmp_path: Path) -> None:
+def test_service_without_writable_log_sends_nothing(tmp_path: Path) -> None:
     service, plan = serve(tmp_path), make("local")
     tell(service, plan, Propose(plan))
     (tmp_path / "audit.jsonl").unlink()

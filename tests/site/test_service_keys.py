@@ -23,7 +23,7 @@ def pinned(plan: Plan, *keys: Identity) -> Plan:
     return replace(plan, sites=(*named, *plan.sites[len(named) :]))
 
 
-def test_a_former_key_serves_the_studies_that_pin_it_until_it_is_withdrawn(tmp_path: Path) -> None:
+def test_service_former_key_is_accepted_until_withdrawn(tmp_path: Path) -> None:
     new, old, other = Identity(), Identity(), Identity()
     service = serve(tmp_path, keys=(new, old))
     plans = [pinned(make("secure-sum"), key, *(Identity() for _ in range(3))) for key in (new, old, other)]
@@ -35,7 +35,7 @@ def test_a_former_key_serves_the_studies_that_pin_it_until_it_is_withdrawn(tmp_p
     assert isinstance(tell(service, plans[0], Propose(plans[0])), Consent)
 
 
-def test_a_withdrawn_key_is_refused_at_once_in_the_middle_of_a_study(tmp_path: Path) -> None:
+def test_service_withdrawn_key_is_refused_during_study(tmp_path: Path) -> None:
     east = Identity()
     own = Identity()
     service, plan = serve(tmp_path, keys=(own,)), pinned(more_rounds(make("local")), own, east)
@@ -56,7 +56,7 @@ def test_a_withdrawn_key_is_refused_at_once_in_the_middle_of_a_study(tmp_path: P
     assert service.studies == 0
 
 
-def test_a_roster_may_know_the_old_key_and_the_new_one(tmp_path: Path) -> None:
+def test_policy_roster_may_have_old_and_new_key(tmp_path: Path) -> None:
     new, old, own = (Identity().public.hex() for _ in range(3))
     plan = make("local")
     known: dict[str, str | tuple[str, ...]] = {"s0": own, "s1": (new, old), "s2": own, "s3": own}
@@ -77,7 +77,7 @@ def test_a_roster_may_know_the_old_key_and_the_new_one(tmp_path: Path) -> None:
 # ---- sites that are left out ----------------------------------------------------------------------------------------
 
 
-def test_a_plan_that_was_approved_covers_what_it_allows_to_be_left_out_and_nothing_else(tmp_path: Path) -> None:
+def test_service_approved_plan_covers_allowed_absences_only(tmp_path: Path) -> None:
     steward, plan = Consents(tmp_path), make("local", absences=1)
     service = serve(tmp_path, automatic=False)
     rest = plan.without(["s2"])
@@ -102,7 +102,7 @@ def test_a_plan_that_was_approved_covers_what_it_allows_to_be_left_out_and_nothi
     assert isinstance(refused(tell(again, plan, Propose(plan))), LedgerRefused)
 
 
-def test_a_refusal_of_the_plan_that_was_approved_holds_for_what_it_covered(tmp_path: Path) -> None:
+def test_service_refusal_of_approved_plan_holds_for_covered_plans(tmp_path: Path) -> None:
     steward, plan = Consents(tmp_path), make("local", absences=1)
     steward.decide(plan.digest(), "approved")
     service, rest = serve(tmp_path, automatic=False), plan.without(["s2"])
@@ -118,7 +118,7 @@ def scaled(plan: Plan, *scales: float) -> Plan:
 
 
 @pytest.mark.parametrize("scheme", ["local", "secure-sum"])
-def test_a_plan_that_was_approved_covers_none_that_costs_more(scheme: str, tmp_path: Path) -> None:
+def test_service_approved_plan_covers_no_dearer_plan(scheme: str, tmp_path: Path) -> None:
     """Noise is fixed by the site that asks for the least of it. A coordinator that leaves out one it invented for that
     would get more of the others than their stewards read."""
     own = [Identity() for _ in range(4)]
@@ -132,7 +132,7 @@ def test_a_plan_that_was_approved_covers_none_that_costs_more(scheme: str, tmp_p
     assert isinstance(tell(service, same, Propose(same)), Consent)
 
 
-def test_a_plan_covers_others_from_when_it_was_approved_and_the_last_of_a_study_counts(tmp_path: Path) -> None:
+def test_service_last_approved_plan_of_study_covers_absences(tmp_path: Path) -> None:
     steward, service = Consents(tmp_path), serve(tmp_path, automatic=False)
     first = make("local", absences=1)
     second = replace(first, epsilon=4.0)

@@ -73,9 +73,7 @@ class AsksForMore(Algorithm):
 @pytest.mark.parametrize(
     ("kind", "sent"), [(0.0, 0.1 * math.sqrt(2)), (1.0, 1.0), (2.0, 0.1 * math.sqrt(2)), (3.0, 0.1 * math.sqrt(2))]
 )
-def test_a_sum_beyond_its_bound_is_scaled_to_it_and_nobody_outside_sees_that(
-    tmp_path: Path, kind: float, sent: float
-) -> None:
+def test_site_sum_beyond_bound_is_scaled_and_charged_without_refusal(tmp_path: Path, kind: float, sent: float) -> None:
     register(Overstated)
     question = AsksForMore(columns=("a", "b"))
     units = Units.from_rows(np.full((20, 2), kind))
@@ -89,7 +87,7 @@ def test_a_sum_beyond_its_bound_is_scaled_to_it_and_nobody_outside_sees_that(
     assert [entries(site) for site in sites] == [1, 1, 1, 1]
 
 
-def test_a_unit_that_fails_counts_as_one_of_zeros_and_the_others_as_they_are() -> None:
+def test_statistic_failing_units_count_as_zeros_and_others_unchanged() -> None:
     register(Overstated)
     rows = np.zeros((300, 2))
     rows[7, 0], rows[200, 0] = 3.0, 2.0
@@ -97,7 +95,7 @@ def test_a_unit_that_fails_counts_as_one_of_zeros_and_the_others_as_they_are() -
     assert total == pytest.approx([0.1 * 300] * 2)
 
 
-def test_no_proposal_after_another_finds_the_largest_code(tmp_path: Path) -> None:
+def test_site_repeated_proposals_do_not_reveal_largest_code(tmp_path: Path) -> None:
     """What a coordinator chooses must not decide together with data whether a site consents."""
     rows = np.arange(20.0)[:, None]
     sites = [Site(site.name, Units.from_rows(rows), site.policy) for site in make_sites(tmp_path)]
@@ -137,7 +135,7 @@ class RepeatingEngine(InProcess):
 
 
 @pytest.mark.parametrize("scheme", ["secure-sum", "local", "zero-sum", "pairwise"])
-def test_site_asked_again_after_a_full_disk_charges_every_reply(
+def test_site_repeated_request_after_full_disk_charges_every_reply(
     scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk is full when a contribution is to be charged, and the coordinator asks again."""
@@ -162,7 +160,7 @@ def test_site_asked_again_after_a_full_disk_charges_every_reply(
             assert len(ledger.entries()) == answered.count(site.name)
 
 
-def test_site_asked_to_prepare_twice_gives_the_same_reply(tmp_path: Path) -> None:
+def test_site_prepare_twice_gives_same_reply(tmp_path: Path) -> None:
     """A second key or a second draw for one round would be noise that other sites do not know."""
     sites = make_sites(tmp_path)
     sites[0].handle(Propose(pin(make("pairwise"), sites)))
@@ -187,7 +185,7 @@ def test_site_of_people_with_several_rows_refuses_a_study_of_records(tmp_path: P
     assert not any((tmp_path / f"{s}.sqlite").exists() for s in range(4))
 
 
-def test_site_asked_for_more_sensitivity_than_planned_refuses(tmp_path: Path) -> None:
+def test_site_request_above_planned_sensitivity_is_refused(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     plan = pin(make("local"), sites)
     request = QUESTION.requests(Adjacency.REPLACE_ONE)[0]

@@ -15,7 +15,7 @@ from zerosum.study import pin
 
 
 @pytest.mark.parametrize("scheme", ["local", "secure-sum", "zero-sum"])
-def test_spend_of_a_release_has_the_distance_of_its_noise_from_a_normal(scheme: str, tmp_path: Path) -> None:
+def test_spend_of_release_has_distance_of_noise_from_normal(scheme: str, tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     plan = pin(make(scheme), sites)
     carry_out(plan, sites)

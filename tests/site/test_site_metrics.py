@@ -47,7 +47,7 @@ def take_part(service: Service) -> None:
     assert isinstance(decode_reply(service.answer(study, encode(Contribute(0, 0, REQUEST)))), Contribution)
 
 
-def test_what_monitors_read(tmp_path: Path) -> None:
+def test_site_metrics_file_has_counts_and_private_mode(tmp_path: Path) -> None:
     service, consents = serve(tmp_path)
     assert read(tmp_path) == {}
     with Metrics(tmp_path, service, consents, every=0.05):
@@ -70,7 +70,7 @@ def test_what_monitors_read(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_fifty_studies_one_after_the_other_leave_nothing_behind(tmp_path: Path) -> None:
+def test_service_after_fifty_studies_holds_no_extra_memory_or_files(tmp_path: Path) -> None:
     """Each reads its own megabytes; only as many stay as may be open at once, and no file does."""
     service, _ = serve(tmp_path)
     for _ in range(10):

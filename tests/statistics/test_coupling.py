@@ -195,7 +195,9 @@ def near_decisions(
     "namespace", [pytest.param(each, marks=[pytest.mark.gpu] if each == "cuda" else []) for each in NAMESPACES]
 )
 @pytest.mark.parametrize("count", [1, 2], ids="{}-threads".format)
-def test_every_decision_is_a_units_own(number: int, namespace: str, count: int) -> None:
+def test_statistic_contribution_of_unit_near_decisions_is_independent_of_others(
+    number: int, namespace: str, count: int
+) -> None:
     if namespace == "cuda" and count > 1:
         pytest.skip("a GPU has no threads of BLAS")
     stat, rng, as_array = build(*(SMALL + WIDE)[number]), np.random.default_rng(count), NAMESPACES[namespace]
@@ -219,7 +221,7 @@ def test_every_decision_is_a_units_own(number: int, namespace: str, count: int) 
 
 
 @pytest.mark.parametrize("case", SMALL + WIDE + EXTREME, ids=name)
-def test_no_value_and_no_parameter_moves_a_sum_too_far(case: Case) -> None:
+def test_statistic_extreme_values_and_parameters_stay_within_sensitivity(case: Case) -> None:
     stat, rng = build(*case), np.random.default_rng(2)
     units = extremes(stat, rng) + [draw(stat, rng, 1) for _ in range(20)] + at_the_edge(stat, rng, 1)
     rows = [unit for unit in units if len(unit) == 1]
@@ -235,7 +237,7 @@ def test_no_value_and_no_parameter_moves_a_sum_too_far(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", SMALL + WIDE, ids=name)
-def test_blocks_are_cut_without_a_difference(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistic_block_boundaries_change_no_bit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     stat, rng = build(*case), np.random.default_rng(3)
     pool = at_the_edge(stat, rng, 1)
     said = [single(stat, unit) for unit in pool]
@@ -247,7 +249,7 @@ def test_blocks_are_cut_without_a_difference(case: Case, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("size", [BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1])
-def test_whole_blocks_of_clusters_and_projections(size: int) -> None:
+def test_statistic_whole_blocks_equal_sum_of_single_records(size: int) -> None:
     for case in [each for each in WIDE if each[0] in ("cluster_sums", "scatter", "scatter_norms", "rounded_scatter")]:
         stat, rng = build(*case), np.random.default_rng(4)
         pool = at_the_edge(stat, rng, 1)
@@ -259,7 +261,7 @@ def test_whole_blocks_of_clusters_and_projections(size: int) -> None:
 
 
 @pytest.mark.parametrize("function", [np.tanh, np.reciprocal, np.sqrt, np.floor, np.rint])
-def test_a_vector_function_gives_a_number_the_same_value_wherever_it_stands(function: Callable[[Any], Any]) -> None:
+def test_vector_functions_give_same_value_at_any_position(function: Callable[[Any], Any]) -> None:
     """In whole vectors and in what is left over at their ends, aligned and not."""
     numbers = np.random.default_rng(5).lognormal(sigma=3, size=1000).astype(np.float32)
     values = function(numbers)
@@ -270,7 +272,7 @@ def test_a_vector_function_gives_a_number_the_same_value_wherever_it_stands(func
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 7, 8, 15, 16, 17, 33, 64, 100, 250, 251, 1024])
-def test_sums_and_products_of_one_unit_are_the_same_wherever_it_stands(rows: int) -> None:
+def test_sums_and_products_of_unit_are_same_at_any_position(rows: int) -> None:
     """Whatever else is computed with in the same call, and however memory is aligned."""
     rng = np.random.default_rng(7)
     for sources, count, start in ((2, 1, 1), (3, 9, 3), (20, 5, 0), (20, 14, 5), (33, 2, 7)):

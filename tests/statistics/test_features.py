@@ -27,7 +27,7 @@ MAPS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", MAPS, ids=lambda each: each["kind"])
-def test_a_rows_features_are_the_same_wherever_it_stands_and_whoever_stands_beside_it(settings: dict[str, Any]) -> None:
+def test_features_of_row_are_same_at_any_position_among_any_others(settings: dict[str, Any]) -> None:
     made = build(settings)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(3 * made.batch // 2 + 5, made.inputs)) * 10 ** rng.uniform(-2, 2, (1, made.inputs))
@@ -45,14 +45,14 @@ def test_a_rows_features_are_the_same_wherever_it_stands_and_whoever_stands_besi
 
 
 @pytest.mark.parametrize("settings", MAPS, ids=lambda each: each["kind"])
-def test_other_arrays_give_the_same_features(settings: dict[str, Any]) -> None:
+def test_features_of_other_array_library_are_same(settings: dict[str, Any]) -> None:
     made = build(settings)
     rows = np.random.default_rng(1).normal(size=(9, made.inputs))
     other = made(array_api_strict.asarray(rows))
     assert np.allclose(np.from_dlpack(other), made(rows), atol=1e-6)
 
 
-def test_scattering_is_what_it_says() -> None:
+def test_scattering_equals_direct_convolution() -> None:
     """One channel of each order, convolved pixel by pixel around the edges of the padded image."""
     made = build({"kind": "scattering", "height": 8, "width": 8, "angles": 2, "cosines": 2, "highest": 1.0})
     image = np.random.default_rng(2).random((8, 8))
@@ -93,14 +93,14 @@ def test_scattering_is_what_it_says() -> None:
     assert np.allclose(found, np.array(expected) / np.linalg.norm(expected), atol=2e-5)
 
 
-def test_contrast_and_brightness_do_not_matter_much() -> None:
+def test_scattering_of_other_contrast_and_brightness_is_similar() -> None:
     made = build({"kind": "scattering", "height": 16, "width": 16, "highest": 1.0})
     image = np.random.default_rng(3).random((1, 256))
     assert np.max(np.abs(made(image / 2 + 0.3) - made(image))) < 0.03
     assert np.all(np.isfinite(made(np.zeros((1, 256)))))
 
 
-def test_waves_follow_a_gaussian_kernel() -> None:
+def test_random_features_approximate_gaussian_kernel() -> None:
     rng = np.random.default_rng(4)
     settings = {"kind": "random", "lower": [-1.0] * 3, "upper": [1.0] * 3, "waves": 20_000, "bandwidth": 0.5}
     made, rows = build(settings), rng.uniform(-1, 1, (20, 3))
@@ -128,7 +128,7 @@ def test_features_bad_setting_is_refused(settings: dict[str, Any], named: str) -
         build(settings)
 
 
-def test_a_map_of_ones_own_is_found_by_its_kind() -> None:
+def test_features_registered_kind_is_found_and_second_one_refused() -> None:
     class Squares(features.LinearFeatures):
         kind = "squares of tests"
 
@@ -145,7 +145,7 @@ def test_a_map_of_ones_own_is_found_by_its_kind() -> None:
         features.register(Other)
 
 
-def test_a_row_for_which_a_map_fails_has_no_features_and_nobody_else_is_touched() -> None:
+def test_features_row_that_fails_has_zeros_and_others_unchanged() -> None:
     class Fragile(features.LinearFeatures):
         kind = "fragile, of tests"
 

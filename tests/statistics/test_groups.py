@@ -19,7 +19,7 @@ from zerosum.statistics.survival import SurvivalTable
 NAN = math.nan
 
 
-def test_moments_by_group_are_those_of_each_group() -> None:
+def test_grouped_moments_equal_moments_of_each_group() -> None:
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.uniform(0, 10, 50), rng.integers(0, 3, 50)])
     rows[::7, 0] = NAN
@@ -30,7 +30,7 @@ def test_moments_by_group_are_those_of_each_group() -> None:
         assert np.allclose([counts[g, 0], sums[g, 0], squares[g, 0]], [len(x), x.sum(), np.sum(2 * x**2 - 1)])
 
 
-def test_a_unit_weighs_one_in_every_column_in_which_it_is_observed() -> None:
+def test_grouped_statistics_unit_has_weight_one_in_observed_columns() -> None:
     people = Units.from_list([np.array([[1.0, 0], [3.0, 1], [NAN, 1]]), np.array([[NAN, 0.0]]), np.array([[2.0, NAN]])])
     stat = GroupedMoments(columns=2, positions=(0,), group=1, groups=2, lower=[0], upper=[4], count_weight=1)
     counts, sums, _ = stat.split(stat.total(people))
@@ -40,7 +40,7 @@ def test_a_unit_weighs_one_in_every_column_in_which_it_is_observed() -> None:
     assert np.allclose(table, [1 / 3 + 1, 2 / 3])
 
 
-def test_the_weight_of_second_moments_is_as_large_as_it_may_be() -> None:
+def test_grouped_moments_second_weight_is_largest_possible() -> None:
     """At s = 3 - sqrt(5), x = 1 and y = s - 1 are as far apart as 1 and -1 are; a larger weight would cost more."""
     y = 2 - math.sqrt(5)
     for weight, excess in ((FREE_SECOND, 0.0), (FREE_SECOND * 1.01, 1e-3)):
@@ -50,7 +50,7 @@ def test_the_weight_of_second_moments_is_as_large_as_it_may_be() -> None:
         GroupedMoments(columns=1, positions=(0,), lower=[0], upper=[1], second_weight=FREE_SECOND * 1.01)
 
 
-def test_the_root_of_summation_makes_cumulative_counts() -> None:
+def test_summation_root_squared_gives_cumulative_counts() -> None:
     for bins in (1, 2, 7, 64):
         root = summation_root(bins)
         norms = np.sqrt(np.cumsum([math.comb(2 * k, k) ** 2 / 16**k for k in range(bins)]))[::-1]
@@ -59,20 +59,20 @@ def test_the_root_of_summation_makes_cumulative_counts() -> None:
         assert np.allclose(np.linalg.norm(root, axis=0), 1)
 
 
-def test_ranks_are_the_root_of_a_histogram() -> None:
+def test_grouped_ranks_equal_root_of_histogram() -> None:
     values = np.array([[-5.0], [0.0], [0.5], [1.0], [9.0], [NAN]])
     stat = GroupedRanks(columns=1, positions=(0,), edges=([0.0, 1.0, 2.0],))
     assert np.allclose(stat.total(Units(values)), summation_root(2) @ [3, 2])
 
 
-def test_who_left_when_is_counted_up_to_and_with_the_right_edge() -> None:
+def test_survival_table_counts_up_to_and_including_right_edge() -> None:
     rows = np.array([[0.0, 1], [1.0, 1], [1.5, 0], [2.0, 1], [2.1, 1], [-3.0, 0], [NAN, 1], [1.0, NAN]])
     table = SurvivalTable(columns=2, edges=[0, 1, 2]).total(Units(rows))
     assert table.tolist() == [1, 2, 1, 1, 1]
 
 
 @pytest.mark.parametrize("groups", [1, 2, 50])
-def test_groups_cost_the_same_however_many_there_are(groups: int) -> None:
+def test_grouped_sensitivity_is_same_for_any_number_of_groups(groups: int) -> None:
     by: dict[str, Any] = {"group": 0, "groups": groups}
     counts = build("grouped_counts", {"columns": 2, "positions": [1], "levels": [4], **by})
     assert counts.sensitivity(Adjacency.REPLACE_ONE) == pytest.approx(math.sqrt(2))
@@ -83,7 +83,7 @@ def test_groups_cost_the_same_however_many_there_are(groups: int) -> None:
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
-def test_the_product_after_counting_is_part_of_what_rounding_may_do(adjacency: Adjacency) -> None:
+def test_grouped_ranks_sensitivity_covers_rounding_of_product(adjacency: Adjacency) -> None:
     """Planned is for the rows of a block; a rank has as many terms more as there are bins."""
     for bins in (8, 4096):
         edges = [np.linspace(0, 1, bins + 1)] * 2

@@ -9,7 +9,7 @@ from zerosum.compute.units import Units
 from zerosum.statistics.holdout import chosen, held_out
 
 
-def test_a_unit_is_on_the_same_side_whoever_else_is_there() -> None:
+def test_held_out_side_of_unit_is_independent_of_others() -> None:
     rng = np.random.default_rng(0)
     people = [rng.normal(size=(int(rng.integers(1, 4)), 3)) for _ in range(2000)]
     out = held_out(Units.from_list(people), 0.2)
@@ -20,7 +20,7 @@ def test_a_unit_is_on_the_same_side_whoever_else_is_there() -> None:
     assert np.all(more[out])
 
 
-def test_parts_are_complete_and_apart() -> None:
+def test_chosen_parts_are_complete_and_disjoint() -> None:
     rows = np.random.default_rng(1).normal(size=(300, 2))
     units = Units(rows)
     fitted, judged = chosen(units, "fitted", 0.3), chosen(units, "held-out", 0.3)

@@ -129,7 +129,7 @@ def plain(stat: ModuleGradient, rows: Floats) -> Floats:
 
 @pytest.mark.parametrize("classes", [1, 3])
 @pytest.mark.parametrize("count", [1, 5, 16, 37])
-def test_the_sum_is_that_of_clipped_gradients_whatever_their_number(classes: int, count: int) -> None:
+def test_module_gradient_sum_is_of_clipped_gradients(classes: int, count: int) -> None:
     rows = rows_of(count, classes)
     stat = made(classes=classes)
     each = plain(stat, rows)
@@ -140,7 +140,7 @@ def test_the_sum_is_that_of_clipped_gradients_whatever_their_number(classes: int
     assert made(classes=classes, clip=clip).total(Units.from_rows(rows)) == pytest.approx(wanted, abs=1e-9)
 
 
-def test_a_persons_examples_are_averaged_before_the_clip() -> None:
+def test_module_gradient_examples_of_person_are_averaged_before_clip() -> None:
     rows, sizes = rows_of(40), [1, 7, 2, 30]
     stat = made(clip=0.6)
     each = plain(stat, rows)
@@ -154,7 +154,7 @@ def test_a_persons_examples_are_averaged_before_the_clip() -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 40])
-def test_a_contribution_has_the_same_bits_alone_and_among_others(precision: str, count: int) -> None:
+def test_module_gradient_unit_alone_and_among_others_has_same_bits(precision: str, count: int) -> None:
     """A crowd of equal examples adds up to so many times one of them, up to the rounding of doubles."""
     stat = made(clip=0.3, precision=precision)
     row = rows_of(1, seed=3)
@@ -163,7 +163,7 @@ def test_a_contribution_has_the_same_bits_alone_and_among_others(precision: str,
     assert np.max(np.abs(crowd - count * alone)) <= 1e-15 * count
 
 
-def test_the_sensitivity_is_attained_within_two_percent() -> None:
+def test_module_gradient_sensitivity_is_attained_within_two_percent() -> None:
     stat = made(clip=0.05, precision="float32", classes=2)
     rows = rows_of(30, 2)
     farthest = 0.0
@@ -175,7 +175,7 @@ def test_the_sensitivity_is_attained_within_two_percent() -> None:
 
 
 @pytest.mark.parametrize("people", [False, True])
-def test_a_gradient_that_is_not_finite_counts_as_zero_and_changes_nobody_else(people: bool) -> None:
+def test_module_gradient_not_finite_counts_as_zero_and_others_unchanged(people: bool) -> None:
     stat = made(clip=0.3, precision="float32")
     rows = rows_of(5)
     broken = rows.copy()
@@ -185,7 +185,7 @@ def test_a_gradient_that_is_not_finite_counts_as_zero_and_changes_nobody_else(pe
     assert np.max(np.abs(stat.total(Units(broken, offsets)) - without)) <= 1e-14
 
 
-def test_pytorch_is_left_as_it_was() -> None:
+def test_module_gradient_leaves_torch_settings_unchanged() -> None:
     state = torch.random.get_rng_state()
     made(clip=0.3).total(Units.from_rows(rows_of(3)))
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -193,14 +193,14 @@ def test_pytorch_is_left_as_it_was() -> None:
     assert not torch.backends.cudnn.deterministic
 
 
-def test_layers_of_uneven_width_go_one_by_one_or_pass(caplog: pytest.LogCaptureFixture) -> None:
+def test_module_runner_layers_of_uneven_width_keep_unit_bits(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         run = Runner(made("test-uneven").architecture, 16, "cpu")
     assert run.batch == 16 or caplog.records
     assert run._keeps(run.batch)
 
 
-def test_a_device_whose_rounding_depends_on_places_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_runner_on_device_with_uneven_rounding_halves_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """As some kernels do: what stands in the second half rounds otherwise."""
     right = Runner.gradients
 
@@ -214,7 +214,7 @@ def test_a_device_whose_rounding_depends_on_places_is_found(monkeypatch: pytest.
     assert Runner(made().architecture, 16, "cpu").batch == 2
 
 
-def test_a_neighbour_that_changes_others_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_runner_with_coupled_examples_takes_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Runner.gradients
 
     def worse(self: Runner, parameters: Any, x: Any, y: Any) -> Any:
@@ -238,7 +238,7 @@ def test_a_neighbour_that_changes_others_is_found(monkeypatch: pytest.MonkeyPatc
         ("nowhere", BadParameter, "'nowhere'"),
     ],
 )
-def test_what_cannot_be_private_is_refused_before_data_are_used(
+def test_module_gradient_module_that_cannot_be_private_is_refused(
     module: str, error: type[Exception], named: str
 ) -> None:
     stat = made().model_copy(update={"module": module, "settings": {}})
@@ -257,18 +257,18 @@ def test_what_cannot_be_private_is_refused_before_data_are_used(
         ({"weights": np.zeros(7)}, "7"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(change: dict[str, Any], named: str) -> None:
+def test_module_gradient_bad_settings_are_refused(change: dict[str, Any], named: str) -> None:
     with pytest.raises(BadParameter, match=named):
         made().model_copy(update=change).check(Units.from_rows(rows_of(3)))
 
 
 @pytest.mark.parametrize("change", [{"shape": (5, 5)}, {"batch": 12}, {"weights": np.zeros((2, 2))}, {"classes": 0}])
-def test_parameters_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
+def test_module_gradient_bad_parameter_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(BadParameter):
         made(**change)
 
 
-def test_the_device_is_the_sites_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_gradient_device_is_chosen_by_site(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(module_gradients.DEVICE, "cuda:7")
     if not torch.cuda.is_available():
         with pytest.raises(BadParameter, match="cuda:7"):
@@ -276,7 +276,7 @@ def test_the_device_is_the_sites_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "device" not in ModuleGradient.model_fields
 
 
-def test_a_name_is_taken_once_and_entry_points_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_register_module_name_is_taken_once_and_entry_points_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadParameter, match="'tanh-cnn'"):
         register_module("tanh-cnn", small)
 
@@ -290,7 +290,7 @@ def test_a_name_is_taken_once_and_entry_points_are_looked_up(monkeypatch: pytest
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("columns", [36, 37], ids=["whole rows", "a part of rows"])
-def test_batches_lie_in_memory_alike_wherever_they_come_from(precision: str, columns: int) -> None:
+def test_module_runner_batches_from_any_memory_layout_are_equal(precision: str, columns: int) -> None:
     """A part of a table, with gaps between its rows, and a batch that had to be padded are multiplied by the same
     kernel only if they are laid out alike."""
     run = Runner(Architecture.of("test-small", {}, (1, 6, 6), 3, precision), 4, "cpu")
@@ -316,7 +316,7 @@ def test_batches_lie_in_memory_alike_wherever_they_come_from(precision: str, col
         {"kernel_size": 2, "stride": 3},
     ],
 )
-def test_convolutions_as_a_gpu_computes_them_are_the_same(conv: dict[str, Any]) -> None:
+def test_module_gradient_unfolded_convolutions_equal_plain_ones(conv: dict[str, Any]) -> None:
     """Gradients of each example too, and nothing goes example by example (PyTorch would warn, which is an error)."""
     torch.manual_seed(0)
     layers = torch.nn.Conv2d(3, 4, **conv), torch.nn.Tanh(), torch.nn.Conv2d(4, 2, 2), torch.nn.Flatten()

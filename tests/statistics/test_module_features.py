@@ -31,7 +31,7 @@ def frozen(together: bool = False) -> Any:
     return made.requires_grad_(False)
 
 
-def test_a_frozen_module_gives_every_row_its_own_features() -> None:
+def test_module_features_of_row_are_independent_of_others() -> None:
     made = build(SETTINGS)
     rows = np.random.default_rng(0).random((100, 64))
     whole = made(rows)
@@ -42,7 +42,7 @@ def test_a_frozen_module_gives_every_row_its_own_features() -> None:
     assert not np.array_equal(build({**SETTINGS, "seed": 1})(rows), whole)
 
 
-def test_a_module_that_looks_at_the_batch_goes_row_by_row() -> None:
+def test_module_features_of_coupled_module_go_row_by_row() -> None:
     made = build({**SETTINGS, "settings": {"together": True}})
     rows = np.random.default_rng(1).random((70, 64))
     assert made._together == 1  # type: ignore[attr-defined]

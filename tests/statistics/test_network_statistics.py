@@ -34,7 +34,7 @@ def loss(stat: TwoLayerGradient, weights: Floats, rows: Floats) -> float:
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
-def test_the_gradient_is_that_of_the_loss(classes: int) -> None:
+def test_two_layer_gradient_equals_finite_differences(classes: int) -> None:
     stat, rows = made(classes)
     found = stat.total(Units.from_rows(rows))
     step = 1e-5 * np.eye(stat.size)
@@ -48,7 +48,7 @@ def one_by_one(stat: TwoLayerGradient, rows: Floats) -> Floats:
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_every_example_is_clipped_over_all_tensors_together(classes: int) -> None:
+def test_two_layer_gradient_example_is_clipped_over_all_tensors(classes: int) -> None:
     stat, rows = made(classes, clip=1.3)
     each = one_by_one(stat, rows)
     norms = np.linalg.norm(each, axis=1)
@@ -57,7 +57,7 @@ def test_every_example_is_clipped_over_all_tensors_together(classes: int) -> Non
     assert stat.total(Units.from_rows(rows)) == pytest.approx(wanted, abs=1e-12)
 
 
-def test_a_persons_examples_are_clipped_one_by_one_and_averaged() -> None:
+def test_two_layer_gradient_examples_of_person_are_clipped_and_averaged() -> None:
     stat, rows = made(clip=0.3)
     each = one_by_one(stat, rows)
     sizes = [1, 7, 2, 30]
@@ -69,7 +69,7 @@ def test_a_persons_examples_are_clipped_one_by_one_and_averaged() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_a_replaced_example_comes_within_two_percent_of_the_sensitivity(classes: int) -> None:
+def test_two_layer_gradient_sensitivity_is_attained_within_two_percent(classes: int) -> None:
     stat, rows = made(classes, clip=0.05)
     farthest = 0.0
     for row in rows:
@@ -84,7 +84,7 @@ def test_a_replaced_example_comes_within_two_percent_of_the_sensitivity(classes:
         assert farthest >= 0.98 * far
 
 
-def test_ranges_bring_classes_back_as_they_are() -> None:
+def test_two_layer_gradient_with_ranges_keeps_classes() -> None:
     plain, rows = made(3, clip=0.5)
     rows[:, :-1] = np.clip(rows[:, :-1], -3, 3)
     ranged = plain.model_copy(

@@ -54,7 +54,7 @@ def entered(rows: Floats) -> tuple[Floats, Floats, Floats]:
     return u * shrunk[:, None], shrunk, normal[:, 2]
 
 
-def test_a_gradient_and_a_moment_are_means_over_a_units_rows_of_clipped_ones() -> None:
+def test_residual_gradient_and_moment_are_means_of_clipped_rows() -> None:
     units, tables = people()
     gradient, moment, squares = np.zeros(3), np.zeros((3, 3)), 0.0
     some_clipped = False
@@ -79,7 +79,7 @@ def test_a_gradient_and_a_moment_are_means_over_a_units_rows_of_clipped_ones() -
 
 
 @pytest.mark.parametrize("family", ["logistic", "poisson"])
-def test_a_newton_step_has_the_gradient_and_the_hessian_of_the_likelihood(family: str) -> None:
+def test_newton_step_equals_gradient_and_hessian_of_likelihood(family: str) -> None:
     units, tables = people()
     more = {} if family == "logistic" else {"bound": 2.0, "most": 6.0, "rate_bound": 1.5, "curvature": 0.7}
     stat = NewtonStep(**BOUNDS, coefficients=W, family=family, **more)
@@ -99,7 +99,7 @@ def test_a_newton_step_has_the_gradient_and_the_hessian_of_the_likelihood(family
     assert np.allclose(found[1], hessian)
 
 
-def test_an_offset_a_weight_and_a_draw_do_what_they_say() -> None:
+def test_residual_gradient_offset_weight_and_draw_equal_formula() -> None:
     """Beside the features stand an offset in 0 to 4, a weight in 0 to 2 and a draw in 0 to 1."""
     rng = np.random.default_rng(1)
     tables = [rng.uniform(LOWER, UPPER, (count, 3)) for count in (1, 3, 2, 1, 5)]
@@ -134,7 +134,7 @@ def test_an_offset_a_weight_and_a_draw_do_what_they_say() -> None:
     assert np.allclose(gradient, expected)
 
 
-def test_a_weight_beyond_its_range_is_one_or_nothing() -> None:
+def test_residual_gradient_weight_out_of_range_is_clamped() -> None:
     params: dict[str, Any] = {"columns": 3, "clip": 1, "coefficients": [0.0], "intercept": 0, "weighted": True}
     stat = ResidualGradient(**params)
     whole, heavy, none = (stat.total(Units.from_rows([[0.5, weight, 1.0]])) for weight in (1.0, 1e9, -1e9))
@@ -143,7 +143,7 @@ def test_a_weight_beyond_its_range_is_one_or_nothing() -> None:
     assert not np.any(none)
 
 
-def test_a_weight_lets_a_unit_be_nothing() -> None:
+def test_polynomial_with_weights_is_more_sensitive() -> None:
     """Of a loss that is mostly a constant two rows are close to each other and far from none."""
     params: dict[str, Any] = {"columns": 2, "clip": 1, "table": [[1.0], [0.1]], "weights": [1, 1], "intercept": 0}
     whole = PolynomialCoefficients(**params)
@@ -154,7 +154,7 @@ def test_a_weight_lets_a_unit_be_nothing() -> None:
         PolynomialCoefficients(**params | {"columns": 3}, offset=(0.0, 1.0))
 
 
-def test_polynomial_coefficients_are_the_loss() -> None:
+def test_polynomial_coefficients_evaluate_to_loss() -> None:
     units, tables = people()
     table = np.array([[0.5, 0.0, 1.0], [0.0, -2.0, 0.3], [1.0, 0.2, 0.0], [0.1, 0.0, 0.4]])
     stat = PolynomialCoefficients(**BOUNDS, table=table, weights=np.array([1.0, 0.5, 2.0, 3.0]))
@@ -182,7 +182,7 @@ def test_column_moments_are_sums_of_values_and_squares() -> None:
     assert np.allclose(squares, sum((rows**2).mean(axis=0) for rows in normal))
 
 
-def test_the_parabola_is_as_wide_as_its_chord_up_to_the_constant_and_no_further() -> None:
+def test_square_constant_is_largest_without_extra_sensitivity() -> None:
     t = np.linspace(-1, 1, 2001)
     one, other = np.meshgrid(t, t)
 
@@ -194,7 +194,7 @@ def test_the_parabola_is_as_wide_as_its_chord_up_to_the_constant_and_no_further(
     assert math.isclose(SQUARE**2, (11 + 5 * math.sqrt(5)) / 8)
 
 
-def test_a_hessian_rides_free_beside_a_logistic_gradient_up_to_the_constant_and_no_further() -> None:
+def test_curvature_constant_is_largest_without_extra_sensitivity() -> None:
     t = np.linspace(0, 1, 201)
     one, other, k = np.meshgrid(t, t, np.linspace(0, 1, 101))
 
@@ -207,7 +207,7 @@ def test_a_hessian_rides_free_beside_a_logistic_gradient_up_to_the_constant_and_
 
 
 @pytest.mark.parametrize("degree", [2, 3, 4])
-def test_the_bound_of_a_polynomial_lies_just_above_what_a_search_finds(degree: int) -> None:
+def test_polynomial_bound_is_within_two_percent_of_search(degree: int) -> None:
     rng = np.random.default_rng(degree)
     for _ in range(4):
         table, weights = rng.normal(size=(degree + 1, 3)), rng.uniform(0.3, 2, degree + 1)
@@ -220,7 +220,7 @@ def test_the_bound_of_a_polynomial_lies_just_above_what_a_search_finds(degree: i
         assert found <= bound <= 1.02 * found
 
 
-def test_the_exponential_is_exact_enough_and_the_same_wherever_a_number_stands() -> None:
+def test_exponential_is_exact_and_same_at_any_position() -> None:
     numbers = np.random.default_rng(0).uniform(-60, 60, 1000)
     values = exponential(numbers)
     assert np.allclose(values, np.exp(numbers), rtol=1e-11)
@@ -267,7 +267,7 @@ def test_regression_statistic_bad_parameter_is_refused(name: str, params: dict[s
         build(name, params)
 
 
-def test_no_sensitivity_depends_on_where_a_round_stands() -> None:
+def test_regression_sensitivity_is_independent_of_coefficients() -> None:
     for adjacency in Adjacency:
         for kind in (ResidualGradient, ResidualMoment, NewtonStep):
             one = kind(columns=3, clip=1.0, coefficients=np.zeros(3))

@@ -31,7 +31,7 @@ def long_rows() -> Floats:
     return np.asarray(rows[np.sum(whole * whole, axis=1) > LONGEST**2])[:100]
 
 
-def test_rows_that_rounding_makes_too_long_are_rounded_towards_zero(computed: str) -> None:
+def test_rounded_scatter_rows_too_long_are_rounded_towards_zero(computed: str) -> None:
     rows = long_rows()
     assert len(rows) > 3
     stat = RoundedScatter(columns=20)
@@ -50,7 +50,7 @@ def test_rows_that_rounding_makes_too_long_are_rounded_towards_zero(computed: st
     assert longest > 1 + 1 / TARGET, "no row was rounded up: more than the target would not be needed"
 
 
-def test_no_record_is_longer_than_claimed_and_no_neighbour_farther(computed: str) -> None:
+def test_rounded_scatter_records_and_neighbours_stay_within_sensitivity(computed: str) -> None:
     """In whole numbers: |x|^4 <= L^4 alone, and two are |x|^4 + |y|^4 - 2 (x'y)^2 <= 2 L^4 apart."""
     rng, longest = np.random.default_rng(4), int(LONGEST)
     for columns in (1, 2, 4, 7, 8, 33, 60):
@@ -78,7 +78,7 @@ def _square(matrix: list[list[int]]) -> int:
     return sum(each * each for line in matrix for each in line)
 
 
-def test_a_record_contributes_the_same_alone_and_among_others(computed: str) -> None:
+def test_rounded_scatter_record_alone_and_among_others_is_same(computed: str) -> None:
     """To the last whole number, whoever stands beside it in a pair, a panel or a strip."""
     rng = np.random.default_rng(5)
     for columns, count in ((3, 300), (20, 30), (48, 65), (50, 40), (97, 21)):
@@ -96,7 +96,7 @@ def test_a_record_contributes_the_same_alone_and_among_others(computed: str) -> 
 
 
 @pytest.mark.parametrize("count", [255, 256, 257, 1023, 1024, 1025, 3000])
-def test_the_longest_sums_of_32_bits_do_not_wrap_round(count: int, computed: str) -> None:
+def test_rounded_scatter_longest_32_bit_sums_do_not_wrap(count: int, computed: str) -> None:
     """All rows alike, along a column or between two, so that every product has the same sign and is as large as any."""
     columns = 50
     for at in (0, 7, 8, 47, 48, 49):
@@ -115,7 +115,7 @@ def test_the_longest_sums_of_32_bits_do_not_wrap_round(count: int, computed: str
         assert mixed[at][(at + 3) % columns] < 0
 
 
-def test_entries_are_rounded_up_as_often_as_keeps_their_mean() -> None:
+def test_round_rows_keeps_mean_of_entries() -> None:
     """Whatever stands beside them; and not all alike that are equal."""
     rng = np.random.default_rng(11)
     for value in (0.0, 0.25, -0.4, 7.9, -1000.5, 1300.0):
@@ -130,7 +130,7 @@ def test_entries_are_rounded_up_as_often_as_keeps_their_mean() -> None:
 
 
 @pytest.mark.parametrize("world", ["isotropic", "one factor", "small columns", "zeros and ones"])
-def test_rounding_adds_no_more_than_the_planner_thinks(world: str) -> None:
+def test_rounded_scatter_rounding_error_is_within_planned_bound(world: str) -> None:
     """Also where records are alike, so that what is rounded away of each would add up if it were always the same."""
     rng = np.random.default_rng(6)
     for columns in (12, 40, 160):

@@ -101,7 +101,7 @@ def search(stat: BoundedStatistic, adjacency: Adjacency, seed: int = 0) -> tuple
 
 @pytest.mark.parametrize("adjacency", Adjacency)
 @pytest.mark.parametrize(("name", "params"), CASES)
-def test_no_neighbour_is_farther_than_the_sensitivity_and_one_is_as_far(
+def test_sensitivity_is_attained_and_exceeded_by_no_neighbour(
     name: str, params: dict[str, Any], adjacency: Adjacency
 ) -> None:
     stat = build(name, params)
@@ -111,7 +111,7 @@ def test_no_neighbour_is_farther_than_the_sensitivity_and_one_is_as_far(
     assert found >= LEAST.get(name, 0.97) * bound
 
 
-def test_every_builtin_statistic_is_attacked() -> None:
+def test_sensitivity_cases_have_every_builtin_statistic() -> None:
     elsewhere = set() if find_spec("torch") else {"module_gradient", "module_predictions"}  # make test-torch
     assert {name for name, _ in CASES} >= BUILTIN - elsewhere
 
@@ -120,7 +120,7 @@ def apart(stat: BoundedStatistic, one: list[float], other: list[float]) -> float
     return moved(stat, np.array([one]), np.array([other]))
 
 
-def test_the_weight_of_observed_counts_is_as_large_as_it_may_be() -> None:
+def test_observed_sums_count_weight_is_largest_possible() -> None:
     """Whoever is seen in half of the columns and whoever in the others, with one in common, or in none."""
     nan, c = math.nan, 1.3
     for columns in (3, 5, 9):
@@ -162,7 +162,7 @@ def attack_second_moment(entries: Callable[[Floats], Floats], std: Floats) -> fl
     return assert_not_exceeded(1.0, std[:, None] * noise, shift)
 
 
-def test_the_second_moments_own_bound_survives_the_attack() -> None:
+def test_second_moment_attack_reaches_stated_mu() -> None:
     sensitivity = build("second_moment", {"columns": 3, "clip": 1.0}).sensitivity(Adjacency.REPLACE_ONE)
     mu = attack_second_moment(coordinates.pack, np.full(6, sensitivity))
     assert mu == pytest.approx(1.0, rel=0.03)
@@ -170,13 +170,13 @@ def test_the_second_moments_own_bound_survives_the_attack() -> None:
     assert full == pytest.approx(1.0, rel=0.03)
 
 
-def test_a_sensitivity_of_one_is_caught() -> None:
+def test_second_moment_attack_finds_sensitivity_of_one() -> None:
     """As in capeDJICA and capePCA, which take the spectral norm."""
     with pytest.raises(AssertionError, match=r"1\.[34]"):
         attack_second_moment(coordinates.pack, np.full(6, 1.0))
 
 
-def test_both_triangles_noised_but_counted_once_is_caught() -> None:
+def test_second_moment_attack_finds_triangles_counted_once() -> None:
     """Isometric noise, sqrt(2) smaller off the diagonal, drawn for each triangle anew: averaging undoes half of it."""
     std = np.where(np.eye(3) > 0, math.sqrt(2), 1.0).ravel()
     with pytest.raises(AssertionError, match=r"1\.[34]"):
@@ -184,7 +184,7 @@ def test_both_triangles_noised_but_counted_once_is_caught() -> None:
 
 
 @pytest.mark.parametrize("huge", [1e99, 1e154, 1e200, 1e308])
-def test_a_basis_whose_products_overflow_is_not_taken_for_orthonormal(huge: float) -> None:
+def test_scatter_product_basis_with_overflowing_products_is_refused(huge: float) -> None:
     basis = np.array([[1e6, 0.0], [0.0, huge]])
     for extra in ({}, {"projection": [[1.0, 0.0], [0.0, 0.0]]}):
         with pytest.raises(BadParameter, match="basis"):
@@ -192,7 +192,7 @@ def test_a_basis_whose_products_overflow_is_not_taken_for_orthonormal(huge: floa
 
 
 @pytest.mark.parametrize("other", [1e-60, 1e60, 0.0])
-def test_an_extreme_record_leaves_the_bins_of_all_others_alone(other: float) -> None:
+def test_scatter_norms_extreme_record_leaves_bins_of_others(other: float) -> None:
     row = np.random.default_rng(0).normal(size=(1, 3))
     here = np.repeat(row, 50, axis=0)
     there = here.copy()

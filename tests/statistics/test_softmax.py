@@ -45,7 +45,7 @@ def loss(weights: Floats, rows: Floats) -> float:
     return float(np.sum(np.log(np.sum(np.exp(logits), axis=1)) - own))
 
 
-def test_the_gradient_is_that_of_the_cross_entropy() -> None:
+def test_softmax_gradient_equals_finite_differences() -> None:
     found = build("softmax_gradient", {**SHARED, "clip": 10.0}).total(Units(ROWS)).reshape(6, 4)
     for at in np.ndindex(6, 4):
         step = np.zeros((6, 4))
@@ -54,7 +54,7 @@ def test_the_gradient_is_that_of_the_cross_entropy() -> None:
         assert found[at] == pytest.approx(slope, abs=1e-4)
 
 
-def test_people_weigh_one_and_their_rows_are_averaged() -> None:
+def test_softmax_gradient_rows_of_person_are_averaged() -> None:
     stat = build("softmax_gradient", {**SHARED, "clip": 0.3})
     people = Units(ROWS, np.array([0, 20, 21, 60]))
     parts = [stat.total(Units(ROWS[a:b])) / (b - a) for a, b in ((0, 20), (20, 21), (21, 60))]
@@ -62,7 +62,7 @@ def test_people_weigh_one_and_their_rows_are_averaged() -> None:
     assert all(np.linalg.norm(part) <= 0.3 for part in parts)
 
 
-def test_moments_are_those_of_the_features() -> None:
+def test_feature_moments_equal_moments_of_features() -> None:
     stat = build("feature_moments", {"columns": 4, "features": FEATURES, "count": True})
     second, first, units = stat.split(stat.total(Units(ROWS)))  # type: ignore[attr-defined]
     x = feature_map(FEATURES)(ROWS[:, :-1]).astype(np.float64)
@@ -72,7 +72,7 @@ def test_moments_are_those_of_the_features() -> None:
     assert stat.size == coordinates.size(11) + 12
 
 
-def test_predictions_are_counted_by_class_and_by_probability() -> None:
+def test_softmax_predictions_are_counted_by_class_and_probability() -> None:
     stat = build("softmax_predictions", {**SHARED, "bins": 5})
     often, pairs, sure = stat.split(stat.total(Units(ROWS)))  # type: ignore[attr-defined]
     logits = design(ROWS) @ WEIGHTS
@@ -85,7 +85,7 @@ def test_predictions_are_counted_by_class_and_by_probability() -> None:
     assert sure.sum(axis=0).tolist() == np.histogram(np.max(p, axis=1), np.linspace(0, 1, 6))[0].tolist()
 
 
-def test_what_rounds_share_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_softmax_gradient_features_are_computed_once_for_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     kind = type(feature_map(FEATURES))
     plain = kind.map_batch
@@ -124,7 +124,7 @@ def test_softmax_gradient_bad_parameter_is_refused(change: dict[str, Any], named
         build("softmax_gradient", {**SHARED, "clip": 0.3, **change})
 
 
-def test_rows_that_are_not_finite_or_have_no_class_stay_within_bounds() -> None:
+def test_softmax_gradient_bad_rows_stay_within_bound() -> None:
     stat = build("softmax_gradient", {**SHARED, "clip": 0.3})
     for row in ([math.nan] * 4, [math.inf, 0, 0, 1], [0, 0, 0, math.nan], [1e300, -1e300, 0, 7.0], [0, 0, 0, -1e300]):
         found = stat.total(Units(np.array([row], dtype=np.float64)))

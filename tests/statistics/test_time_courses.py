@@ -38,7 +38,7 @@ def unit(rng: np.random.Generator, rows: int, size: float = 1.0) -> Floats:
 
 
 @pytest.mark.parametrize(("name", "params"), CASES)
-def test_the_sum_is_the_sum_of_what_each_says_alone(name: str, params: dict[str, Any]) -> None:
+def test_time_course_statistics_equal_sum_over_units(name: str, params: dict[str, Any]) -> None:
     """In stretches of equal length, with odd ones between, and next to units that hold no numbers at all."""
     rng = np.random.default_rng(0)
     units = [unit(rng, rows) for rows in (40, 40, 40, 17, 40, 1, 40, 40, 2, 33)]
@@ -54,7 +54,7 @@ def test_the_sum_is_the_sum_of_what_each_says_alone(name: str, params: dict[str,
 
 @pytest.mark.parametrize("per_recording", ["none", "center", "standardise"])
 @pytest.mark.parametrize("name", ["unmixing_score", "fourth_cumulants"])
-def test_units_of_one_shape_are_taken_together_wherever_they_stand(
+def test_time_course_statistics_units_of_one_shape_are_batched_without_difference(
     name: str, per_recording: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With others between them or not, in rows or in columns, one recording or several, few or so many that they are
@@ -78,7 +78,9 @@ def test_units_of_one_shape_are_taken_together_wherever_they_stand(
 @pytest.mark.parametrize(("name", "params"), CASES)
 @pytest.mark.parametrize("size", [5e-324, 1e-300, 1e-160, 1e-40, 1e30, 1e155, 1e308])
 @pytest.mark.parametrize("rows", [1, 2, 3, 50])
-def test_no_value_makes_anybody_say_more(name: str, params: dict[str, Any], size: float, rows: int) -> None:
+def test_time_course_statistics_any_values_have_norm_at_most_one(
+    name: str, params: dict[str, Any], size: float, rows: int
+) -> None:
     rng = np.random.default_rng(1)
     statistic = build(name, params)
     with np.errstate(over="ignore"):
@@ -89,7 +91,7 @@ def test_no_value_makes_anybody_say_more(name: str, params: dict[str, Any], size
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int16])
-def test_other_kinds_of_numbers_say_the_same(dtype: Any) -> None:
+def test_time_course_statistics_of_other_number_types_are_same(dtype: Any) -> None:
     rows = np.random.default_rng(2).integers(-100, 100, (60, 3)).astype(dtype)
     for name, params in CASES:
         statistic = build(name, params)
@@ -100,7 +102,7 @@ def test_other_kinds_of_numbers_say_the_same(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_the_score_is_zero_at_the_solution_and_points_back_to_it(score: Score) -> None:
+def test_unmixing_score_is_zero_at_solution_and_points_back_to_it(score: Score) -> None:
     rng = np.random.default_rng(3)
     people = [rng.laplace(size=(200, 2)) for _ in range(300)]
     for angle in (-0.2, 0.0, 0.2):
@@ -113,7 +115,7 @@ def test_the_score_is_zero_at_the_solution_and_points_back_to_it(score: Score) -
         assert found == pytest.approx(angle, abs=0.06)
 
 
-def test_bands_add_up_to_the_second_moment() -> None:
+def test_band_scatter_bands_add_up_to_second_moment() -> None:
     rng = np.random.default_rng(4)
     rows = rng.normal(size=(51, 3))
     statistic = build("band_scatter", BANDS | {"edges": [0.0, 0.2, 0.6]})
@@ -124,7 +126,7 @@ def test_bands_add_up_to_the_second_moment() -> None:
     assert all(np.min(np.linalg.eigvalsh(moment)) > -1e-12 for moment in moments)
 
 
-def test_frequencies_go_by_the_clock_of_each_recording() -> None:
+def test_band_scatter_frequencies_follow_clock_of_recording() -> None:
     time = np.arange(600)
     slow, fast = np.sin(2 * np.pi * 0.05 * time), np.sin(2 * np.pi * 0.2 * time)
     person = np.stack([slow, fast, 0 * time], axis=1)
@@ -136,7 +138,7 @@ def test_frequencies_go_by_the_clock_of_each_recording() -> None:
         assert moments[0, 1, 1] == pytest.approx(0, abs=1e-3)
 
 
-def test_runs_of_a_person_do_not_run_into_each_other() -> None:
+def test_time_course_statistics_recordings_of_person_stay_separate() -> None:
     """Cutting a recording where it is quiet changes nothing; gluing two recordings together does."""
     values = np.array([[[1.0], [1.0], [9.0], [9.0]]], dtype=np.float32)
     assert moving_average(values[:, :2], 2).ravel().tolist() == [1.0, 1.0]
@@ -151,7 +153,7 @@ def test_runs_of_a_person_do_not_run_into_each_other() -> None:
 
 @pytest.mark.parametrize("window", [1, 2, 3, 7, 8, 9, 20, 21, 30, 100])
 @pytest.mark.parametrize("shape", [(3, 30, 2), (1, 1, 4), (5, 9, 1)])
-def test_a_moving_average_is_the_mean_of_the_rows_around(window: int, shape: tuple[int, int, int]) -> None:
+def test_moving_average_equals_mean_of_rows_around(window: int, shape: tuple[int, int, int]) -> None:
     """In fresh memory and in memory that holds something else, which does not show."""
     values = np.random.default_rng(12).normal(size=shape)
     begins, widths = windows_of((0, shape[1]), window)
@@ -166,7 +168,7 @@ def test_a_moving_average_is_the_mean_of_the_rows_around(window: int, shape: tup
     assert np.shares_memory(moving_average(values, window, spare), spare[0])
 
 
-def test_slopes_are_those_of_the_scores() -> None:
+def test_unmixing_score_slopes_equal_finite_differences() -> None:
     """Against differences: psi of sources that are a little larger, less psi, the sizes around them kept as they are
     but for a row's own part."""
     rng = np.random.default_rng(13)
@@ -190,7 +192,7 @@ def test_slopes_are_those_of_the_scores() -> None:
     assert not np.any(told.slopes[0])  # within one window volatility is linear
 
 
-def test_packed_bands_have_the_norm_of_the_matrices() -> None:
+def test_band_scatter_packed_bands_have_norm_of_matrices() -> None:
     statistic = build("band_scatter", BANDS)
     value = np.random.default_rng(6).normal(size=statistic.size)
     moments = statistic.split(value)  # type: ignore[attr-defined]
@@ -198,7 +200,7 @@ def test_packed_bands_have_the_norm_of_the_matrices() -> None:
     assert np.allclose(np.concatenate([coordinates.pack(moment) for moment in moments]), value)
 
 
-def test_a_tiny_matrix_says_nothing_rather_than_too_much() -> None:
+def test_band_scatter_tiny_matrix_has_norm_at_most_one() -> None:
     """Where squares underflow, a norm is too small and what is divided by it too large."""
     rows = np.random.default_rng(0).normal(size=(60, 12))
     for exponent in np.linspace(-85, -40, 200):
@@ -209,7 +211,7 @@ def test_a_tiny_matrix_says_nothing_rather_than_too_much() -> None:
 
 
 @pytest.mark.parametrize("name", ["unmixing_score", "fourth_cumulants"])
-def test_how_many_others_there_are_changes_nothing_for_a_unit_that_is_all_rounding(name: str) -> None:
+def test_time_course_statistics_unit_of_rounding_is_independent_of_others(name: str) -> None:
     """Rows orthogonal to W: what is left of W x depends on how a product of many rows is cut up."""
     rng = np.random.default_rng(1)
     w = rng.normal(size=20)
@@ -224,7 +226,7 @@ def test_how_many_others_there_are_changes_nothing_for_a_unit_that_is_all_roundi
         assert np.allclose(statistic.total(units), statistic.total(few), atol=1e-12)
 
 
-def test_cumulants_are_those_of_the_definition() -> None:
+def test_fourth_cumulants_equal_definition() -> None:
     """Without memory, against four nested loops; and packed with the norm of the whole tensor."""
     rng = np.random.default_rng(9)
     rows = rng.uniform(-1, 1, size=(50, 3))
@@ -239,7 +241,7 @@ def test_cumulants_are_those_of_the_definition() -> None:
     assert np.allclose(found, wanted / np.linalg.norm(wanted), atol=1e-5)
 
 
-def test_slow_gaussian_sources_have_no_direction_and_bursts_have() -> None:
+def test_fourth_cumulants_of_slow_gaussian_sources_vanish_and_of_bursts_not() -> None:
     """Autocorrelation alone is nothing that separates by kurtosis, whatever it does to products of neighbours."""
     rng = np.random.default_rng(10)
     slow = np.zeros((400, 400, 2))
@@ -262,7 +264,7 @@ def test_unmixing_score_bad_parameter_is_refused() -> None:
             build("unmixing_score", MIXED | change)
 
 
-def test_a_score_of_which_nothing_is_left_is_silent() -> None:
+def test_unmixing_score_of_linear_volatility_has_zero_slopes() -> None:
     """Within a recording no longer than the window every size is the same: volatility is linear there."""
     rows = np.random.default_rng(6).laplace(size=(9, 3))
     statistic = build("unmixing_score", MIXED | {"window": 9})
@@ -272,7 +274,7 @@ def test_a_score_of_which_nothing_is_left_is_silent() -> None:
     assert float(np.linalg.norm(told.turns)) > 0.1
 
 
-def test_a_window_longer_than_any_recording_is_the_recording() -> None:
+def test_fourth_cumulants_window_longer_than_recording_equals_recording() -> None:
     rows = [np.random.default_rng(seed).laplace(size=(20, 3)) for seed in range(4)]
     one, other = (build("fourth_cumulants", MIXED | {"window": w}).total(Units.from_list(rows)) for w in (20, 10**9))
     np.testing.assert_array_equal(one, other)

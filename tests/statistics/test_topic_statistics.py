@@ -50,7 +50,7 @@ def choices(document: Floats, draws: int) -> Floats:
     return np.asarray(found / found.sum())
 
 
-def test_pairs_and_triples_are_what_enumeration_finds() -> None:
+def test_pair_and_triple_moments_equal_enumeration() -> None:
     document = np.array([3.0, 0.0, 1.0, 2.0])
     one = Units.from_rows(document[None, :])
     pairs, triples = PairMoment(columns=4), TripleMoment(columns=4)
@@ -62,7 +62,7 @@ def test_pairs_and_triples_are_what_enumeration_finds() -> None:
     assert along.split(along.total(one)) == pytest.approx(wanted)
 
 
-def test_norms_from_power_sums_are_those_of_the_arrays() -> None:
+def test_pair_and_triple_moments_clipped_have_norm_one() -> None:
     """What is clipped to a small norm has exactly that norm."""
     for document in ([3.0, 0, 1, 2], [1.0, 1, 1, 0], [5.0, 0, 0, 0], [40.0, 2, 0, 900]):
         one = Units.from_rows(np.array([document]))
@@ -70,13 +70,13 @@ def test_norms_from_power_sums_are_those_of_the_arrays() -> None:
             assert np.linalg.norm(kind(columns=4, clip=1e-3).total(one)) == pytest.approx(1, rel=1e-8)
 
 
-def test_what_a_word_counts() -> None:
+def test_word_presence_of_document_has_norm_one() -> None:
     found = WordPresence(columns=3).total(Units.from_rows(np.array([[2.0, 0, 0], [1, 7, 0], [0, 0, 0]])))
     assert found == pytest.approx([1 + np.sqrt(0.5), np.sqrt(0.5), 0])
 
 
 @pytest.mark.parametrize("stat", STATISTICS, ids=lambda stat: stat.name)
-def test_documents_are_as_far_apart_as_is_claimed_and_no_farther(stat: BoundedStatistic) -> None:
+def test_topic_statistics_sensitivity_is_attained_within_two_percent(stat: BoundedStatistic) -> None:
     """Those of one word each are among the farthest; added, all have the norm 1."""
     rng = np.random.default_rng(5)
     rows = np.concatenate([documents(4), 9 * np.eye(6), np.ones((1, 6)), rng.poisson(3, (9, 6)), np.zeros((1, 6))])
@@ -89,7 +89,7 @@ def test_documents_are_as_far_apart_as_is_claimed_and_no_farther(stat: BoundedSt
         assert 0.98 * bound < float(np.max(moved)) <= bound
 
 
-def test_a_round_of_sums_is_one_of_em() -> None:
+def test_topic_sums_equal_round_of_em() -> None:
     topics = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
     rows = np.array([[5.0, 1, 0], [0, 2, 4], [1, 1, 1]])
     found = TopicSums(columns=3, scores=np.log(topics).T, offsets=np.log([0.5, 0.5]), kind="shares")
@@ -99,7 +99,7 @@ def test_a_round_of_sums_is_one_of_em() -> None:
 
 
 @pytest.mark.parametrize("stat", STATISTICS, ids=lambda stat: stat.name)
-def test_sparse_rows_are_the_same_documents(stat: BoundedStatistic) -> None:
+def test_topic_statistics_of_sparse_rows_equal_dense(stat: BoundedStatistic) -> None:
     rows = documents()
     for held in (csr_array(rows), csr_array(rows.astype(np.uint8))):
         for offsets in (None, np.array([0, 3, 4, 40])):
@@ -107,7 +107,7 @@ def test_sparse_rows_are_the_same_documents(stat: BoundedStatistic) -> None:
 
 
 @pytest.mark.parametrize("stat", STATISTICS, ids=lambda stat: stat.name)
-def test_a_word_that_stands_twice_in_a_sparse_row_is_one_word(stat: BoundedStatistic) -> None:
+def test_topic_statistics_repeated_word_in_sparse_row_is_added(stat: BoundedStatistic) -> None:
     twice = csr_array((np.ones(4), np.array([0, 0, 2, 4]), np.array([0, 4])), shape=(1, 6))
     plain = Units.from_rows(np.array([[2.0, 0, 1, 0, 1, 0]]))
     assert np.array_equal(stat.total(Units(twice)), stat.total(plain))
@@ -115,7 +115,7 @@ def test_a_word_that_stands_twice_in_a_sparse_row_is_one_word(stat: BoundedStati
 
 
 @pytest.mark.parametrize("stat", STATISTICS, ids=lambda stat: stat.name)
-def test_a_person_counts_as_the_mean_of_the_documents(stat: BoundedStatistic) -> None:
+def test_topic_statistics_person_counts_as_mean_of_documents(stat: BoundedStatistic) -> None:
     rows = documents(3, 4)
     whole = stat.total(Units(rows, np.array([0, 4])))
     each = [stat.total(Units.from_rows(row[None, :])) for row in rows]
@@ -123,7 +123,7 @@ def test_a_person_counts_as_the_mean_of_the_documents(stat: BoundedStatistic) ->
 
 
 @pytest.mark.parametrize("stat", STATISTICS, ids=lambda stat: stat.name)
-def test_short_integers_that_stand_twice_do_not_wrap_round(stat: BoundedStatistic) -> None:
+def test_topic_statistics_repeated_short_integers_do_not_wrap(stat: BoundedStatistic) -> None:
     twice = csr_array((np.array([100, 100, 3], dtype=np.int8), np.array([0, 0, 2]), np.array([0, 3])), shape=(1, 6))
     plain = stat.total(Units.from_rows(np.array([[200.0, 0, 3, 0, 0, 0]])))
     for units in (Units(twice), Units.from_rows(twice), Units.from_rows(twice.tocoo(copy=True))):
@@ -131,7 +131,7 @@ def test_short_integers_that_stand_twice_do_not_wrap_round(stat: BoundedStatisti
 
 
 @pytest.mark.parametrize("stat", [*STATISTICS, TripleMoment(columns=60)], ids=lambda stat: f"{stat.name}-{stat.size}")
-def test_a_person_with_many_documents_takes_no_more_memory_than_many_people(stat: BoundedStatistic) -> None:
+def test_topic_statistics_person_with_many_documents_takes_bounded_memory(stat: BoundedStatistic) -> None:
     rows = csr_array(np.random.default_rng(0).poisson(0.1, (10_000, stat.columns)).astype(float))
     tracemalloc.start()
     whole = stat.total(Units(rows, np.array([0, 10_000])))
@@ -141,25 +141,25 @@ def test_a_person_with_many_documents_takes_no_more_memory_than_many_people(stat
     assert whole == pytest.approx(stat.total(Units(rows)) / 10_000, abs=1e-9)
 
 
-def test_documents_without_pairs_have_no_norm() -> None:
+def test_pair_norms_documents_without_pairs_are_not_counted() -> None:
     rows = np.array([[1.0, 0, 0], [0, 0, 0], [2.0, 0, 0]])
     assert PairNorms(columns=3, bins=4).total(Units.from_rows(rows)).tolist() == [0, 0, 0, 1]
 
 
-def test_other_statistics_take_sparse_rows_too() -> None:
+def test_vector_sum_of_sparse_rows_equals_dense() -> None:
     rows = documents()
     stat = build("vector_sum", {"columns": 6, "clip": 1.0})
     assert np.array_equal(stat.total(Units.from_rows(csr_array(rows))), stat.total(Units.from_rows(rows)))
 
 
-def test_written_out_short_integers_do_not_wrap_round() -> None:
+def test_units_dense_short_integers_do_not_wrap() -> None:
     twice = csr_array((np.array([100, 100], dtype=np.int8), np.array([0, 0]), np.array([0, 2])), shape=(1, 2))
     assert Units(twice).dense().rows.tolist() == [[200.0, 0.0]]
     assert next(Units(twice).each()).tolist() == [[200.0, 0.0]]
 
 
 @pytest.mark.parametrize("value", [np.nan, -3.0, np.inf, 1e300, 0.4])
-def test_whatever_a_count_says_it_is_a_whole_number(value: float) -> None:
+def test_topic_statistics_bad_count_becomes_whole_number(value: float) -> None:
     row = np.array([[value, 2.0, 0, 1, 1, 0]])
     taken = {np.inf: 2.0**20, 1e300: 2.0**20}.get(value, 0.0)
     plain = np.array([[taken, 2.0, 0, 1, 1, 0]])
@@ -194,7 +194,7 @@ def test_triple_moment_many_words_without_basis_is_refused() -> None:
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
-def test_what_is_added_up_and_taken_off_again_is_part_of_what_rounding_may_do(adjacency: Adjacency) -> None:
+def test_topic_statistics_sensitivity_covers_rounding_of_subtracted_terms(adjacency: Adjacency) -> None:
     """Sums round relative to the terms that are added, and these are longer than what is left of them."""
     pairs = triples = 0.0
     for document in product(range(5), repeat=3):

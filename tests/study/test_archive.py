@@ -95,7 +95,7 @@ def calls_of_a_run(ledgers: Path) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
-def test_killed_at_random_moments_whatever_was_spent_is_on_record(kills: int, tmp_path: Path) -> None:
+def test_archive_study_killed_at_random_has_spend_on_record(kills: int, tmp_path: Path) -> None:
     released, whole = calls_of_a_run(tmp_path / "counted")
     ledgers, rng = tmp_path / "ledgers", np.random.default_rng(random.getrandbits(64))
     moments = [*rng.integers(0, released, kills // 2).tolist(), *rng.integers(released, whole, kills // 2).tolist()]
@@ -107,7 +107,7 @@ def test_killed_at_random_moments_whatever_was_spent_is_on_record(kills: int, tm
     print(f"{kills} kills, {len(states)} of them after something was spent: {sorted(states)}")
 
 
-def test_a_result_is_kept_before_anybody_hears_of_it(tmp_path: Path) -> None:
+def test_archive_result_is_stored_and_exported_bit_for_bit(tmp_path: Path) -> None:
     result = study(tmp_path)
     kept = ArchivedStudy.load(result.kept)
     assert [each.name for each in sorted(kept.folder.iterdir())] == ["about.json", "result"]
@@ -137,7 +137,7 @@ def stop_after(round: int, error: type[BaseException] = Stopped) -> Observer:
     return look
 
 
-def test_stopped_after_its_last_release_the_result_is_computed_again(tmp_path: Path) -> None:
+def test_archive_study_stopped_after_last_release_is_computed_again(tmp_path: Path) -> None:
     with pytest.raises(Stopped) as told:
         study(tmp_path, stop_after(4))
     (kept,) = ArchivedStudy.all()
@@ -149,7 +149,7 @@ def test_stopped_after_its_last_release_the_result_is_computed_again(tmp_path: P
     assert read_estimate(tmp_path / "out")["centers"].shape == (2, 2)
 
 
-def test_stopped_by_the_keyboard_it_says_what_was_spent(tmp_path: Path) -> None:
+def test_archive_study_interrupted_reports_spent_epsilon(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt) as told:
         study(tmp_path, stop_after(1, KeyboardInterrupt))
     assert "epsilon 0." in told.value.__notes__[0]
@@ -157,7 +157,7 @@ def test_stopped_by_the_keyboard_it_says_what_was_spent(tmp_path: Path) -> None:
     assert assert_all_on_record(tmp_path, tmp_path / "out") == ["stopped"]
 
 
-def test_what_is_refused_leaves_nothing(tmp_path: Path) -> None:
+def test_archive_refused_or_seeded_study_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ZerosumError):
         run(QUESTION, {"a": np.zeros((2, 2)), "b": np.zeros((2, 2))}, epsilon=1.0, delta=1e-5, unit="person")
     assert not results_folder().exists() or list(results_folder().iterdir()) == []
@@ -172,7 +172,7 @@ def test_what_is_refused_leaves_nothing(tmp_path: Path) -> None:
     assert ArchivedStudy.all() == []  # nobody's data: nothing was spent
 
 
-def test_with_a_checkpoint_a_resumed_study_is_kept_once(tmp_path: Path) -> None:
+def test_archive_resumed_checkpoint_is_stored_once(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     with pytest.raises(Stopped):
         study(tmp_path, stop_after(2), checkpoint=folder)
@@ -184,7 +184,7 @@ def test_with_a_checkpoint_a_resumed_study_is_kept_once(tmp_path: Path) -> None:
     assert again.estimate["centers"].value.tobytes() == result.estimate["centers"].value.tobytes()
 
 
-def test_a_program_of_ones_own_is_exported_as_released(tmp_path: Path) -> None:
+def test_archive_own_program_is_exported_as_releases(tmp_path: Path) -> None:
     class Own(KMeansProgram):
         pass
 
@@ -201,7 +201,7 @@ def test_a_program_of_ones_own_is_exported_as_released(tmp_path: Path) -> None:
         other.export(tmp_path / "whole")
 
 
-def test_what_was_killed_before_it_began_and_what_lost_its_journal_are_listed(tmp_path: Path) -> None:
+def test_archive_study_not_begun_or_without_journal_is_listed(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         study(tmp_path, stop_after(1), checkpoint=tmp_path / "kept")
     (kept,) = ArchivedStudy.all()
@@ -223,7 +223,7 @@ def test_what_was_killed_before_it_began_and_what_lost_its_journal_are_listed(tm
     assert sorted(each.id for each in ArchivedStudy.all()) == sorted(["0123", kept.id])
 
 
-def test_what_is_removed_gives_its_room_back_and_no_ledger_goes_with_it(tmp_path: Path) -> None:
+def test_archive_removed_study_frees_space_and_keeps_ledgers(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         study(tmp_path, stop_after(1))
     (kept,) = ArchivedStudy.all()
@@ -242,7 +242,7 @@ def test_what_is_removed_gives_its_room_back_and_no_ledger_goes_with_it(tmp_path
     assert all(Path(path).exists() for pair in about["ledgers"].values() for path in pair)
 
 
-def test_what_never_began_and_what_is_damaged_can_be_removed(tmp_path: Path) -> None:
+def test_archive_study_not_begun_or_damaged_can_be_removed(tmp_path: Path) -> None:
     hurt = study(tmp_path).kept
     (results_folder() / hurt / "about.json").write_text("{")
     (results_folder() / "0123").mkdir()
@@ -255,7 +255,7 @@ def test_what_never_began_and_what_is_damaged_can_be_removed(tmp_path: Path) -> 
     assert not list(results_folder().iterdir())
 
 
-def test_nothing_that_lies_elsewhere_is_removed_by_way_of_a_link(tmp_path: Path) -> None:
+def test_archive_removal_through_link_is_refused(tmp_path: Path) -> None:
     kept = ArchivedStudy.load(study(tmp_path).kept)
     moved = kept.folder.rename(tmp_path / "elsewhere")
     kept.folder.symlink_to(moved)
@@ -276,7 +276,7 @@ def test_nothing_that_lies_elsewhere_is_removed_by_way_of_a_link(tmp_path: Path)
 @pytest.mark.parametrize(
     "changed", [{"ledgers": {"s0": 3}}, {"ledgers": {"s0": ["one"]}}, {"journal": 3}, {"study": None}, {"began": []}]
 )
-def test_a_record_with_other_kinds_of_values_is_a_damaged_one(changed: dict[str, Any], tmp_path: Path) -> None:
+def test_archive_record_with_other_value_types_is_damaged(changed: dict[str, Any], tmp_path: Path) -> None:
     id = study(tmp_path).kept
     path = results_folder() / id / "about.json"
     path.write_text(json.dumps(json.loads(path.read_bytes()) | changed))
@@ -288,7 +288,7 @@ def test_a_record_with_other_kinds_of_values_is_a_damaged_one(changed: dict[str,
 
 
 @pytest.mark.parametrize("hurt", ["journal", "about.json"])
-def test_what_may_have_spent_is_not_taken_for_a_study_that_did_not_begin(hurt: str, tmp_path: Path) -> None:
+def test_archive_damaged_study_that_may_have_spent_is_not_listed_as_not_begun(hurt: str, tmp_path: Path) -> None:
     """`results remove --not-begun` takes all of those away: a damaged journal, with ledgers out of reach, is none."""
     with pytest.raises(Stopped):
         study(tmp_path / "ledgers", stop_after(1), checkpoint=None if hurt == "journal" else tmp_path / "kept")
@@ -308,7 +308,7 @@ def test_what_may_have_spent_is_not_taken_for_a_study_that_did_not_begin(hurt: s
         ("result/result.json", '{"study": ', "damaged"),
     ],
 )
-def test_one_that_is_damaged_does_not_hide_the_others(name: str, text: str, state: str, tmp_path: Path) -> None:
+def test_archive_damaged_study_does_not_hide_others(name: str, text: str, state: str, tmp_path: Path) -> None:
     hurt, sound = (study(tmp_path).kept for _ in range(2))
     (results_folder() / hurt / name).write_text(text)
     states = {kept.id: kept.as_record()["state"] for kept in ArchivedStudy.all()}
@@ -318,7 +318,9 @@ def test_one_that_is_damaged_does_not_hide_the_others(name: str, text: str, stat
         ArchivedStudy.load(hurt).export(tmp_path / "out")
 
 
-def test_stopped_before_it_is_kept_it_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_study_stopped_before_it_is_stored_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
@@ -328,9 +330,7 @@ def test_stopped_before_it_is_kept_it_leaves_nothing(tmp_path: Path, monkeypatch
     assert not list(results_folder().iterdir())
 
 
-def test_what_cannot_go_on_from_a_checkpoint_is_still_on_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_archive_checkpoint_that_cannot_resume_stays_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Stopped):
         study(tmp_path, stop_after(1), checkpoint=tmp_path / "kept")
     (before,) = ArchivedStudy.all()
@@ -378,7 +378,7 @@ def agreed(seen: Progress) -> bool:
     return seen.stage == "consent" and seen.done == seen.planned
 
 
-def test_on_a_disk_that_fills_up_the_result_is_kept(
+def test_archive_result_is_stored_on_disk_that_fills_up(
     small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ZEROSUM_STATE", str(small_disk))
@@ -387,7 +387,7 @@ def test_on_a_disk_that_fills_up_the_result_is_kept(
     assert read_estimate(tmp_path / "out")["centers"].value.tobytes() == result.estimate["centers"].value.tobytes()
 
 
-def test_where_the_ledgers_disk_fills_up_the_loss_is_on_record(
+def test_archive_full_disk_of_ledgers_leaves_loss_on_record(
     small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ZEROSUM_STATE", str(small_disk))
@@ -397,7 +397,9 @@ def test_where_the_ledgers_disk_fills_up_the_loss_is_on_record(
     assert_all_on_record(small_disk / "ledgers", tmp_path / "out")
 
 
-def test_on_a_full_disk_nothing_is_asked(small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_on_full_disk_requests_nothing(
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ZEROSUM_STATE", str(small_disk))
     fill(small_disk, lambda _: True)(Progress("round", 0, 1))
     with pytest.raises(BadInput, match="ZEROSUM_STATE"):
@@ -405,7 +407,7 @@ def test_on_a_full_disk_nothing_is_asked(small_disk: Path, tmp_path: Path, monke
     assert spends(tmp_path / "ledgers") == {}
 
 
-def test_where_files_cannot_grow_nothing_is_asked(tmp_path: Path) -> None:
+def test_archive_with_limited_file_size_requests_nothing(tmp_path: Path) -> None:
     def limited() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
@@ -417,7 +419,7 @@ def test_where_files_cannot_grow_nothing_is_asked(tmp_path: Path) -> None:
     assert list(results_folder().iterdir()) == []
 
 
-def test_a_torn_record_in_reserved_room_is_dropped(tmp_path: Path) -> None:
+def test_journal_torn_record_in_reserved_space_is_dropped(tmp_path: Path) -> None:
     from helpers.small_studies import make
     from zerosum.coordinator.journal import Journal
 
@@ -453,7 +455,9 @@ def modes(folder: Path) -> dict[bool, set[int]]:
 
 
 @pytest.mark.usefixtures("everybody_may_read")
-def test_state_folder_under_an_open_umask_is_its_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_state_folder_under_open_umask_is_private_to_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = tmp_path / "new" / "state"
     monkeypatch.setenv("ZEROSUM_STATE", str(state))
     during = []
@@ -471,7 +475,7 @@ def test_state_folder_under_an_open_umask_is_its_owners_alone(tmp_path: Path, mo
 
 
 @pytest.mark.usefixtures("everybody_may_read")
-def test_result_computed_again_under_an_open_umask_is_its_owners_alone(tmp_path: Path) -> None:
+def test_archive_result_computed_again_under_open_umask_is_private_to_owner(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         study(tmp_path, stop_after(4))
     (kept,) = ArchivedStudy.all()
@@ -481,14 +485,14 @@ def test_result_computed_again_under_an_open_umask_is_its_owners_alone(tmp_path:
 
 
 @pytest.mark.usefixtures("everybody_may_read")
-def test_results_of_earlier_versions_are_closed_to_others_by_the_next_study(tmp_path: Path) -> None:
+def test_archive_results_of_earlier_versions_become_private_to_owner(tmp_path: Path) -> None:
     results_folder().mkdir(parents=True)
     assert stat.S_IMODE(results_folder().stat().st_mode) == 0o755
     study(tmp_path)
     assert stat.S_IMODE(results_folder().stat().st_mode) == 0o700
 
 
-def test_result_under_a_strict_umask_is_written_for_its_owner_alone(tmp_path: Path) -> None:
+def test_archive_result_under_strict_umask_is_private_to_owner(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         study(tmp_path).write(tmp_path / "out")

@@ -35,7 +35,7 @@ def mean(budget: zerosum.Budget | None, **more: Any) -> zerosum.Mean:
     return zerosum.Mean(clip=3.0, unit="person", budget=budget, **{"epsilon": 0.5} | more)
 
 
-def test_several_estimators_share_it_exactly() -> None:
+def test_budget_shared_by_several_estimators_adds_up_exactly() -> None:
     budget = zerosum.Budget(epsilon=1.0, delta=1e-5)
     mean(budget).fit(tables())
     zerosum.Covariance(clip=3.0, unit="person", epsilon=0.5, budget=budget).fit(tables())
@@ -50,7 +50,7 @@ def test_several_estimators_share_it_exactly() -> None:
     assert "3 fits" in repr(budget)
 
 
-def test_what_was_refused_is_given_back(tmp_path: Path) -> None:
+def test_budget_of_refused_fit_is_returned(tmp_path: Path) -> None:
     budget = zerosum.Budget(epsilon=1.0, delta=1e-5)
     with pytest.raises(ZerosumError):
         mean(budget).fit(tables(5))  # the policies ask for ten people
@@ -66,7 +66,7 @@ def test_what_was_refused_is_given_back(tmp_path: Path) -> None:
     assert budget.spent == pytest.approx(0.5, rel=1e-4)  # it was released
 
 
-def test_what_one_fit_is_given_back_is_not_what_another_paid() -> None:
+def test_budget_returned_by_one_fit_leaves_payment_of_another() -> None:
     """Two fits at once in two threads: one is refused while the other is paid for."""
     budget = zerosum.Budget(epsilon=3.0, delta=1e-5)
     program = zerosum.algorithms.MeanProgram(columns=("a", "b"), clip=1.0)
@@ -91,7 +91,7 @@ def test_what_one_fit_is_given_back_is_not_what_another_paid() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_process_pays_nothing() -> None:
+def test_budget_in_forked_process_is_refused() -> None:
     budget = zerosum.Budget(epsilon=1.0, delta=1e-5)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
         _INHERITED.append(budget)
@@ -155,7 +155,7 @@ def test_cross_validation_on_private_data_is_refused() -> None:
 
 
 @pytest.mark.parametrize("mark", ["synthetic", "public"])
-def test_grid_search_on_data_of_nobody_is_fitted(mark: Any) -> None:
+def test_grid_search_on_public_or_synthetic_data_is_fitted(mark: Any) -> None:
     budget = zerosum.Budget(epsilon=3.0, delta=1e-5, fits=5)
     plain = zerosum.KMeans(clip=3.0, unit="person", epsilon=0.2, rounds=2, budget=budget, data=mark)
     search = GridSearchCV(make_pipeline(plain), {"kmeans__n_clusters": [1, 2]}, cv=2, scoring=lambda *_: 0.0)
@@ -166,7 +166,7 @@ def test_grid_search_on_data_of_nobody_is_fitted(mark: Any) -> None:
         search.best_estimator_.fit(rows, kmeans__sites=labels)
 
 
-def test_constructed_estimator_with_the_parameters_of_another_is_fitted_to_private_data() -> None:
+def test_estimator_constructed_with_parameters_of_another_fits_private_data() -> None:
     budget = zerosum.Budget(epsilon=3.0, delta=1e-5)
     first = mean(budget).fit(tables())
     again = type(first)(**first.get_params(deep=False)).fit(tables())
@@ -183,7 +183,7 @@ def test_budget_with_a_cap_on_fits_pays_for_no_more_private_fits() -> None:
     assert [kept.as_record()["state"] for kept in ArchivedStudy.all()] == ["done"] * 2  # the refusal loses nothing
 
 
-def test_a_clone_has_the_same_budget_and_a_pickled_one_pays_for_nothing() -> None:
+def test_budget_is_shared_by_clone_and_refused_after_pickling() -> None:
     budget = zerosum.Budget(epsilon=1.0, delta=1e-5, fits=9)
     assert clone(mean(budget)).budget is budget
     assert copy.deepcopy(budget) is budget is copy.copy(budget)
@@ -205,7 +205,7 @@ def test_a_clone_has_the_same_budget_and_a_pickled_one_pays_for_nothing() -> Non
         {"fits": 1.5},
     ],
 )
-def test_bad_budgets_are_refused(wrong: dict[str, Any]) -> None:
+def test_budget_bad_parameter_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ZerosumError):
         zerosum.Budget(**{"epsilon": 1.0} | wrong)
     with pytest.raises(BadParameter, match="budget"):

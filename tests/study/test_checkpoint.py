@@ -133,11 +133,11 @@ def check(
 
 
 @pytest.mark.parametrize("kind", ["plain", "full"])
-def test_a_killed_study_goes_on(kind: str, tmp_path: Path) -> None:
+def test_checkpoint_killed_study_resumes(kind: str, tmp_path: Path) -> None:
     check(kind, tmp_path, 4, 5, "secure-sum")
 
 
-def test_a_killed_phase_of_samples_goes_on(tmp_path: Path) -> None:
+def test_checkpoint_killed_sampled_phase_resumes(tmp_path: Path) -> None:
     check("sampled", tmp_path, 2, 6, "zero-sum", (1,))
 
 
@@ -145,7 +145,7 @@ def test_a_killed_phase_of_samples_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", QUESTIONS)
 @pytest.mark.parametrize("scheme", ["secure-sum", "zero-sum", "local"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_study_killed_ten_times_goes_on(kind: str, scheme: str, seed: int, tmp_path: Path) -> None:
+def test_checkpoint_study_killed_ten_times_resumes(kind: str, scheme: str, seed: int, tmp_path: Path) -> None:
     check(kind, tmp_path, 10, seed, scheme)
 
 
@@ -164,7 +164,7 @@ def stop_at(round: int) -> Callable[[Progress], None]:
     return observer
 
 
-def test_between_rounds_a_stop_costs_nothing_and_the_bits_are_the_same(tmp_path: Path) -> None:
+def test_checkpoint_stop_between_rounds_costs_nothing_and_changes_no_bit(tmp_path: Path) -> None:
     question = QUESTIONS["full"]
     for round in (1, 3, 6):
         with pytest.raises(Stopped):
@@ -195,7 +195,7 @@ class Dying(InProcess):
             yield from super().exchange({name: frame})
 
 
-def test_a_round_under_way_is_tried_again_or_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoint_round_under_way_is_repeated_or_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     question = QUESTIONS["plain"]
     for attempts in (0, 1):
         folder = tmp_path / f"{attempts}"
@@ -214,7 +214,7 @@ def test_a_round_under_way_is_tried_again_or_abandoned(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("scheme", ["secure-sum", "zero-sum", "pairwise", "local"])
-def test_a_loss_is_tried_once_more_where_an_attempt_was_bought(scheme: str, tmp_path: Path) -> None:
+def test_lost_round_is_repeated_where_attempt_is_planned(scheme: str, tmp_path: Path) -> None:
     question = QUESTIONS["plain"]
     lost = {(1, 0), (4, 0), (6, 0)}
 
@@ -236,7 +236,7 @@ def test_a_loss_is_tried_once_more_where_an_attempt_was_bought(scheme: str, tmp_
                     start(question, tmp_path / "2", attempts=2, scheme=scheme)
 
 
-def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
+def test_checkpoint_of_other_study_is_refused(tmp_path: Path) -> None:
     question = QUESTIONS["plain"]
     start(question, tmp_path)
     before = spent(tmp_path)
@@ -251,7 +251,7 @@ def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
     assert spent(tmp_path) == before
 
 
-def test_identities_are_kept_for_their_owner_alone(tmp_path: Path) -> None:
+def test_checkpoint_identities_are_readable_by_owner_only(tmp_path: Path) -> None:
     first = keep_identity(tmp_path / "deep" / "a.key")
     assert keep_identity(tmp_path / "deep" / "a.key").public == first.public
     assert stat.S_IMODE((tmp_path / "deep" / "a.key").stat().st_mode) == 0o600
@@ -269,7 +269,7 @@ def test_identities_are_kept_for_their_owner_alone(tmp_path: Path) -> None:
         start(question, tmp_path)
 
 
-def test_a_program_that_asks_otherwise_is_not_given_what_was_released(tmp_path: Path) -> None:
+def test_checkpoint_program_with_other_requests_is_refused(tmp_path: Path) -> None:
     question = QUESTIONS["plain"]
     with pytest.raises(Stopped):
         start(question, tmp_path, stop_at(2))
@@ -295,7 +295,7 @@ random_state = 1
 """
 
 
-def test_a_study_file_is_kept_too(tmp_path: Path) -> None:
+def test_checkpoint_of_study_file_gives_same_result(tmp_path: Path) -> None:
     text = STUDY
     for name, rows in DATA.items():
         np.savetxt(tmp_path / f"{name}.csv", rows, delimiter=",", header="x,y", comments="")

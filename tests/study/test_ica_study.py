@@ -108,7 +108,7 @@ def built(path: Path) -> ICAProgram:
     ("kind", "imaging", "solver"),
     [("volatile", MASK, "fixed-point"), ("rhythmic", f"{MASK}\n{BAND}", "second-order")],
 )
-def test_from_the_command_line(tmp_path: Path, kind: str, imaging: str, solver: str) -> None:
+def test_cli_ica_study_writes_maps_and_report(tmp_path: Path, kind: str, imaging: str, solver: str) -> None:
     path = write(tmp_path, imaging, kind=kind)
     assert solver in command(tmp_path, "plan", str(path))
     record = json.loads(command(tmp_path, "run", str(path), "--out", str(tmp_path / "out"), "--json"))
@@ -121,14 +121,14 @@ def test_from_the_command_line(tmp_path: Path, kind: str, imaging: str, solver: 
     assert np.all(np.array(record["estimate"]["stability"]) > 0.9)
 
 
-def test_as_many_components_as_regions_are_still_maps(tmp_path: Path) -> None:
+def test_ica_study_as_many_components_as_regions_writes_maps(tmp_path: Path) -> None:
     path = write(tmp_path, 'atlas = "grid/atlas.nii.gz"', kind="volatile")
     study = Study.load(path)
     written = study.write(study.run(), tmp_path / "out")
     assert [each.name for each in written] == ["maps.nii.gz", "maps.png", "maps.json", "dataset_description.json"]
 
 
-def test_the_study_in_the_documentation_can_be_planned(tmp_path: Path) -> None:
+def test_ica_study_in_docs_can_be_planned(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "ica.md").read_text()
     (tmp_path / "study.toml").write_text(page.split("```toml\n")[1].split("```")[0])
     regions = np.zeros((20, 6, 4), np.int16)
@@ -141,7 +141,7 @@ def test_the_study_in_the_documentation_can_be_planned(tmp_path: Path) -> None:
 # ---- what the file hands on ------------------------------------------------------------------------------------
 
 
-def test_the_band_of_the_images_is_handed_on_and_seconds_only_where_they_override(tmp_path: Path) -> None:
+def test_ica_study_band_and_seconds_follow_imaging_entries(tmp_path: Path) -> None:
     assert built(write(tmp_path)).chosen == "fixed-point"
     by_band = built(write(tmp_path, f"{MASK}\n{BAND}"))
     assert (by_band.band, by_band.seconds, by_band.chosen) == ((0.01, 0.2), None, "second-order")
@@ -152,13 +152,13 @@ def test_the_band_of_the_images_is_handed_on_and_seconds_only_where_they_overrid
     assert built(write(tmp_path, f"{MASK}\n{BAND}", 'solver = "fixed-point"')).chosen == "fixed-point"
 
 
-def test_other_algorithms_are_handed_no_band(tmp_path: Path) -> None:
+def test_pca_study_with_band_gets_no_band(tmp_path: Path) -> None:
     path = write(tmp_path, f"{MASK}\n{BAND}\nseconds = 2.0", "clip = 1.0")
     path.write_text(path.read_text().replace('"ica"', '"pca"'))
     assert Study.load(path).build_algorithm().name == "pca"
 
 
-def test_a_basis_of_public_maps(tmp_path: Path) -> None:
+def test_ica_study_basis_of_public_maps_contains_result(tmp_path: Path) -> None:
     path = write(tmp_path, basis='basis = "grid/networks.nii.gz"', kind="volatile")
     extra = np.random.default_rng(0).normal(size=(*SHAPE, 2))
     save(tmp_path / "grid" / "networks.nii.gz", np.concatenate([planted(), extra], axis=3))
@@ -171,7 +171,7 @@ def test_a_basis_of_public_maps(tmp_path: Path) -> None:
     assert np.all(matched(maps, planted()[mask() > 0].T).correlations > 0.9)
 
 
-def test_a_basis_for_regions_and_one_from_an_array(tmp_path: Path) -> None:
+def test_ica_study_basis_for_regions_and_from_array_is_loaded(tmp_path: Path) -> None:
     regions = 'atlas = "grid/atlas.nii.gz"'
     save(tmp_path / "grid" / "networks.nii", planted())
     by_region = built(write(tmp_path, regions, basis='basis = "grid/networks.nii"')).basis
@@ -181,21 +181,21 @@ def test_a_basis_for_regions_and_one_from_an_array(tmp_path: Path) -> None:
     assert built(write(tmp_path, regions, basis='basis = "templates.npy"')).width == 3
 
 
-def test_a_basis_for_tables(tmp_path: Path) -> None:
+def test_ica_study_basis_for_tables_is_loaded(tmp_path: Path) -> None:
     path = write(tmp_path, basis='basis = "templates.npy"', parameters='columns = ["a", "b", "c", "d"]')
     np.save(tmp_path / "templates.npy", np.eye(4)[:, :3])
     path.write_text(path.read_text().replace(f"[imaging]\n{MASK}\n", '[unit]\nkind = "person"\n'))
     assert built(path).width == 3
 
 
-def test_the_lowest_cosines_as_a_basis(tmp_path: Path) -> None:
+def test_ica_study_frequencies_give_cosine_basis(tmp_path: Path) -> None:
     algorithm = built(write(tmp_path, f"{MASK}\nfrequencies = 2"))
     assert algorithm.width == 8
     assert built(write(tmp_path, 'atlas = "grid/atlas.nii.gz"\nfrequencies = 2')).width == 3  # three regions
     assert built(write(tmp_path, f"{MASK}\nfrequencies = 9")).width == 24  # as many as voxels
 
 
-def test_cosines_are_smooth_independent_and_of_the_lowest_frequencies() -> None:
+def test_cosines_are_independent_and_span_low_frequencies() -> None:
     inside = np.random.default_rng(1).random((9, 8, 7)) < 0.7
     space = Masker.from_array(inside, np.eye(4), "mask")
     basis = cosines(space, 3)
@@ -214,7 +214,7 @@ def test_cosines_are_smooth_independent_and_of_the_lowest_frequencies() -> None:
 # ---- what is refused -------------------------------------------------------------------------------------------
 
 
-def test_more_than_one_basis_is_refused(tmp_path: Path) -> None:
+def test_ica_study_with_two_bases_is_refused(tmp_path: Path) -> None:
     for change in (
         {"basis": 'basis = "a.npy"', "imaging": f"{MASK}\nfrequencies = 2"},
         {"basis": 'basis = "a.npy"', "parameters": "basis = [[1.0]]"},
@@ -226,7 +226,7 @@ def test_more_than_one_basis_is_refused(tmp_path: Path) -> None:
         Study.load(write(tmp_path, f"{MASK}\nfrequencies = 0"))
 
 
-def test_algorithms_without_a_basis_refuse_one(tmp_path: Path) -> None:
+def test_pca_study_with_basis_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, f"{MASK}\nfrequencies = 2", "clip = 1.0")
     path.write_text(path.read_text().replace('"ica"', '"pca"'))
     with pytest.raises(BadStudy, match="basis"):
@@ -248,7 +248,7 @@ def test_algorithms_without_a_basis_refuse_one(tmp_path: Path) -> None:
         ("twice.npy", BadParameter, "independent"),
     ],
 )
-def test_files_that_are_no_basis(tmp_path: Path, name: str, error: type[BadInput], word: str) -> None:
+def test_ica_study_bad_basis_file_is_refused(tmp_path: Path, name: str, error: type[BadInput], word: str) -> None:
     path = write(tmp_path, basis=f'basis = "{name}"')
     (tmp_path / "basis.csv").write_text("1,2\n")
     (tmp_path / "text.npy").write_text("no array")
@@ -264,7 +264,7 @@ def test_files_that_are_no_basis(tmp_path: Path, name: str, error: type[BadInput
         Study.load(path).plan()
 
 
-def test_a_basis_of_images_needs_a_grid(tmp_path: Path) -> None:
+def test_ica_study_basis_of_images_without_grid_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, basis='basis = "grid/mask.nii.gz"', parameters='columns = ["a", "b", "c", "d"]')
     path.write_text(path.read_text().replace(f"[imaging]\n{MASK}\n", '[unit]\nkind = "person"\n'))
     with pytest.raises(BadData, match="imaging"):
@@ -275,7 +275,7 @@ def test_a_basis_of_images_needs_a_grid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("imaging", [MASK, f"{MASK}\n{BAND}"])
-def test_a_forecast_needs_the_grid_alone(tmp_path: Path, imaging: str) -> None:
+def test_ica_study_forecast_needs_grid_only(tmp_path: Path, imaging: str) -> None:
     study = Study.load(write(tmp_path, imaging, 'solver = "auto"'))  # and there are no images
     advisor = Advisor(study, Assumptions(rows=40), people=40)
     found = advisor.at(advisor.own, 8)
@@ -284,7 +284,7 @@ def test_a_forecast_needs_the_grid_alone(tmp_path: Path, imaging: str) -> None:
     assert {"40", "3"} <= set(advisor.description.split())  # rows of a recording, components
 
 
-def test_a_forecast_draws_from_public_images(tmp_path: Path) -> None:
+def test_ica_study_forecast_draws_from_public_images(tmp_path: Path) -> None:
     study = Study.load(write(tmp_path, kind="volatile"))
     like = read_like(study, tmp_path / next(iter(CLOCKS)))  # which its policy calls synthetic
     assert like.runs is not None

@@ -82,7 +82,7 @@ def _study(folder: Path, imaging: str = IMAGING, epsilon: float = 30.0, text: st
 
 
 @pytest.mark.parametrize("kind", ["mask", "atlas"])
-def test_two_sites_find_the_joint_pattern(tmp_path: Path, kind: str) -> None:
+def test_imaging_study_of_two_sites_finds_joint_pattern(tmp_path: Path, kind: str) -> None:
     study = Study.load(_study(tmp_path, f'{kind} = "grid/{kind}.nii.gz"\ndetrend = true'))
     seen: list[Progress] = []
     result = study.run(seen.append)
@@ -105,7 +105,7 @@ def test_two_sites_find_the_joint_pattern(tmp_path: Path, kind: str) -> None:
     assert abs(np.corrcoef(values[mask() > 0], _pattern()[mask() > 0])[0, 1]) > 0.95
 
 
-def test_people_are_units_and_runs_keep_their_clocks(tmp_path: Path) -> None:
+def test_imaging_study_people_are_units_and_runs_keep_clock(tmp_path: Path) -> None:
     imaging = IMAGING + '\nconfounds = ["rot_x"]\nband = [0.01, 0.2]\nsmoothing_mm = 4.0\nseconds = 1.5'
     north, south = Study.load(_study(tmp_path, imaging)).load_sites()
     assert (len(north.units), len(south.units)) == (4, 5)
@@ -114,7 +114,7 @@ def test_people_are_units_and_runs_keep_their_clocks(tmp_path: Path) -> None:
     assert north.units.rows.shape[1] == 24
 
 
-def test_a_plan_reads_the_grid_and_nothing_else(tmp_path: Path) -> None:
+def test_imaging_study_plan_reads_grid_only(tmp_path: Path) -> None:
     path = _study(tmp_path)
     for image in [*tmp_path.glob("north/**/*.nii.gz"), *tmp_path.glob("south/**/*.nii.gz")]:
         image.unlink()
@@ -136,7 +136,7 @@ def test_a_plan_reads_the_grid_and_nothing_else(tmp_path: Path) -> None:
         ('mask = "a.nii"\nsmooth = 6', "imaging.smooth"),
     ],
 )
-def test_imaging_entries_that_make_no_sense(tmp_path: Path, imaging: str, word: str) -> None:
+def test_imaging_study_bad_entry_is_refused(tmp_path: Path, imaging: str, word: str) -> None:
     with pytest.raises(BadStudy, match=word):
         Study.load(_study(tmp_path, imaging))
 
@@ -149,12 +149,12 @@ def test_imaging_entries_that_make_no_sense(tmp_path: Path, imaging: str, word: 
         ('kind = "person"', 'column = "who"', "unit"),
     ],
 )
-def test_what_images_say_themselves(tmp_path: Path, old: str, new: str, word: str) -> None:
+def test_imaging_study_entry_given_by_images_is_refused(tmp_path: Path, old: str, new: str, word: str) -> None:
     with pytest.raises(BadStudy, match=word):
         Study.load(_study(tmp_path, text=STUDY.replace(old, new)))
 
 
-def test_categories_are_not_for_images(tmp_path: Path) -> None:
+def test_imaging_study_with_categories_is_refused(tmp_path: Path) -> None:
     save(tmp_path / "grid" / "one.nii", np.ones((1, 1, 1), np.uint8), affine=AFFINE)
     text = STUDY.replace('algorithm = "pca"', 'algorithm = "histogram"')
     lines = 'n_components = 2\nper_recording = "standardise"\ncentering = "none"\nclip = 1.0'
@@ -163,7 +163,7 @@ def test_categories_are_not_for_images(tmp_path: Path) -> None:
         Study.load(path).plan()
 
 
-def test_the_study_in_the_documentation_can_be_planned(tmp_path: Path) -> None:
+def test_imaging_study_in_docs_can_be_planned(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "imaging.md").read_text()
     (tmp_path / "study.toml").write_text(page.split("```toml\n")[1].split("```")[0])
     regions = np.zeros((20, 6, 4), np.int16)
@@ -176,7 +176,7 @@ def test_the_study_in_the_documentation_can_be_planned(tmp_path: Path) -> None:
     assert all(f"`{name}`" in documented for name in type(study.imaging).model_fields)
 
 
-def test_a_refusal_names_the_site(tmp_path: Path) -> None:
+def test_imaging_study_refusal_names_site_only(tmp_path: Path) -> None:
     path = _study(tmp_path)
     save(tmp_path / "south/sub-1/func/sub-1_task-rest_run-1_bold.nii.gz", volumes(1, 3))
     with pytest.raises(BadData, match=r"'south'.*\b10\b") as refused:
@@ -186,12 +186,12 @@ def test_a_refusal_names_the_site(tmp_path: Path) -> None:
     assert "sub-1" not in str(refused.value)
 
 
-def test_the_libraries_are_loaded_only_where_they_are_used() -> None:
+def test_imaging_libraries_are_not_loaded_by_import_of_study() -> None:
     code = "import sys, zerosum.study; sys.exit(bool({'nibabel', 'nilearn'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_from_the_command_line(tmp_path: Path) -> None:
+def test_cli_imaging_study_writes_maps_and_report(tmp_path: Path) -> None:
     path = _study(tmp_path, 'atlas = "grid/atlas.nii.gz"')
     command = [sys.executable, "-c", "from zerosum.cli import main; main()"]
     environment = {**os.environ, "ZEROSUM_STATE": str(tmp_path / "state")}

@@ -38,7 +38,7 @@ def train(folder: Path) -> Result:
 
 
 @pytest.mark.slow
-def test_a_training_survives_ten_kills(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_killed_ten_times_resumes_within_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng, killed = np.random.default_rng(0), 0
     while killed < KILLS:
         child = os.fork()

@@ -84,7 +84,7 @@ RANGES = 'columns = ["weight", "dose"]\nlower = [50, 0]\nupper = [90, 4]\n'
         ('[parameters.missing]\nweight = "observed"\ndose = 0', [(60 + 80 + 70) / 3, (2 + 0 + 2 + 0) / 4]),
     ],
 )
-def test_a_study_file_says_what_is_done(tmp_path: Path, missing: str, mean: list[float]) -> None:
+def test_missing_study_rules_give_expected_means(tmp_path: Path, missing: str, mean: list[float]) -> None:
     asked = study(tmp_path, "mean", RANGES + missing)
     question = asked.plan().question
     assert question.missing
@@ -95,7 +95,7 @@ def test_a_study_file_says_what_is_done(tmp_path: Path, missing: str, mean: list
         assert found["observed"].labelled() == {"weight": 3.0, "dose": 2.0 if "dose" not in missing else 4.0}
 
 
-def test_without_a_rule_the_column_and_the_rules_are_named(tmp_path: Path) -> None:
+def test_missing_study_without_rule_names_column_and_rules(tmp_path: Path) -> None:
     for missing in ("", "[parameters.missing]\nweight = 50"):
         with pytest.raises(BadData, match=r"'north'.*'(weight|dose)'.*own-rows") as no:
             study(tmp_path, "mean", RANGES + missing).run()
@@ -103,7 +103,7 @@ def test_without_a_rule_the_column_and_the_rules_are_named(tmp_path: Path) -> No
     assert not list(tmp_path.glob("*.sqlite"))
 
 
-def test_a_histogram_of_what_is_there_and_of_what_is_put_there(tmp_path: Path) -> None:
+def test_missing_study_histogram_counts_observed_or_filled_values(tmp_path: Path) -> None:
     asked = 'columns = ["sex"]\nvalues = ["f", "m"]\nmissing = '
     assert study(tmp_path, "histogram", asked + '"observed"').run().estimate["counts"].tolist() == [2, 1]
     assert study(tmp_path, "histogram", asked + '"m"').run().estimate["counts"].tolist() == [2, 2]
@@ -118,12 +118,12 @@ def test_a_histogram_of_what_is_there_and_of_what_is_put_there(tmp_path: Path) -
         ('missing = { height = "observed" }', "'height'"),
     ],
 )
-def test_rules_that_are_none(tmp_path: Path, parameters: str, word: str) -> None:
+def test_missing_study_unknown_rule_is_refused(tmp_path: Path, parameters: str, word: str) -> None:
     with pytest.raises(BadParameter, match=word):
         study(tmp_path, "mean", RANGES + parameters).plan()
 
 
-def test_what_an_algorithm_cannot_do_is_said() -> None:
+def test_program_missing_rule_it_does_not_support_is_refused() -> None:
     bounds: dict[str, Any] = {"columns": ("a", "b"), "clip": 1.0}
     kinds: list[tuple[Any, dict[str, int]]] = [
         (CovarianceProgram, {}),
@@ -163,7 +163,7 @@ def asked(algorithm: Any, sites: dict[str, Any], folder: Path, **terms: Any) -> 
     return run(algorithm, sites, policies=throwaway(folder, list(sites), adjacency), **terms)
 
 
-def test_covariances_and_components_of_filled_rows(tmp_path: Path) -> None:
+def test_covariance_and_pca_with_missing_rules_equal_filled_rows(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = rng.multivariate_normal([0, 1], [[1, 0.7], [0.7, 1]], 400).clip(-4, 4)
     rows[rng.random(rows.shape) < 0.2] = NAN
@@ -229,7 +229,7 @@ def hospitals(path: Path) -> tuple[tuple[str, ...], dict[str, Floats], Floats]:
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
-def test_the_means_of_four_hospitals_and_their_error_bars(
+def test_missing_study_of_four_hospitals_has_stated_errors(
     tmp_path: Path, adjacency: Adjacency, real_data: Callable[[str], Path]
 ) -> None:
     """13 columns, 8 runs: the errors' mean square in units of what is said is 1, give or take 0.35."""

@@ -10,7 +10,7 @@ from zerosum.compute.units import Units
 from zerosum.study.rehearsal import Rehearsal
 
 
-def test_it_is_the_program_with_the_planned_noise() -> None:
+def test_rehearsal_has_planned_noise_and_repeats_by_seed() -> None:
     rehearsal = Rehearsal(MeanProgram(columns=("a", "b"), clip=1.0), 400, 4, 1.0, 1e-5)
     data = Units.from_rows(np.full((400, 2), 0.25))
     found = np.array([rehearsal.run(data, seed)["mean"].value for seed in range(300)])

@@ -27,7 +27,7 @@ def ask(sites: Any, question: Any = QUESTION, **change: Any) -> zerosum.Result:
 
 
 @pytest.mark.parametrize("name", ["Covariance", "Histogram", "ICA", "KMeans", "Mean", "PCA"])
-def test_an_estimator_is_fitted_not_run(name: str) -> None:
+def test_run_of_estimator_is_refused_with_name_of_program(name: str) -> None:
     kind = getattr(zerosum, name)
     mine = type("Mine", (kind,), {})
     for estimator in (kind, kind(), mine, mine()):
@@ -44,12 +44,12 @@ def test_an_estimator_is_fitted_not_run(name: str) -> None:
         (np.ones(3), "'ndarray'"),
     ],
 )
-def test_what_is_no_program_is_refused(given: Any, word: str) -> None:
+def test_run_of_other_object_is_refused(given: Any, word: str) -> None:
     with pytest.raises(BadParameter, match=word):
         ask({"a": ROWS, "b": ROWS}, given)
 
 
-def test_sites_have_names() -> None:
+def test_run_of_sites_without_names_is_refused() -> None:
     with pytest.raises(BadParameter, match="sites"):
         ask([ROWS, ROWS], unit="person")
 
@@ -63,7 +63,7 @@ def test_sites_have_names() -> None:
         {"a": Site("a", Units.from_rows(ROWS), Policy(population="a")), "b": PEOPLE},
     ],
 )
-def test_plain_rows_could_be_either_and_nothing_is_spent_before_it_is_said(sites: Any, tmp_path: Path) -> None:
+def test_run_of_plain_rows_without_unit_is_refused_before_spending(sites: Any, tmp_path: Path) -> None:
     with pytest.raises(BadParameter, match="unit='person'"):
         ask(sites)
     with pytest.raises(BadParameter, match="'house'"):
@@ -71,14 +71,14 @@ def test_plain_rows_could_be_either_and_nothing_is_spent_before_it_is_said(sites
     assert ledgers(tmp_path) == []
 
 
-def test_the_unit_is_as_said_and_units_of_several_rows_are_persons() -> None:
+def test_run_unit_is_as_declared_and_several_rows_are_persons() -> None:
     assert ask({"a": PEOPLE, "b": PEOPLE}).report.unit == "person"
     assert ask({"c": ROWS, "d": ROWS}, unit="person").report.unit == "person"
     assert ask({"e": ROWS, "f": ROWS}, unit="record").report.unit == "record"
     assert zerosum.PCA(clip=1.0, unit="record").fit({"e": ROWS, "f": ROWS}).privacy_.unit == "record"  # one account
 
 
-def test_a_seeded_run_protects_nobody_and_takes_plain_rows_for_records() -> None:
+def test_run_with_seed_takes_plain_rows_as_records() -> None:
     def kept(unit: str, *names: str) -> dict[str, Policy]:
         return {name: Policy(population=f"{name} {unit}", unit=unit, data="synthetic") for name in names}
 
@@ -88,7 +88,7 @@ def test_a_seeded_run_protects_nobody_and_takes_plain_rows_for_records() -> None
     assert person.report.unit == "person"
 
 
-def test_programs_live_under_algorithms() -> None:
+def test_package_attribute_of_program_names_algorithms_module() -> None:
     with pytest.raises(AttributeError, match=r"zerosum\.algorithms\.CustomProgram"):
         _ = zerosum.CustomProgram
     with pytest.raises(AttributeError, match="'median'"):
@@ -97,7 +97,7 @@ def test_programs_live_under_algorithms() -> None:
     assert set(zerosum.__all__) <= set(dir(zerosum))
 
 
-def test_a_study_scans_the_data_of_a_site_once_and_builds_one_plan_for_all_sites(
+def test_run_scans_data_of_each_site_once_and_builds_two_plans(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counts = {"scans": 0, "plans": 0}

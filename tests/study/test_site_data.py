@@ -184,12 +184,12 @@ def site_file(folder: Path, study: Study, name: str = "north") -> SiteFile:
     return SiteFile(name=name, data=known.data, unit_column=known.unit_column, files=files, folder=folder)
 
 
-def test_every_algorithm_has_a_case() -> None:
+def test_site_data_cases_have_every_algorithm() -> None:
     assert {text.split('algorithm = "')[1].split('"')[0] for text in CASES.values()} == set(ALGORITHMS)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_site_reads_what_the_study_would(case: str, tmp_path: Path) -> None:
+def test_load_for_plan_reads_same_units_as_study(case: str, tmp_path: Path) -> None:
     study = write(tmp_path, CASES[case])
     plan = Plan.from_json(study.plan().to_json())  # as it arrives
     direct = study._load(study.site_files[0], study.build_algorithm(), nobody, None).units
@@ -216,7 +216,7 @@ class Served:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_whole_study_by_sites_that_serve_bit_for_bit_as_in_process(case: str, tmp_path: Path) -> None:
+def test_site_services_give_same_result_as_study_in_process(case: str, tmp_path: Path) -> None:
     study = write(tmp_path, CASES[case])
     keys = {name: Identity() for name in ("north", "east")}
     plan = study.plan()
@@ -244,7 +244,7 @@ def test_a_whole_study_by_sites_that_serve_bit_for_bit_as_in_process(case: str, 
         member.close()
 
 
-def test_more_columns_than_a_plan_lists_are_read_in_the_files_order_or_numbered(tmp_path: Path) -> None:
+def test_load_for_plan_with_many_columns_reads_in_order_of_file(tmp_path: Path) -> None:
     """Of a thousand and more columns a plan has the digest: pixels without names, with their class last."""
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.uniform(size=(30, 1200)), rng.integers(1, 4, size=30)])
@@ -276,7 +276,7 @@ def test_more_columns_than_a_plan_lists_are_read_in_the_files_order_or_numbered(
     "parameters",
     [{"classes": 3}, {"classes": None}, {}, {"classes": {"a": 1}}, {"classes": [[1], [2]]}, {"missing": [1]}],
 )
-def test_a_question_that_makes_no_sense_is_refused_in_words(parameters: dict[str, Any], tmp_path: Path) -> None:
+def test_load_for_plan_with_bad_question_is_refused(parameters: dict[str, Any], tmp_path: Path) -> None:
     study = write(tmp_path, CASES["neural-classifier"])
     plan = study.plan()
     lie = replace(plan, question=replace(plan.question, parameters=parameters))
@@ -287,13 +287,13 @@ def test_a_question_that_makes_no_sense_is_refused_in_words(parameters: dict[str
 
 
 @pytest.mark.parametrize("case", ["topics", "images"])
-def test_without_its_own_copy_of_a_public_file_a_site_reads_nothing(case: str, tmp_path: Path) -> None:
+def test_load_for_plan_without_own_copy_of_public_file_is_refused(case: str, tmp_path: Path) -> None:
     study = write(tmp_path, CASES[case])
     with pytest.raises(BadParameter, match="files"):
         load_for(study.plan(), site_file(tmp_path, study).model_copy(update={"files": ()}))
 
 
-def test_a_plan_that_says_other_columns_than_it_would_have_read_is_refused(tmp_path: Path) -> None:
+def test_load_for_plan_with_other_columns_than_named_is_refused(tmp_path: Path) -> None:
     """Policies go by the columns that a plan names."""
     file = SiteFile(name="north", data=Path("north.csv.gz"), unit_column="patient", folder=tmp_path)
     plan = write(tmp_path, CASES["logistic"]).plan()

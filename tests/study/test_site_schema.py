@@ -484,7 +484,7 @@ def test_table_with_two_columns_of_one_name_is_a_fault_at_the_desk(tmp_path: Pat
         draft_schema(site(tmp_path, "who,age,age\na,1,2\n"), policy(tmp_path))
 
 
-def test_token_that_is_a_number_in_quotes_is_missing_for_the_check_too(tmp_path: Path) -> None:
+def test_check_schema_numeric_token_in_quotes_counts_as_missing(tmp_path: Path) -> None:
     file = site(tmp_path, VISITS.replace("34", "-9"))
     schema = draft_schema(file, policy(tmp_path))
     age = schema.columns["age"].model_copy(update={"tokens": ("-9",)})

@@ -17,7 +17,7 @@ from zerosum.study import execute, pin
 from zerosum.study.status import NAME, Status, check_status, read_status
 
 
-def test_a_study_that_runs_stopped_is_over_or_does_not_move(tmp_path: Path) -> None:
+def test_status_of_running_stopped_finished_or_stalled_study_is_reported(tmp_path: Path) -> None:
     plan = make("local")
     with pytest.raises(BadInput, match="journal"):
         read_status(tmp_path)
@@ -50,7 +50,7 @@ def test_a_study_that_runs_stopped_is_over_or_does_not_move(tmp_path: Path) -> N
         check_status(tmp_path, 3600.0)
 
 
-def test_traffic_is_counted_and_losses_by_name(tmp_path: Path) -> None:
+def test_status_traffic_is_counted_and_losses_named(tmp_path: Path) -> None:
     sites, traffic = make_sites(tmp_path), Traffic()
     engine = InProcess(sites, lambda name, message: name == "s2" and type(message).__name__ == "Contribute")
     plan = pin(make("local", coalition=make("secure-sum").coalition.__class__(1, 1)), sites)

@@ -64,21 +64,21 @@ def study(units: int | None = None, adjacency: str = "replace-one", folder: Path
     )
 
 
-def test_a_plan_has_what_the_settled_program_asks_for() -> None:
+def test_study_plan_has_releases_of_resolved_program() -> None:
     assert len(study(units=1000).plan().releases) == 3
     assert len(study(units=20).plan().releases) == 1
     assert len(study().plan().releases) == 1
     assert [facts.units for facts in Open.seen] == [3000, 60, None]
 
 
-def test_whoever_has_the_plan_chooses_the_same() -> None:
+def test_resolve_from_plan_gives_same_choices() -> None:
     planned = study(units=1000).plan()
     assert resolve(study(units=1000).build_algorithm(), planned).rounds == 3  # type: ignore[attr-defined]
     first, second = Open.seen
     assert first == second  # although the plan has its releases by then
 
 
-def test_the_noise_is_that_of_one_release_with_the_whole_budget() -> None:
+def test_resolve_noise_is_that_of_one_release_with_whole_budget() -> None:
     resolve(study().build_algorithm(), study().plan())
     alone = math.sqrt(3 / 2) / accountant.mu_for(1.0, 1e-5)  # secure sum, S = 3, one colluder
     assert Open.seen[-1].noise == pytest.approx(alone, rel=1e-3)
@@ -88,7 +88,7 @@ def test_the_noise_is_that_of_one_release_with_the_whole_budget() -> None:
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
-def test_a_run_knows_its_counts_only_where_they_are_public(adjacency: Adjacency) -> None:
+def test_run_knows_number_of_units_only_if_public(adjacency: Adjacency) -> None:
     question = Open(columns=("x",), clip=1.0)
     sites = {name: np.full((1000, 1), 0.5) for name in ("a", "b", "c")}
     result = run(question, sites, epsilon=1.0, delta=1e-5, unit="person", adjacency=adjacency)
@@ -97,7 +97,7 @@ def test_a_run_knows_its_counts_only_where_they_are_public(adjacency: Adjacency)
     assert result.report.rounds == (3 if public else 1)
 
 
-def test_a_study_file_runs_what_it_planned(tmp_path: Path) -> None:
+def test_study_file_runs_planned_rounds(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         np.save(tmp_path / f"{name}.npy", np.full((1000, 1), 0.5))
     for units, rounds in ((1000, 3), (None, 1)):
@@ -105,12 +105,12 @@ def test_a_study_file_runs_what_it_planned(tmp_path: Path) -> None:
         assert asked.run().report.rounds == rounds
 
 
-def test_an_audit_attacks_the_settled_program() -> None:
+def test_audit_of_open_program_attacks_resolved_one() -> None:
     wide = Open(columns=tuple(f"x{i}" for i in range(2000)), clip=1.0)
     assert audit(Scheme("secure-sum"), wide, samples=2000).holds
 
 
-def test_an_entry_of_0_1_is_answered_with_the_new_name(tmp_path: Path) -> None:
+def test_study_entry_of_0_1_names_new_entry(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(
         'name = "s"\nalgorithm = "mean"\nsites = []\n[unit]\nkind = "person"\n'

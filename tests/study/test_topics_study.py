@@ -50,7 +50,7 @@ def write(folder: Path, text: str = STUDY) -> Path:
     return path
 
 
-def test_topics_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_study_of_files_finds_topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     study = Study.load(write(tmp_path))
     plan = study.plan()
@@ -61,7 +61,7 @@ def test_topics_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert sorted(max(topic, key=topic.get) for topic in named.values()) == ["engine", "lake"]
 
 
-def test_another_vocabulary_is_another_plan(tmp_path: Path) -> None:
+def test_topics_study_of_other_vocabulary_has_other_plan(tmp_path: Path) -> None:
     path = write(tmp_path)
     before = Study.load(path).plan().public_digest
     (tmp_path / "words.txt").write_text("\n".join(reversed(WORDS)))
@@ -75,6 +75,6 @@ def test_another_vocabulary_is_another_plan(tmp_path: Path) -> None:
         ('kind = "record"', 'kind = "person"\ncolumn = "who"'),
     ],
 )
-def test_columns_are_the_words_and_nothing_else(tmp_path: Path, old: str, new: str) -> None:
+def test_topics_study_with_columns_is_refused(tmp_path: Path, old: str, new: str) -> None:
     with pytest.raises(BadStudy, match="vocabulary"):
         Study.load(write(tmp_path, STUDY.replace(old, new)))

@@ -29,11 +29,11 @@ ACCESS = AccessControl()
         ("10.0.0.7:8000", False),
     ],
 )
-def test_only_our_own_names_are_known(said: str | None, known: bool) -> None:
+def test_access_known_host_accepts_own_names_only(said: str | None, known: bool) -> None:
     assert ACCESS.known_host(said, "127.0.0.1") is known
 
 
-def test_elsewhere_the_name_that_was_given_and_the_address_that_was_connected_to() -> None:
+def test_access_on_other_address_accepts_given_name_and_connected_address() -> None:
     access = AccessControl("0.0.0.0")
     assert access.known_host("10.0.0.7:8000", "10.0.0.7")
     assert not access.known_host("10.0.0.8:8000", "10.0.0.7")
@@ -50,18 +50,18 @@ def test_elsewhere_the_name_that_was_given_and_the_address_that_was_connected_to
     ("host", "opened"),
     [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("hub", "hub")],
 )
-def test_the_address_can_be_opened_as_it_is_printed(host: str, opened: str) -> None:
+def test_access_printed_address_can_be_opened(host: str, opened: str) -> None:
     access = AccessControl(host)
     assert access.address(8000) == f"http://{opened}:8000/?token={access.token}"
     assert access.known_host(f"{opened}:8000", opened.strip("[]"))
 
 
-def test_a_socket_of_both_kinds_of_addresses_knows_the_older_kind() -> None:
+def test_access_dual_stack_socket_accepts_mapped_ipv4_address() -> None:
     assert AccessControl("::").known_host("127.0.0.1:8000", "::ffff:127.0.0.1")
     assert not AccessControl("::").known_host("127.0.0.2:8000", "::ffff:127.0.0.1")
 
 
-def test_secrets_are_long_and_of_one_process_and_not_in_the_repr() -> None:
+def test_access_secrets_are_long_distinct_and_not_in_repr() -> None:
     other = AccessControl()
     mine = (ACCESS.token, ACCESS.session, ACCESS.form, ACCESS.path_secret)
     assert len(set(mine) | {other.token, other.session, other.form, other.path_secret}) == 8
@@ -72,7 +72,7 @@ def test_secrets_are_long_and_of_one_process_and_not_in_the_repr() -> None:
         assert not ACCESS.admitted(wrong)
 
 
-def test_the_cookie_and_the_path_belong_together() -> None:
+def test_access_session_needs_cookie_and_path() -> None:
     cookie = f"other=1; zerosum={ACCESS.session}"
     assert ACCESS.inside(ACCESS.path_secret, cookie)
     assert not ACCESS.inside("static", cookie)
@@ -85,7 +85,7 @@ def test_the_cookie_and_the_path_belong_together() -> None:
     }
 
 
-def test_only_our_own_pages_act() -> None:
+def test_access_actions_are_allowed_from_own_pages_only() -> None:
     ours = {"host": "127.0.0.1:81", "origin": "http://127.0.0.1:81", "sec-fetch-site": "same-origin"}
     assert ACCESS.may_act(ours, ACCESS.form)
     assert ACCESS.may_act({"host": "localhost:9", "origin": "http://localhost:9"}, ACCESS.form)
@@ -97,7 +97,7 @@ def test_only_our_own_pages_act() -> None:
         assert not ACCESS.may_act(ours, form)
 
 
-def test_nothing_runs_that_is_not_ours() -> None:
+def test_access_content_security_policy_forbids_other_scripts() -> None:
     policy = HEADERS["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy

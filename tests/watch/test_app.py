@@ -43,7 +43,7 @@ def decision(home: Path) -> str | None:
     return Consents(home / "state").decision(PLAN.digest())
 
 
-def test_the_token_lets_a_browser_in_and_nothing_else_does(visitor: Visitor) -> None:
+def test_watch_app_admits_browser_by_token_only(visitor: Visitor) -> None:
     entered = visitor.ask(f"/?token={visitor.access.token}", cookie=False)
     assert entered.status == 200
     assert visitor.root in entered.text  # by a page of ours, so that the cookie is sent along
@@ -60,7 +60,7 @@ def test_the_token_lets_a_browser_in_and_nothing_else_does(visitor: Visitor) -> 
         assert visitor.ask(path).status in (403, 404)
 
 
-def test_every_answer_has_the_headers(visitor: Visitor) -> None:
+def test_watch_app_every_answer_has_security_headers(visitor: Visitor) -> None:
     paths = [
         "/",
         f"/?token={visitor.access.token}",
@@ -77,7 +77,7 @@ def test_every_answer_has_the_headers(visitor: Visitor) -> None:
         assert "access-control-allow-origin" not in answer.headers
 
 
-def test_a_name_that_was_bound_to_loopback_reads_nothing(visitor: Visitor) -> None:
+def test_watch_app_rebound_host_name_is_refused(visitor: Visitor) -> None:
     for host in ("evil.example", f"evil.example:{visitor.port}", "127.0.0.1.evil.example"):
         for path in (visitor.root, f"/?token={visitor.access.token}", "/static/watch.js"):
             answer = visitor.ask(path, {"Host": host})
@@ -88,7 +88,7 @@ def test_a_name_that_was_bound_to_loopback_reads_nothing(visitor: Visitor) -> No
     assert visitor.ask(visitor.root, forwarded).status == 421
 
 
-def test_a_steward_decides_and_nobody_else(visitor: Visitor, home: Path) -> None:
+def test_watch_app_decision_needs_own_origin_and_form(visitor: Visitor, home: Path) -> None:
     evil: list[dict[str, str]] = [
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
@@ -124,7 +124,7 @@ def test_a_steward_decides_and_nobody_else(visitor: Visitor, home: Path) -> None
     assert "img" not in parsed(refused.text).tags
 
 
-def test_wrong_forms_decide_nothing(visitor: Visitor, home: Path) -> None:
+def test_watch_app_bad_form_decides_nothing(visitor: Visitor, home: Path) -> None:
     assert visitor.decide(WAITING, "refused", "x" * 301).status == 409
     assert visitor.decide(WAITING, "refused", "a\x1bb").status == 409
     assert visitor.decide(WAITING, "perhaps").status == 409
@@ -140,7 +140,7 @@ def test_wrong_forms_decide_nothing(visitor: Visitor, home: Path) -> None:
     assert decision(home) is None
 
 
-def test_where_nothing_can_be_written_the_page_says_so(visitor: Visitor, home: Path) -> None:
+def test_watch_app_unwritable_state_folder_is_reported(visitor: Visitor, home: Path) -> None:
     (home / "state" / "decisions").write_text("in the way")
     answer = visitor.decide(WAITING, "approved")
     assert answer.status == 409
@@ -149,7 +149,7 @@ def test_where_nothing_can_be_written_the_page_says_so(visitor: Visitor, home: P
     assert decision(home) is None
 
 
-def test_a_decision_that_is_not_in_the_log_holds_and_says_so(visitor: Visitor, home: Path) -> None:
+def test_watch_app_decision_without_log_holds_and_is_reported(visitor: Visitor, home: Path) -> None:
     log = SiteFile.load(home / "site.toml").audit_log
     log.mkdir(parents=True)
     answer = visitor.decide(WAITING, "approved")
@@ -158,7 +158,7 @@ def test_a_decision_that_is_not_in_the_log_holds_and_says_so(visitor: Visitor, h
     assert "audit log" in answer.text
 
 
-def test_a_stream_tells_what_changes_and_only_that(tmp_path: Path) -> None:
+def test_watch_app_stream_sends_changes_only(tmp_path: Path) -> None:
     status = coordinated(tmp_path / "vitals", make("local", study="vitals"))
     assert status is not None
     pages = CoordinatorPages([tmp_path])
@@ -179,7 +179,7 @@ def test_a_stream_tells_what_changes_and_only_that(tmp_path: Path) -> None:
         wait_for(lambda: visitor.watch.streams == 0)
 
 
-def test_whoever_goes_away_in_the_middle_of_a_stream_leaves_nothing_behind(visitor: Visitor) -> None:
+def test_watch_app_closed_stream_is_released(visitor: Visitor) -> None:
     streams = [Stream(visitor, "") for _ in range(5)]
     for each in streams:
         next(iter(each))
@@ -191,13 +191,13 @@ def test_whoever_goes_away_in_the_middle_of_a_stream_leaves_nothing_behind(visit
     assert visitor.ask(visitor.root).status == 200
 
 
-def test_more_streams_than_that_are_refused(visitor: Visitor) -> None:
+def test_watch_app_streams_beyond_limit_are_refused(visitor: Visitor) -> None:
     visitor.watch.streams = MOST_STREAMS
     assert visitor.ask(f"{visitor.root}live?of=").status == 503
     visitor.watch.streams = 0
 
 
-def test_streams_end_when_it_is_asked_to_stop(home: Path) -> None:
+def test_watch_app_streams_end_at_shutdown(home: Path) -> None:
     with served(SitePages(home / "site.toml")) as visitor:
         stream = Stream(visitor, "")
         next(iter(stream))
@@ -206,7 +206,7 @@ def test_streams_end_when_it_is_asked_to_stop(home: Path) -> None:
     stream.close()
 
 
-def test_a_board_that_breaks_tells_nothing_of_itself(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_app_internal_error_reveals_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = SitePages(home / "site.toml")
     with served(pages) as visitor:
         monkeypatch.setattr(pages, "page", lambda *_: 1 / 0)
@@ -218,14 +218,14 @@ def test_a_board_that_breaks_tells_nothing_of_itself(home: Path, monkeypatch: py
         assert visitor.ask(visitor.root).status == 200
 
 
-def test_noise_on_the_socket_ends_nothing(visitor: Visitor) -> None:
+def test_watch_app_junk_on_socket_does_not_stop_it(visitor: Visitor) -> None:
     for junk in (b"\0" * 4000, b"GET / HTTP/9.9\r\n\r\n", b"POST " + b"a" * 40_000, b"GET / HTTP/1.1\r\nHost:"):
         with socket.create_connection(("127.0.0.1", visitor.port), timeout=5) as stream:
             stream.sendall(junk)
     assert visitor.ask(visitor.root).status == 200
 
 
-def test_a_report_is_in_a_sandbox(tmp_path: Path) -> None:
+def test_watch_app_report_is_served_in_sandbox(tmp_path: Path) -> None:
     status = coordinated(tmp_path / "vitals", make("local", study="vitals"))
     assert status is not None
     (tmp_path / "vitals" / "out").mkdir()
@@ -240,7 +240,7 @@ def test_a_report_is_in_a_sandbox(tmp_path: Path) -> None:
         assert visitor.ask(f"{visitor.root}study/x/report", cookie=False).status == 403
 
 
-def test_an_event_is_one_line_whatever_is_in_it() -> None:
+def test_watch_event_of_any_content_is_one_line() -> None:
     sent: dict[str, str] = {}
     page = Page("a\n\ndata: x", (Section("s", "S", Markup("line\n\nevent: gone\n")),), status="\r\n")
     told = event(page, sent)

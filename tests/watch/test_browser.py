@@ -135,7 +135,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, driver: Any) -> Iterator[Wor
         os.environ.pop("ZEROSUM_STATE") if before is None else os.environ.update(ZEROSUM_STATE=before)
 
 
-def test_a_study_from_start_to_result_that_the_steward_approves_on_the_page(world: World) -> None:
+def test_watch_browser_study_approved_on_page_runs_to_result(world: World) -> None:
     driver = world.driver
     world.at(world.hub)
     assert "vitals" not in world.text("now")
@@ -197,7 +197,7 @@ def test_a_study_from_start_to_result_that_the_steward_approves_on_the_page(worl
     assert complaints(driver) == []
 
 
-def test_a_study_under_way_moves_on_the_page(world: World) -> None:
+def test_watch_browser_running_study_updates_page(world: World) -> None:
     """Between two rounds, held there by a site that does not answer for a while."""
     driver = world.at(world.hub, home=True).driver
     study = world.sites.study("k-means", name="moving", seed=None, parameters="n_clusters = 2\nrounds = 40")
@@ -232,7 +232,7 @@ def test_a_study_under_way_moves_on_the_page(world: World) -> None:
     assert complaints(driver) == []
 
 
-def test_a_study_that_a_site_refuses_on_the_page_and_its_reason_at_the_coordinator(world: World) -> None:
+def test_watch_browser_refusal_and_reason_reach_coordinator(world: World) -> None:
     driver, reason = world.driver, f"not before the board met {HOSTILE}"
     world.at(world.hub, home=True)
     process = world.coordinate(world.sites.study(name="another", seed=None))
@@ -261,7 +261,7 @@ def test_a_study_that_a_site_refuses_on_the_page_and_its_reason_at_the_coordinat
     assert len(set(spent.values())) == 1  # nobody spent on what was refused
 
 
-def test_a_name_of_markup_is_a_name(driver: Any, tmp_path: Path) -> None:
+def test_watch_browser_hostile_name_stays_text(driver: Any, tmp_path: Path) -> None:
     """A hostile coordinator's plan, on the page of a steward."""
     from zerosum.cli.site import site_init
 
@@ -278,7 +278,7 @@ def test_a_name_of_markup_is_a_name(driver: Any, tmp_path: Path) -> None:
         driver.get("about:blank")
 
 
-def test_a_page_that_was_turned_away_connects_again(driver: Any, tmp_path: Path) -> None:
+def test_watch_browser_refused_stream_reconnects(driver: Any, tmp_path: Path) -> None:
     """A browser gives a stream up for good when it is answered with an error; the page does not."""
     from zerosum.cli.site import site_init
 
@@ -293,7 +293,7 @@ def test_a_page_that_was_turned_away_connects_again(driver: Any, tmp_path: Path)
         driver.get_log("browser")
 
 
-def test_pages_of_others_decide_nothing(driver: Any, tmp_path: Path) -> None:
+def test_watch_browser_pages_of_other_origins_decide_nothing(driver: Any, tmp_path: Path) -> None:
     """A web page, on another port of the same host or on another site, that posts to the loopback port: even one that
     found out the address, in a browser that was let in."""
     from helpers.small_studies import make

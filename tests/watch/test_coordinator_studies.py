@@ -17,7 +17,7 @@ from zerosum.study.status import NAME, Status
 from zerosum.watch.studies import StudyFolders, key_of
 
 
-def test_one_study_from_begun_to_finished(tmp_path: Path) -> None:
+def test_study_folders_state_follows_study_from_begun_to_finished(tmp_path: Path) -> None:
     plan = make("local", study="vitals")
     coordinated(tmp_path / "vitals", plan, status=False)
     watched = StudyFolders([tmp_path / "vitals"])
@@ -38,7 +38,7 @@ def test_one_study_from_begun_to_finished(tmp_path: Path) -> None:
     assert watched.result(study) is None
 
 
-def test_why_a_study_ended(tmp_path: Path) -> None:
+def test_study_folders_ended_study_has_reason(tmp_path: Path) -> None:
     for name, how in {
         "refused": "PolicyRefused: site 'north': no: never",
         "failed": "Abandoned: too many sites were lost",
@@ -53,7 +53,7 @@ def test_why_a_study_ended(tmp_path: Path) -> None:
     assert found["stopped"].ended == ""
 
 
-def test_who_refused_is_marked(tmp_path: Path) -> None:
+def test_study_folders_refusing_site_is_marked(tmp_path: Path) -> None:
     status = coordinated(tmp_path / "vitals")
     assert status is not None
     status.attended({"s0": "agreed", "s1": "waits for its steward", "s2": "absent", "s3": "absent"})
@@ -70,7 +70,7 @@ def test_who_refused_is_marked(tmp_path: Path) -> None:
         json.dumps({"updated": 1.0, "stage": "round", "ended": 3, "sites": [], "study": {}}).encode(),
     ],
 )
-def test_a_damaged_one_hides_no_other(tmp_path: Path, text: bytes) -> None:
+def test_study_folders_damaged_status_does_not_hide_others(tmp_path: Path, text: bytes) -> None:
     coordinated(tmp_path / "good")
     coordinated(tmp_path / "bad")
     (tmp_path / "bad" / NAME).write_bytes(text)
@@ -78,7 +78,7 @@ def test_a_damaged_one_hides_no_other(tmp_path: Path, text: bytes) -> None:
     assert found == {"good": "stopped", "bad": "damaged"}
 
 
-def test_a_damaged_journal_a_folder_in_its_place_and_settings_that_are_gone(tmp_path: Path) -> None:
+def test_study_folders_damaged_journal_or_missing_settings_is_reported(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         coordinated(tmp_path / name, status=False)
     (tmp_path / "a" / "journal").write_bytes(b"zerosum journal 1\n\0\0")
@@ -90,7 +90,7 @@ def test_a_damaged_journal_a_folder_in_its_place_and_settings_that_are_gone(tmp_
     assert {study.name: study.state for study in watched.all()} == {"a": "damaged", "b": "damaged", "c": "begun"}
 
 
-def test_hundreds_and_one_that_vanishes(tmp_path: Path) -> None:
+def test_study_folders_hundreds_are_listed_and_removed_one_is_dropped(tmp_path: Path) -> None:
     plan = make("local", study="many")
     for at in range(300):
         coordinated(tmp_path / f"study-{at:03}", plan)
@@ -107,7 +107,7 @@ def test_hundreds_and_one_that_vanishes(tmp_path: Path) -> None:
     assert str(tmp_path) not in one.key
 
 
-def test_looking_does_not_keep_a_coordinator_from_going_on(tmp_path: Path) -> None:
+def test_study_folders_reading_does_not_block_coordinator(tmp_path: Path) -> None:
     """A look takes the journal's lock for a moment; whoever takes up the study waits for that moment."""
     import fcntl
     import threading

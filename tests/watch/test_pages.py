@@ -43,7 +43,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "s0"
 
 
-def test_a_coordinators_page_from_gathering_to_the_result(tmp_path: Path) -> None:
+def test_watch_page_of_coordinator_follows_study_to_result(tmp_path: Path) -> None:
     plan = make("local", study="vitals")
     status = coordinated(tmp_path / "vitals", plan)
     assert status is not None
@@ -83,7 +83,7 @@ def test_a_coordinators_page_from_gathering_to_the_result(tmp_path: Path) -> Non
     assert pages.page(f"study/{key}", 0, "") is None
 
 
-def test_the_reason_of_a_refusal_is_read_at_the_coordinator(tmp_path: Path) -> None:
+def test_watch_page_of_coordinator_shows_reason_of_refusal(tmp_path: Path) -> None:
     status = coordinated(tmp_path / "vitals")
     assert status is not None
     status.end(f"PolicyRefused: site 's1': the steward of this site refused this study: {HOSTILE}")
@@ -97,7 +97,7 @@ def test_the_reason_of_a_refusal_is_read_at_the_coordinator(tmp_path: Path) -> N
         pages.decide("study/x", "approved", "")
 
 
-def test_long_tables_come_in_pieces(tmp_path: Path) -> None:
+def test_watch_page_long_tables_are_split(tmp_path: Path) -> None:
     plan = make("local", study="many")
     for at in range(120):
         status = coordinated(tmp_path / f"s{at:03}", plan)
@@ -110,7 +110,7 @@ def test_long_tables_come_in_pieces(tmp_path: Path) -> None:
     assert "101 to 120" in section(pieces[0], "past")
 
 
-def test_results_that_were_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_page_shows_stored_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEROSUM_STATE", str(tmp_path / "own"))
     rng = np.random.default_rng(0)
     tables = {name: rng.uniform(0, 1, (30, 2)) for name in ("a", "b", "c")}
@@ -135,7 +135,7 @@ def test_results_that_were_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert pages.page("what/is/this", 0, "") is None
 
 
-def test_a_steward_reads_the_plan_in_the_words_of_a_dry_run_and_decides(home: Path) -> None:
+def test_watch_page_of_steward_shows_plan_and_decides(home: Path) -> None:
     pages, plan = SitePages(home / "site.toml"), make("local", study="vitals")
     consents = Consents(home / "state")
     consents.keep(plan)
@@ -164,7 +164,7 @@ def test_a_steward_reads_the_plan_in_the_words_of_a_dry_run_and_decides(home: Pa
         pages.report(f"study/{plan.digest()}")
 
 
-def test_what_the_policy_and_the_cap_say_before_anything_is_decided(home: Path) -> None:
+def test_watch_page_of_steward_shows_refusals_by_policy_and_cap(home: Path) -> None:
     text = (home / "site.toml").read_text()
     (home / "site.toml").write_text(text.replace('# columns = ["age", "bmi"]', 'columns = ["age"]'))
     pages, plan = SitePages(home / "site.toml"), make("local", study="vitals")
@@ -180,7 +180,7 @@ def test_what_the_policy_and_the_cap_say_before_anything_is_decided(home: Path) 
     assert "cap of 10" in section(pages.page(f"study/{plan.digest()}", 0, ""), "cost")
 
 
-def test_a_plan_of_hostile_names_opens_nothing_on_any_page(tmp_path: Path, home: Path) -> None:
+def test_watch_page_hostile_names_stay_text(tmp_path: Path, home: Path) -> None:
     plan = hostile()
     Consents(home / "state").keep(plan)
     AuditLog(home / "state" / "audit.jsonl").write("waiting", HOSTILE, plan)
@@ -207,7 +207,7 @@ def test_a_plan_of_hostile_names_opens_nothing_on_any_page(tmp_path: Path, home:
         assert not any(name.startswith("on") or name == "style" for name in found.attributes)
 
 
-def test_a_long_plan_is_folded_and_a_wide_one_named_by_its_ends() -> None:
+def test_watch_page_long_plan_is_shortened() -> None:
     plan = make("local")
     many = replace(plan.question, columns=tuple(f"c{at}" for at in range(500)), n_columns=500)
     shown = plans.question(replace(plan, question=many))
@@ -230,7 +230,7 @@ def test_a_long_plan_is_folded_and_a_wide_one_named_by_its_ends() -> None:
         ),
     ],
 )
-def test_a_description_and_a_regression_are_shown_as_their_own_tables(
+def test_watch_page_description_and_regression_have_own_tables(
     tmp_path: Path, algorithm: str, parameters: dict[str, object], words: tuple[str, ...]
 ) -> None:
     rng = np.random.default_rng(0)

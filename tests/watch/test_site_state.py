@@ -35,7 +35,7 @@ def record(site: SiteReader, study: str, mu: float = 0.3) -> None:
         ledger.record(spend(study, mu), site.policy.cap)
 
 
-def test_what_is_spent_and_left_as_it_happens(home: Path) -> None:
+def test_site_reader_ledger_totals_follow_spends(home: Path) -> None:
     site = SiteReader(home / "site.toml")
     account = site.state().ledger
     assert (account.known, account.epsilon, account.left, account.releases) == (True, 0.0, 10.0, 0)
@@ -50,7 +50,7 @@ def test_what_is_spent_and_left_as_it_happens(home: Path) -> None:
     assert (second.name, second.state) == ("second", "over")  # nothing but the ledger knows of it
 
 
-def test_a_ledger_that_another_process_holds_shows_what_was_read_before(home: Path) -> None:
+def test_ledger_reader_locked_ledger_shows_last_totals(home: Path) -> None:
     site = SiteReader(home / "site.toml")
     record(site, "first")
     reader = LedgerReader()
@@ -70,7 +70,7 @@ def test_a_ledger_that_another_process_holds_shows_what_was_read_before(home: Pa
     wait_for(lambda: reader.latest(site.policy).releases == 1 and not reader.latest(site.policy).fault, 40.0)
 
 
-def test_a_damaged_ledger_is_told_and_read_again_once_it_is_mended(home: Path) -> None:
+def test_ledger_reader_damaged_ledger_is_reported_and_read_again_after_repair(home: Path) -> None:
     site = SiteReader(home / "site.toml")
     record(site, "first")
     path = site.policy.ledger_path
@@ -83,7 +83,7 @@ def test_a_damaged_ledger_is_told_and_read_again_once_it_is_mended(home: Path) -
     assert found.latest(site.policy).fault == ""
 
 
-def test_the_log_is_followed_line_by_line(tmp_path: Path) -> None:
+def test_log_reader_follows_log_line_by_line(tmp_path: Path) -> None:
     path, plan = tmp_path / "audit.jsonl", make("local", study="vitals")
     reader, log = LogReader(path), AuditLog(path)
     reader.follow()
@@ -110,7 +110,7 @@ def test_the_log_is_followed_line_by_line(tmp_path: Path) -> None:
     assert reader.plans == {}
 
 
-def test_details_of_the_log_are_not_for_the_page(home: Path) -> None:
+def test_site_reader_leaves_log_details_out(home: Path) -> None:
     site = SiteReader(home / "site.toml")
     plan = make("local", study="vitals")
     AuditLog(home / "state" / "audit.jsonl").write(
@@ -121,7 +121,7 @@ def test_details_of_the_log_are_not_for_the_page(home: Path) -> None:
     assert state.lines[-1].text == "the data do not fit"
 
 
-def test_how_a_study_stands_from_waiting_to_over(home: Path) -> None:
+def test_site_reader_state_follows_study_from_waiting_to_over(home: Path) -> None:
     site, plan = SiteReader(home / "site.toml"), make("local", study="vitals")
     digest, log = plan.digest(), AuditLog(home / "state" / "audit.jsonl")
     consents = Consents(home / "state")
@@ -152,7 +152,7 @@ def test_how_a_study_stands_from_waiting_to_over(home: Path) -> None:
     assert site.plan(digest) == plan  # it can still be read
 
 
-def test_a_damaged_proposal_and_a_state_folder_that_is_not_one(home: Path) -> None:
+def test_site_reader_damaged_proposal_or_state_folder_is_reported(home: Path) -> None:
     site = SiteReader(home / "site.toml")
     (home / "state" / "proposals").mkdir(parents=True)
     (home / "state" / "proposals" / f"{'a' * 64}.json").write_bytes(b"{")
@@ -166,7 +166,7 @@ def test_a_damaged_proposal_and_a_state_folder_that_is_not_one(home: Path) -> No
     assert any("state folder" in fault for fault in site.state().faults)
 
 
-def test_a_site_file_that_is_damaged_meanwhile(home: Path) -> None:
+def test_site_reader_damaged_site_file_is_reported(home: Path) -> None:
     site = SiteReader(home / "site.toml")
     text = (home / "site.toml").read_text()
     (home / "site.toml").write_text("name = ")
@@ -179,7 +179,7 @@ def test_a_site_file_that_is_damaged_meanwhile(home: Path) -> None:
         SiteReader(home / "nowhere.toml")
 
 
-def test_one_answer_for_all_who_ask_at_once() -> None:
+def test_timed_cache_concurrent_callers_share_one_value() -> None:
     calls = []
     slow = threading.Event()
     fresh = TimedCache(lambda: calls.append(1) or slow.wait(0.2), seconds=60.0)  # type: ignore[func-returns-value]
@@ -194,7 +194,7 @@ def test_one_answer_for_all_who_ask_at_once() -> None:
     assert len(calls) == 2
 
 
-def test_many_studies_in_a_log_are_not_kept_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_reader_keeps_limited_number_of_studies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zerosum.watch.site_state._MOST_PLANS", 10)
     path = tmp_path / "audit.jsonl"
     said = [{"time": "t", "event": "waiting", "words": "w", "plan": f"{at:064x}", "study": "s"} for at in range(40)]

@@ -57,7 +57,7 @@ def nearly_white(R: int, seed: int) -> Floats:
 @pytest.mark.parametrize(
     ("kind", "sign", "score"), [("heavy", 1, "tanh"), ("light", -1, "cube"), ("bursts", 1, "volatility")]
 )
-def test_the_kind_of_a_source_is_found_from_what_is_released(kind: str, sign: int, score: str) -> None:
+def test_ica_filter_noisy_releases_identify_kind_of_source(kind: str, sign: int, score: str) -> None:
     mixing = nearly_white(4, 1)
     found = filtered(people(kind, np.random.default_rng(2)), mixing, noise=0.5)
     assert np.all(found.signs == sign)
@@ -65,7 +65,7 @@ def test_the_kind_of_a_source_is_found_from_what_is_released(kind: str, sign: in
     assert np.min(left_over(found, mixing)) > 0.995
 
 
-def test_rotation_and_whitening_are_corrected_together() -> None:
+def test_ica_filter_correlated_coordinates_corrects_rotation_and_whitening() -> None:
     """Correlated coordinates: no rotation would do."""
     mixing = np.array([[1.0, 0.3, 0.0], [0.1, 1.0, 0.2], [0.0, -0.1, 1.0]])
     found = filtered(people("heavy", np.random.default_rng(3), 3), mixing, noise=0.3)
@@ -75,7 +75,7 @@ def test_rotation_and_whitening_are_corrected_together() -> None:
     assert np.min(left_over(found, mixing)) > 0.998 > np.mean(by_rotation)
 
 
-def test_stability_is_what_is_left() -> None:
+def test_ica_filter_stability_equals_mean_overlap_with_sources() -> None:
     """The mean over runs, where noise is small and where it is not."""
     sources, mixing = people("light", np.random.default_rng(4)), nearly_white(4, 5)
     for noise in (1.0, 6.0):
@@ -87,7 +87,7 @@ def test_stability_is_what_is_left() -> None:
 
 
 @pytest.mark.parametrize("kind", ["light", "normal"])
-def test_what_is_nothing_but_noise_is_called_so(kind: str) -> None:
+def test_ica_filter_pure_noise_has_zero_stability(kind: str) -> None:
     """Sources that drown, and sources that are none."""
     noise = 300.0 if kind == "light" else 5.0
     for seed in range(5):
@@ -96,7 +96,7 @@ def test_what_is_nothing_but_noise_is_called_so(kind: str) -> None:
         assert not np.any(real)
 
 
-def test_little_evidence_is_worth_less_where_nothing_was_known_of_the_start() -> None:
+def test_ica_filter_little_evidence_after_blind_start_has_lower_stability() -> None:
     """Sources a standard deviation or two above nothing may be halves of two; with much evidence it makes no odds."""
     stabilities = {}
     for evidence in (1.5, 40.0):
@@ -111,7 +111,7 @@ def test_little_evidence_is_worth_less_where_nothing_was_known_of_the_start() ->
     assert stabilities[40.0, True] > 0.95
 
 
-def test_heavy_tails_are_not_nothing_where_known_turns_show_less_than_slopes_say() -> None:
+def test_ica_filter_heavy_tails_with_weak_known_turns_count_as_real() -> None:
     """Rows that are alike feign bursts, not heavy tails: with these sources count, for the part that turns show."""
     stabilities = []
     for tails, shown in ((4.0, 1.5), (4.0, 0.75), (0.0, 1.5)):
@@ -126,7 +126,7 @@ def test_heavy_tails_are_not_nothing_where_known_turns_show_less_than_slopes_say
     assert 0.99 > stabilities[0] > stabilities[1] > 0.5 > 0.01 > stabilities[2]
 
 
-def test_of_two_sources_known_turns_show_the_sum() -> None:
+def test_ica_filter_two_sources_of_opposite_sign_are_both_stable() -> None:
     """One of heavy tails and one of light ones, with steeper slopes: both are proven by what their only pair shows."""
     found = Filter.from_rotation(np.eye(2), 0.0)
     found.P *= 1e-3
@@ -137,13 +137,13 @@ def test_of_two_sources_known_turns_show_the_sum() -> None:
     assert np.all(found.stability()[1])
 
 
-def test_without_noise_nothing_divides_by_zero() -> None:
+def test_ica_filter_without_noise_is_finite() -> None:
     found = filtered(people("heavy", np.random.default_rng(6)), nearly_white(4, 7), noise=0.0)
     assert np.all(np.isfinite(found.B))
     assert np.min(found.stability()[0]) > 0.99
 
 
-def test_a_start_of_faint_kurtoses_takes_the_sign_of_the_others() -> None:
+def test_ica_filter_faint_kurtoses_take_sign_of_others() -> None:
     kurtoses = np.array([60.0, 70.0, 50.0, 0.5, -0.5])
     found = Filter.from_cumulants(np.eye(5), kurtoses, 1.0, 0.01)
     assert found.signs.tolist() == [1.0] * 5
@@ -152,7 +152,7 @@ def test_a_start_of_faint_kurtoses_takes_the_sign_of_the_others() -> None:
 
 @pytest.mark.parametrize("turned", [0.0, 0.3, 0.9])
 @pytest.mark.parametrize("strong", [1.0, 5.0])
-def test_the_stability_of_a_joint_diagonalisation_is_what_is_left(turned: float, strong: float) -> None:
+def test_bootstrap_stability_equals_overlap_with_sources(turned: float, strong: float) -> None:
     """Of four sources in 40 columns, two with nearly the same spectrum; the weak directions turned towards others.
 
     Where one direction is much of all maps, these are alike however sources are mixed."""

@@ -80,7 +80,7 @@ def autoregressive(count: int, points: int, memory: Floats, rng: np.random.Gener
 
 
 @pytest.mark.parametrize("kind", ["garch", "heavy", "light", "mixed"])
-def test_sources_of_any_kurtosis_are_separated(kind: str) -> None:
+def test_ica_sources_of_any_kurtosis_are_separated(kind: str) -> None:
     rng = np.random.default_rng(0)
     heavy, light = rng.laplace(size=(200, 150, 3)), rng.uniform(-1, 1, (200, 150, 3))
     sources = {
@@ -98,7 +98,7 @@ def test_sources_of_any_kurtosis_are_separated(kind: str) -> None:
     assert np.allclose(np.sum(found["unmixing"] * found["maps"], axis=1), 1, atol=1e-6)
 
 
-def test_gaussian_sources_are_separated_by_how_fast_they_move_whatever_the_scanners_clock() -> None:
+def test_ica_gaussian_sources_of_different_speed_and_clock_are_separated() -> None:
     rng = np.random.default_rng(1)
     memory = np.array([0.2, 0.5, 0.7, 0.85, 0.95])
     fine = autoregressive(120, 600, memory, rng)
@@ -110,7 +110,7 @@ def test_gaussian_sources_are_separated_by_how_fast_they_move_whatever_the_scann
     assert np.mean(matched(found["maps"], mixing.T).correlations) > 0.99
 
 
-def test_components_in_a_public_basis_are_maps_over_all_columns() -> None:
+def test_ica_public_basis_gives_maps_over_all_columns() -> None:
     study = make_fmri(200, 1, 6, points=120, side=12)
     units = people(study.observed(0))
     basis = np.random.default_rng(0).normal(size=(144, 4))
@@ -123,7 +123,7 @@ def test_components_in_a_public_basis_are_maps_over_all_columns() -> None:
 
 
 @pytest.mark.parametrize("basis", [None, np.eye(144)])
-def test_many_columns_take_subspace_iteration_first(monkeypatch: pytest.MonkeyPatch, basis: Floats | None) -> None:
+def test_ica_many_columns_take_subspace_iteration_first(monkeypatch: pytest.MonkeyPatch, basis: Floats | None) -> None:
     monkeypatch.setattr(program, "TUNING", replace(TUNING, matrix_columns=100))
     study = make_fmri(100, 1, 4, points=120, side=12)
     wide = ICAProgram(columns=names(144), n_components=4, per_recording="none", basis=basis)
@@ -142,7 +142,7 @@ def test_many_columns_take_subspace_iteration_first(monkeypatch: pytest.MonkeyPa
 # ---- what metadata decide ----------------------------------------------------------------------------------------
 
 
-def test_the_solver_follows_public_metadata_and_the_plan_says_so() -> None:
+def test_ica_solver_follows_public_metadata_and_is_in_description() -> None:
     plain = ICAProgram(columns=names(5), n_components=3)
     assert plain.chosen == "fixed-point"
     assert ICAProgram(columns=names(5), n_components=3, seconds=2.0).chosen == "second-order"
@@ -161,7 +161,7 @@ def test_the_solver_follows_public_metadata_and_the_plan_says_so() -> None:
     assert {"10", "5", "3"} <= set(re.findall(r"\d+", plain.describe))  # rounds, columns, components
 
 
-def test_the_planner_asks_for_cumulants_where_they_would_show() -> None:
+def test_ica_resolve_smaller_noise_plans_cumulant_start_and_fewer_rounds() -> None:
     """Much noise leaves all to rounds; the less there is, the smaller a share finds a start, in fewer rounds."""
     plain = ICAProgram(columns=names(20), n_components=20)
     planned = [plain.resolve(PublicFacts(noise=noise, units=700)) for noise in (5.0, 3.0, 1.0, 0.1)]
@@ -176,7 +176,7 @@ def test_the_planner_asks_for_cumulants_where_they_would_show() -> None:
     assert given.resolve(PublicFacts(noise=5.0, units=700)) == given
 
 
-def test_the_planner_spends_no_more_on_dimensions_than_leaves_sources_to_be_seen() -> None:
+def test_ica_resolve_larger_noise_plans_fewer_dimensions() -> None:
     """Where there is much noise a first look leaves fewer dimensions to the second, and cumulants most of the rest."""
     plain = ICAProgram(columns=names(900), n_components=20, n_passes=3)
     planned = [plain.resolve(PublicFacts(noise=noise, units=1024)) for noise in (20.0, 4.3, 3.0, 0.5, 0.0)]
@@ -224,7 +224,7 @@ def test_ica_bad_parameter_is_refused(change: dict[str, object], named: str) -> 
 
 
 @pytest.mark.filterwarnings("error")
-def test_where_nothing_is_reduced_the_bands_say_how_many_directions_are_real() -> None:
+def test_ica_without_reduction_counts_components_above_noise_from_bands() -> None:
     """As many components as columns take no look: noise alone must not count as components, nor as stable ones."""
     full = ICAProgram(columns=names(4), n_components=4, seconds=1.0)
     found = played(full, people(np.ones((120, 20, 4))), noise=3.0)
@@ -237,7 +237,7 @@ def test_where_nothing_is_reduced_the_bands_say_how_many_directions_are_real() -
     assert np.min(seen["stability"]) < 0.5
 
 
-def test_rows_without_a_clock_are_refused_where_frequencies_matter() -> None:
+def test_band_scatter_rows_without_clock_are_refused() -> None:
     statistic = build("band_scatter", {"columns": 2, "projection": np.eye(2), "edges": [0, 0.1, 0.2]})
     with pytest.raises(BadData, match="seconds"):
         statistic.check(Units.from_list([np.zeros((20, 2))]))
@@ -246,7 +246,7 @@ def test_rows_without_a_clock_are_refused_where_frequencies_matter() -> None:
 # ---- with noise --------------------------------------------------------------------------------------------------
 
 
-def test_damping_what_was_seen_finds_weak_components() -> None:
+def test_ica_two_passes_find_weak_components() -> None:
     """Two of six maps are four times weaker: one look loses them in the noise, the second finds them."""
     sources = garch_sources(300, 6, 100, rng=np.random.default_rng(3))
     mixing = np.linalg.qr(np.random.default_rng(4).normal(size=(80, 6)))[0] * [4, 4, 4, 4, 1, 1]
@@ -271,7 +271,7 @@ def test_damping_what_was_seen_finds_weak_components() -> None:
     assert found[2] < 0.7 * found[1]
 
 
-def test_a_second_look_in_fewer_dimensions_finds_maps_that_two_in_all_of_them_lose() -> None:
+def test_ica_second_pass_in_fewer_dimensions_finds_more_of_maps() -> None:
     sources = garch_sources(150, 4, 30, rng=np.random.default_rng(3))
     mixing = np.linalg.qr(np.random.default_rng(4).normal(size=(160, 4)))[0]
     units, noise = people(sources @ mixing.T), 4.0
@@ -285,7 +285,7 @@ def test_a_second_look_in_fewer_dimensions_finds_maps_that_two_in_all_of_them_lo
 
 
 @pytest.mark.parametrize("solver", ["fixed-point", "second-order"])
-def test_stability_tells_how_much_noise_is_in_a_component(solver: str) -> None:
+def test_ica_stability_falls_with_noise(solver: str) -> None:
     rng = np.random.default_rng(5)
     memory = np.array([0.1, 0.5, 0.8, 0.95])
     sources = autoregressive(200, 200, memory, rng) * np.sqrt(garch_sources(200, 4, 200, rng=rng) ** 2 + 0.1)
@@ -300,7 +300,7 @@ def test_stability_tells_how_much_noise_is_in_a_component(solver: str) -> None:
 
 
 @pytest.mark.parametrize(("rows", "memory"), [(5, 0.0), (30, 0.0), (120, 0.8)], ids=["five", "thirty", "alike"])
-def test_gaussian_sources_are_nothing_however_few_or_alike_their_rows_are(rows: int, memory: float) -> None:
+def test_ica_gaussian_sources_with_few_or_similar_rows_have_zero_stability(rows: int, memory: float) -> None:
     """Slopes over few rows, or over rows that are alike, look like light tails; known turns tell that from sources."""
     rng = np.random.default_rng(3)
     algorithm = ICAProgram(columns=names(5), n_components=5).resolve(PublicFacts(noise=2.0, units=1000))
@@ -312,7 +312,7 @@ def test_gaussian_sources_are_nothing_however_few_or_alike_their_rows_are(rows: 
         assert np.min(heavy["stability"]) > 0.9
 
 
-def test_a_private_run_end_to_end(tmp_path: Path) -> None:
+def test_ica_private_run_finds_maps_and_charges_every_release(tmp_path: Path) -> None:
     study = make_fmri(320, 4, 5, points=100, side=10, seed=2)
     sites = {f"site {s}": people(study.observed(s)) for s in range(4)}
     policies = {
@@ -338,7 +338,7 @@ def test_a_private_run_end_to_end(tmp_path: Path) -> None:
         pytest.param({"start_share": 0.0}, marks=pytest.mark.slow),
     ],
 )
-def test_the_attacker_does_not_exceed_the_claim(change: dict[str, object]) -> None:
+def test_ica_audit_does_not_exceed_claim(change: dict[str, object]) -> None:
     algorithm = ICAProgram(**{"columns": names(8), "n_components": 3, "rounds": 3, **change})
     found = audit(Scheme("secure-sum"), algorithm, samples=400)
     assert found.holds
@@ -351,7 +351,7 @@ FLOORS = {5: (0.68, 0.90, 0.95), 10: (0.49, 0.66, 0.81)}  # of the design's prot
 
 
 @pytest.mark.slow
-def test_abide_by_person_over_its_real_sites(real_data: Callable[[str], Path]) -> None:
+def test_ica_abide_by_person_over_real_sites_reaches_floors(real_data: Callable[[str], Path]) -> None:
     sites = abide(real_data("abide_cc200_858.npz"))
     for components, floors in FLOORS.items():
         algorithm = ICAProgram(

@@ -37,7 +37,7 @@ def told_at(mixing: Floats, B: Floats, noise: float, rng: np.random.Generator) -
 
 
 @pytest.mark.parametrize("cube", [0.0, 1.0])
-def test_how_a_round_changes_with_angles_and_parts_is_what_differences_say(cube: float) -> None:
+def test_ica_likelihood_round_jacobian_equals_finite_differences(cube: float) -> None:
     rng = np.random.default_rng(1)
     B, mixing = rotation(2) + 0.05 * rng.normal(size=(R, R)), rotation(3)
     noise = 0.7, np.full(R, 0.4)
@@ -55,7 +55,7 @@ def test_how_a_round_changes_with_angles_and_parts_is_what_differences_say(cube:
         assert np.allclose(J[:, number], (ends[1] - ends[0]) / 2e-5, atol=1e-6)
 
 
-def test_the_gradient_of_the_cumulants_is_what_differences_say() -> None:
+def test_ica_likelihood_cumulant_gradient_equals_finite_differences() -> None:
     tensor = coordinates.unpack(np.random.default_rng(4).normal(size=coordinates.size(R, 4)), R, 4)
     cumulants, mixing, signs = Cumulants(tensor, 0.5, 3.0), rotation(5), np.array([1.0, -1, 1, 1, -1])
     gradient = _by_cumulants(cumulants, mixing, signs)[1]
@@ -66,7 +66,7 @@ def test_the_gradient_of_the_cumulants_is_what_differences_say() -> None:
         assert gradient[number] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-4)
 
 
-def test_the_model_is_what_people_with_light_tails_tell_wherever_they_are_asked() -> None:
+def test_ica_likelihood_model_of_light_tails_predicts_scores_at_any_rotation() -> None:
     """Of 400 people, without noise: scores of mixtures, as far from the sources as a random rotation is."""
     rng = np.random.default_rng(6)
     sources = rng.uniform(-1, 1, (400, 200, R))
@@ -85,7 +85,7 @@ def test_the_model_is_what_people_with_light_tails_tell_wherever_they_are_asked(
     assert np.std(turns - expected) < 0.2 * np.std(turns)
 
 
-def test_rounds_from_elsewhere_say_where_the_sources_are_and_how_sure_that_is() -> None:
+def test_ica_likelihood_fit_of_distant_rounds_states_its_angle_errors() -> None:
     """Cumulants too noisy by themselves, and four rounds that asked about half a radian away."""
     errors, said = [], []
     for seed in range(8):
@@ -102,7 +102,7 @@ def test_rounds_from_elsewhere_say_where_the_sources_are_and_how_sure_that_is() 
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.sqrt(np.mean(said)), rel=0.4)
 
 
-def test_only_sources_of_which_little_is_found_go_astray() -> None:
+def test_ica_filter_randomise_unresolved_moves_unresolved_sources_only() -> None:
     rng, mixing = np.random.default_rng(20), rotation(21)
     cumulants = Cumulants(tensor_of(mixing, -6.0), 1.0, 6.0)
     found = Filter.from_cumulants(mixing.T, np.full(R, -6.0), 1.0, 0.001)

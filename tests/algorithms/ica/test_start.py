@@ -26,7 +26,7 @@ def noisy(order: int, seed: int) -> Floats:
 
 
 @pytest.mark.parametrize("signs", [[1, 1, 1, 1, 1], [-1, -1, -1, -1, -1], [1, -1, 1, -1, -1]])
-def test_directions_and_signs_of_any_kurtosis_are_found(signs: list[int]) -> None:
+def test_ica_start_directions_and_signs_of_any_kurtosis_are_found(signs: list[int]) -> None:
     u, kurtoses = rotation(5, 0), np.array(signs) * np.array([3.0, 2.5, 2.0, 1.5, 1.0])
     found, k = directions(tensor_of(kurtoses, u))
     which = np.argmax(np.abs(found @ u.T), axis=1)
@@ -36,7 +36,7 @@ def test_directions_and_signs_of_any_kurtosis_are_found(signs: list[int]) -> Non
     assert np.allclose(np.max(np.abs(jade(tensor_of(kurtoses, u)) @ u.T), axis=1), 1, atol=1e-4)
 
 
-def test_from_a_noisy_tensor_the_climb_is_closer_than_joint_diagonalisation() -> None:
+def test_ica_start_climb_on_noisy_tensor_is_closer_than_joint_diagonalisation() -> None:
     lost: dict[str, list[float]] = {"climbed": [], "jade": []}
     for seed in range(6):
         u = rotation(6, seed)
@@ -48,12 +48,12 @@ def test_from_a_noisy_tensor_the_climb_is_closer_than_joint_diagonalisation() ->
 
 
 @pytest.mark.parametrize("order", [3, 6, 10])
-def test_what_noise_alone_shows_is_known(order: int) -> None:
+def test_ica_start_noise_level_equals_kurtosis_of_pure_noise(order: int) -> None:
     found = [np.mean(directions(noisy(order, seed))[1] ** 2) for seed in range(5)]
     assert np.sqrt(np.mean(found)) == pytest.approx(noise_level(order), rel=0.15)
 
 
-def test_nothing_at_all_is_no_error() -> None:
+def test_ica_start_zero_tensor_gives_rotation_and_zero_kurtoses() -> None:
     found, k = directions(np.zeros((4,) * 4))
     assert np.allclose(found @ found.T, np.eye(4), atol=1e-5)
     assert not np.any(k)

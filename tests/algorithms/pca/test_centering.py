@@ -25,7 +25,7 @@ from zerosum.study.rehearsal import Rehearsal
 Floats = NDArray[np.float64]
 
 
-def test_without_noise_the_looks_end_at_the_ordinary_components() -> None:
+def test_pca_centering_without_noise_ends_at_ordinary_components() -> None:
     """However far the middle of the ranges is from the data."""
     rows = data(3000, 12) + np.linspace(-0.3, 3, 12)
     algorithm = PCAProgram(columns=names(12), n_components=3, lower=np.zeros(12), upper=np.full(12, 9.0))
@@ -42,7 +42,7 @@ def test_without_noise_the_looks_end_at_the_ordinary_components() -> None:
     assert [(each.statistic, each.share) for each in algorithm.releases(Adjacency.REPLACE_ONE)] == shares
 
 
-def test_the_lifted_subspace_solver_finds_centre_and_components() -> None:
+def test_pca_subspace_solver_without_noise_finds_centre_and_components() -> None:
     rows = data(3000, 12) + np.linspace(-0.3, 3, 12)
     algorithm = PCAProgram(
         columns=names(12), n_components=3, lower=np.zeros(12), upper=np.full(12, 9.0), solver="subspace", rounds=40
@@ -56,7 +56,7 @@ def test_the_lifted_subspace_solver_finds_centre_and_components() -> None:
 
 
 @pytest.mark.parametrize("solver", ["matrix", "subspace"])
-def test_the_centres_error_does_not_become_a_component(solver: str) -> None:
+def test_pca_noisy_centre_does_not_become_component(solver: str) -> None:
     """Rows of one length in all directions but three: a noisy centre is far away as seen from them."""
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(900, 40)) * np.arange(1, 41) ** -0.75
@@ -71,7 +71,7 @@ def test_the_centres_error_does_not_become_a_component(solver: str) -> None:
     assert np.mean(found) > (0.93 if solver == "matrix" else 0.6)  # 0.5 and 0.1 about a paid mean
 
 
-def test_norms_have_quantiles_and_units_keep_what_the_clip_leaves() -> None:
+def test_norms_quantiles_and_mean_contribution_follow_clip() -> None:
     norms = centering.Norms(np.array([1.0, 10.0, 100.0, 1000.0]), np.array([0.5, 0.5, 0.0]))
     assert norms.quantile(0.5) == pytest.approx(10)
     assert norms.quantile(1.0) == pytest.approx(100)  # the end of the last bin that has anybody
@@ -82,7 +82,7 @@ def test_norms_have_quantiles_and_units_keep_what_the_clip_leaves() -> None:
 
 @pytest.mark.parametrize("rows", [np.zeros((150, 40)), np.ones((150, 40)), None], ids=["zero", "one", "isotropic"])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
-def test_nothing_stands_above_the_noise_where_nothing_is(rows: Floats | None, epsilon: float) -> None:
+def test_pca_data_without_components_has_none_above_noise(rows: Floats | None, epsilon: float) -> None:
     data = np.random.default_rng(6).normal(size=(900, 40)) if rows is None else rows
     bounds = {"lower": np.full(40, -5.0), "upper": np.full(40, 5.0)}
     rehearsal = Rehearsal(PCAProgram(columns=names(40), n_components=5, **bounds), len(data), 3, epsilon, 1e-5)
@@ -90,7 +90,7 @@ def test_nothing_stands_above_the_noise_where_nothing_is(rows: Floats | None, ep
     assert found == [0.0] * 30
 
 
-def test_a_single_column_and_the_last_of_all_can_stand_above_the_noise() -> None:
+def test_pca_single_or_last_column_counts_above_noise_if_it_has_spread() -> None:
     """They have no others to be like: only privacy noise can be mistaken for them."""
     rows = np.random.default_rng(0).normal(size=(6000, 2)) * [2.0, 0.5]
     for columns, spread in ((1, rows[:, :1]), (2, rows), (1, np.zeros((6000, 1)))):
@@ -101,7 +101,7 @@ def test_a_single_column_and_the_last_of_all_can_stand_above_the_noise() -> None
         assert np.all(np.asarray(found["eigenvalues"]) > 0) == bool(np.any(spread))
 
 
-def test_where_a_histogram_would_be_noise_the_whole_budget_goes_to_one_look() -> None:
+def test_pca_resolve_too_noisy_histogram_plans_one_scatter_release() -> None:
     facts = PublicFacts(noise=20.0, units=200)
     algorithm = PCAProgram(columns=names(5), n_components=2, lower=np.zeros(5), upper=np.ones(5)).resolve(facts)
     assert [(each.statistic, each.share) for each in algorithm.releases(Adjacency.REPLACE_ONE)] == [("scatter", 1.0)]
@@ -112,7 +112,7 @@ def test_where_a_histogram_would_be_noise_the_whole_budget_goes_to_one_look() ->
     assert len(many.releases(Adjacency.REPLACE_ONE)) == 6
 
 
-def test_where_noise_is_large_four_small_looks_find_the_centre() -> None:
+def test_pca_resolve_large_noise_plans_four_small_centre_releases() -> None:
     bounds = {"lower": np.zeros(5), "upper": np.ones(5)}
     noisy = PCAProgram(columns=names(5), n_components=2, **bounds).resolve(PublicFacts(noise=20.0, units=4000))
     asked = [each.statistic for each in noisy.releases(Adjacency.REPLACE_ONE)]
@@ -130,7 +130,7 @@ def test_where_noise_is_large_four_small_looks_find_the_centre() -> None:
 
 
 @pytest.mark.parametrize("offset", [0.0, 0.02, 0.5])
-def test_ranges_that_are_far_too_wide_do_no_harm(offset: float) -> None:
+def test_pca_ranges_far_too_wide_do_not_reduce_captured_energy(offset: float) -> None:
     """A thousand times as wide as the data, which lie in their middle or anywhere else."""
     rng = np.random.default_rng(4)
     axes = np.linalg.qr(rng.normal(size=(20, 20)))[0]
@@ -147,7 +147,7 @@ def test_ranges_that_are_far_too_wide_do_no_harm(offset: float) -> None:
     assert found[1] > 0.99
 
 
-def test_a_centre_far_from_the_middle_is_found_in_noise() -> None:
+def test_pca_centre_far_from_middle_is_found_by_four_releases_in_noise() -> None:
     """Rows near a corner of the ranges, 30 times their own spread from the middle."""
     rng = np.random.default_rng(3)
     axes = np.linalg.qr(rng.normal(size=(30, 30)))[0]
@@ -170,7 +170,7 @@ def look(matrix: Floats, noise: float, corner: float = 1000.0) -> centering.Augm
 
 
 @pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
-def test_the_mean_takes_the_place_of_a_direction_that_is_noise(size: float) -> None:
+def test_replace_last_noise_direction_becomes_mean(size: float) -> None:
     kept, known = np.eye(4)[:, :2], np.array([0.0, 0.0, 3.0, 3.0])
     alike = np.diag([100.0, 20.0, 20.0, 20.0])
     rich = alike + 50 * np.outer(known, known) / 18
@@ -184,7 +184,7 @@ def test_the_mean_takes_the_place_of_a_direction_that_is_noise(size: float) -> N
     assert np.array_equal(look(rich, 1.0).replace_last(turned, inside), turned)  # but for rounding
 
 
-def test_the_mean_takes_no_place_of_a_direction_that_holds_more() -> None:
+def test_replace_last_direction_with_more_energy_stays() -> None:
     """Sampling alone could show what stands there, so it does not count; it is the better one all the same."""
     known, last = np.array([0.0, 3.0, 0.0, 0.0]), np.eye(4)[:, :1]
     matrix = np.diag([80.0, 70.0, 40.0, 40.0])
@@ -194,7 +194,7 @@ def test_the_mean_takes_no_place_of_a_direction_that_holds_more() -> None:
     assert np.array_equal(lost.replace_last(last, known)[:, 0], known / 3)
 
 
-def test_nothing_stands_above_the_noise_of_products_where_nothing_is() -> None:
+def test_pca_subspace_isotropic_data_have_no_component_above_noise() -> None:
     rows = np.random.default_rng(5).normal(size=(1500, 20)) + 3
     bounds = {"lower": np.full(20, -9.0), "upper": np.full(20, 9.0)}
     algorithm = PCAProgram(columns=names(20), n_components=3, solver="subspace", **bounds)
@@ -203,7 +203,7 @@ def test_nothing_stands_above_the_noise_of_products_where_nothing_is() -> None:
         assert all(study.run(Units.from_rows(rows), seed)["above_noise"][0] == 0 for seed in range(5))
 
 
-def test_a_centre_stays_within_the_clip_where_there_are_no_ranges() -> None:
+def test_pca_centre_without_ranges_stays_within_clip() -> None:
     rows = np.full((50, 3), 1e105)
     algorithm = PCAProgram(columns=names(3), n_components=1, clip=1.0)
     estimate, _asked = drive(algorithm.program(Adjacency.REPLACE_ONE), without_noise(Units.from_rows(rows)))  # type: ignore[arg-type]
@@ -212,7 +212,7 @@ def test_a_centre_stays_within_the_clip_where_there_are_no_ranges() -> None:
 
 @pytest.mark.parametrize("adjacency", Adjacency)
 @pytest.mark.parametrize("solver", ["matrix", "subspace"])
-def test_the_clip_is_found_for_people_of_very_different_sizes(solver: str, adjacency: Adjacency) -> None:
+def test_pca_clip_of_people_of_different_sizes_is_found(solver: str, adjacency: Adjacency) -> None:
     """The safe clip is what rows inside the public bound reach, 1600; norms have their 0.9 quantile at 10."""
     units = people(3000)
     matrix = np.mean(own_matrices(units), axis=0)
@@ -232,7 +232,7 @@ def test_the_clip_is_found_for_people_of_very_different_sizes(solver: str, adjac
 
 @pytest.mark.parametrize("clip", [0.99e45, 1.01e-45])
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
-def test_whatever_is_found_is_a_parameter_that_sites_take(clip: float, size: float) -> None:
+def test_pca_extreme_clip_and_size_give_finite_components(clip: float, size: float) -> None:
     units = Units.from_rows(size * clip * np.random.default_rng(0).normal(size=(500, 3)))
     for epsilon in (0.5, 5.0, 30.0):
         found = Rehearsal(PCAProgram(columns=names(3), n_components=2, clip=clip), 500, 3, epsilon, 1e-5).run(units, 0)
@@ -243,7 +243,7 @@ def fresh(sites: Iterable[str], adjacency: Adjacency) -> dict[str, Policy]:
     return {name: Policy(population=f"{name} {secrets.token_hex(4)}", adjacency=adjacency) for name in sites}
 
 
-def test_norms_are_counted_whatever_their_size() -> None:
+def test_scatter_norms_of_any_size_are_counted() -> None:
     stat = build("scatter_norms", {"columns": 2, "lowest": 1e-2, "highest": 1e2, "bins": 4})
     sizes = [0.0, 1e-200, 0.05, 0.5, 2.0, 9.0, 1e30, 1e200]  # the norm is the square
     expected = [3.0, 1.0, 1.0, 3.0]
@@ -257,7 +257,7 @@ def test_norms_are_counted_whatever_their_size() -> None:
 
 
 @pytest.mark.parametrize("clip", [1e-100, 1e-5, 1e100])
-def test_no_clip_lets_a_unit_weigh_more_than_one(clip: float) -> None:
+def test_scatter_any_clip_bounds_norm_of_unit_by_one(clip: float) -> None:
     rng = np.random.default_rng(4)
     stat = build("scatter", {"columns": 3, "normalise": False, "clip": clip})
     for size in (1e-200, 1e-60, 1e-3, 1e3, 1e80, 1e300):

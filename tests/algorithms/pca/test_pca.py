@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 
 @pytest.mark.parametrize("solver", ["matrix", "subspace"])
-def test_both_solvers_find_the_components_of_the_normalised_rows(solver: str) -> None:
+def test_pca_both_solvers_find_components_of_normalised_rows(solver: str) -> None:
     rows = data(3000, 12)
     bounds = {"columns": names(12), "lower": np.zeros(12), "upper": np.ones(12)}
     algorithm = PCAProgram(**bounds, n_components=3, solver=solver, rounds=40, centering="ranges")
@@ -49,7 +49,7 @@ def test_both_solvers_find_the_components_of_the_normalised_rows(solver: str) ->
     assert len(algorithm.releases(Adjacency.REPLACE_ONE)) == len(asked)
 
 
-def test_the_solver_is_chosen_by_size_and_said_in_the_plan() -> None:
+def test_pca_solver_is_chosen_by_columns_and_is_in_description() -> None:
     assert PCAProgram(columns=names(2000), n_components=2, clip=1.0).chosen == "matrix"
     wide = PCAProgram(columns=names(2001), n_components=2, clip=1.0, centering="none")
     assert [release.statistic for release in wide.releases(Adjacency.REPLACE_ONE)] == ["scatter_product"] * 3
@@ -60,7 +60,7 @@ def test_the_solver_is_chosen_by_size_and_said_in_the_plan() -> None:
     assert "matrix" in small.describe
 
 
-def test_the_planner_chooses_rounds_from_public_facts_and_leaves_alone_what_is_given() -> None:
+def test_pca_resolve_chooses_rounds_from_public_facts_and_keeps_given_fields() -> None:
     wide = PCAProgram(columns=names(3000), n_components=5, clip=1.0, centering="none")
     facts = PublicFacts(noise=1.0, units=10_000)
     resolve = wide.resolve(facts)
@@ -79,7 +79,7 @@ def test_the_planner_chooses_rounds_from_public_facts_and_leaves_alone_what_is_g
     assert shares == sorted(shares)
 
 
-def test_the_planned_schedule_captures_more_than_equal_rounds_without_extra_columns() -> None:
+def test_pca_planned_schedule_captures_more_than_equal_rounds() -> None:
     """On data unlike the stand-in: eigenvalues that fall as k^-2 and then end, in a random basis."""
     rng = np.random.default_rng(0)
     rows = (rng.normal(size=(6000, 60)) / np.arange(1, 61)) @ np.linalg.qr(rng.normal(size=(400, 60)))[0].T
@@ -100,7 +100,7 @@ def test_the_planned_schedule_captures_more_than_equal_rounds_without_extra_colu
     assert np.mean(found["planned"]) > np.mean(found["plain"]) + 0.01
 
 
-def test_a_person_weighs_the_same_whatever_the_number_and_size_of_its_rows() -> None:
+def test_scatter_person_with_any_rows_has_weight_one() -> None:
     rng = np.random.default_rng(1)
     people = [rng.normal(size=(int(rng.integers(3, 50)), 5)) * 10 ** rng.uniform(-3, 3) for _ in range(30)]
     stat = build("scatter", {"columns": 5, "per_recording": "standardise"})
@@ -111,7 +111,7 @@ def test_a_person_weighs_the_same_whatever_the_number_and_size_of_its_rows() -> 
     assert np.allclose(coordinates.unpack(stat.total(Units.from_list(people)), 5), expected)
 
 
-def test_a_unit_without_any_spread_counts_as_zero() -> None:
+def test_scatter_unit_without_spread_counts_as_zero() -> None:
     stat = build("scatter", {"columns": 2, "per_recording": "standardise"})
     assert not np.any(stat.total(Units.from_list([np.ones((4, 2)), np.full((3, 2), 7.0)])))
     assert not np.any(build("scatter", {"columns": 2}).total(Units.from_rows(np.zeros((3, 2)))))
@@ -119,7 +119,7 @@ def test_a_unit_without_any_spread_counts_as_zero() -> None:
 
 @pytest.mark.parametrize("size", [1e-200, 1e-155, 1.65e-81, 1e-60, 1e60, 1e160, 1e300])
 @pytest.mark.parametrize("normalise", [True, False])
-def test_the_bound_holds_for_values_whose_squares_over_or_underflow(size: float, normalise: bool) -> None:
+def test_scatter_values_whose_squares_over_or_underflow_stay_within_bound(size: float, normalise: bool) -> None:
     rng = np.random.default_rng(3)
     stat = build("scatter", {"columns": 4, "normalise": normalise})
     for unit in (size * rng.normal(size=(1, 4)), size * rng.normal(size=(7, 4)), size * np.eye(4)):
@@ -158,12 +158,12 @@ def test_pca_bad_parameter_is_refused(change: dict[str, object], named: str) -> 
         PCAProgram(**{"columns": names(3), "n_components": 1, "clip": 1.0, **change})
 
 
-def test_a_basis_that_is_not_orthonormal_is_refused() -> None:
+def test_scatter_product_basis_not_orthonormal_is_refused() -> None:
     with pytest.raises(BadParameter, match="orthonormal"):
         build("scatter_product", {"columns": 2, "basis": [[1.0, 0.1], [0.0, 1.0]]})
 
 
-def test_noise_is_taken_out_of_the_eigenvalues_and_drowned_components_are_said() -> None:
+def test_pca_noise_is_subtracted_from_eigenvalues_and_real_components_are_counted() -> None:
     rows = np.zeros((4000, 40))
     rows[:2000, 0], rows[2000:, 1] = 1.0, 1.0  # two components of equal weight, 38 of none
     result = run(
@@ -177,7 +177,7 @@ def test_noise_is_taken_out_of_the_eigenvalues_and_drowned_components_are_said()
     assert np.allclose(result.estimate["eigenvalues"], [0.5, 0.5, 0, 0, 0], atol=0.02)
 
 
-def test_pure_noise_stays_below_its_edge() -> None:
+def test_matrix_edge_pure_noise_stays_below() -> None:
     """2000 matrices of nothing but noise, each above its edge about once in 10^5: more than two once in 10^6 runs."""
     rng = np.random.default_rng(random.getrandbits(64))
     over = 0
@@ -188,7 +188,7 @@ def test_pure_noise_stays_below_its_edge() -> None:
     assert over <= 2
 
 
-def test_scaling_by_ranges_divides_columns_before_they_are_normalised() -> None:
+def test_pca_scaling_by_ranges_divides_columns_before_normalisation() -> None:
     rows = data(500, 4) * [1, 10, 100, 1000]
     upper = np.array([1.0, 10, 100, 1000])
     algorithm = PCAProgram(
@@ -202,7 +202,9 @@ def test_scaling_by_ranges_divides_columns_before_they_are_normalised() -> None:
     assert algorithm.reach == 4
 
 
-def test_covertype_at_a_tenth_of_epsilon(real_data: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_pca_covertype_at_epsilon_one_tenth_captures_98_percent(
+    real_data: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     with np.load(real_data("covtype_60k.npz")) as stored:
         rows = stored["X"].astype(np.float64)
     upper = np.maximum(rows.max(axis=0), rows.min(axis=0) + 1)
@@ -220,7 +222,7 @@ def test_covertype_at_a_tenth_of_epsilon(real_data: Callable[[str], Path], capsy
     assert np.mean(found) > 0.98
 
 
-def test_shrinking_dead_columns_helps_and_costs_nothing_where_there_are_none() -> None:
+def test_leading_vectors_shrink_of_empty_columns_reduces_error_only() -> None:
     """Two columns of signal among 60 of nothing, at a noise that drowns a plain decomposition half of the time."""
     rng = np.random.default_rng(0)
     signal = np.zeros((62, 62))
@@ -239,13 +241,13 @@ def test_shrinking_dead_columns_helps_and_costs_nothing_where_there_are_none() -
 
 
 @pytest.mark.parametrize("centering", ["none", "auto"])
-def test_an_attacker_does_not_exceed_the_claim(centering: str) -> None:
+def test_pca_audit_does_not_exceed_claim(centering: str) -> None:
     algorithm = PCAProgram(columns=names(60), n_components=3, clip=1.0, centering=centering)
     found = audit(Scheme("secure-sum"), algorithm, samples=20_000 if centering == "none" else 1_000)
     assert found.holds
     assert found.tight or centering == "auto"  # no unit is the worst one for norms and looks alike
 
 
-def test_an_attacker_does_not_exceed_the_claim_of_lifted_products() -> None:
+def test_pca_audit_of_subspace_solver_with_centering_does_not_exceed_claim() -> None:
     algorithm = PCAProgram(columns=names(6), n_components=2, clip=1.0, solver="subspace", rounds=2)
     assert audit(Scheme("secure-sum"), algorithm, samples=400).holds

@@ -20,7 +20,7 @@ from zerosum.study import run
 from zerosum.study.rehearsal import Rehearsal
 
 
-def test_isotropic_people_have_no_component() -> None:
+def test_pca_people_isotropic_data_have_no_component_above_noise() -> None:
     """Their moments stand far above the noise of privacy, and no direction of them above the others."""
     rng = np.random.default_rng(2)
     units = Units.from_list([rng.normal(size=(rows, 12)) for rows in rng.integers(8, 60, size=200)])
@@ -30,7 +30,7 @@ def test_isotropic_people_have_no_component() -> None:
         assert all(float(each["above_noise"][0]) == 0 for each in runs)
 
 
-def test_two_looks_at_people_lose_nothing_of_the_first() -> None:
+def test_pca_people_two_passes_capture_as_much_as_one() -> None:
     """Where there is nothing to damp, both together see as much as one look with the whole budget."""
     rng = np.random.default_rng(3)
     axes = np.linalg.qr(rng.normal(size=(30, 30)))[0] * np.sqrt(1 / np.arange(1, 31))
@@ -44,7 +44,7 @@ def test_two_looks_at_people_lose_nothing_of_the_first() -> None:
     assert energy[2] > energy[1] - 0.02
 
 
-def test_a_second_look_finds_weak_components_of_people() -> None:
+def test_pca_people_second_pass_finds_weak_components() -> None:
     """One direction ten times the others in everybody: it fills the first look, and is damped in the second."""
     rng = np.random.default_rng(7)
     basis = np.linalg.qr(rng.normal(size=(60, 60)))[0]
@@ -72,7 +72,7 @@ def test_a_second_look_finds_weak_components_of_people() -> None:
     assert np.mean(found[2]) > np.mean(found[1]) + 0.1
 
 
-def test_two_looks_without_noise_are_one() -> None:
+def test_pca_people_two_passes_without_noise_equal_one() -> None:
     rng = np.random.default_rng(8)
     people = Units.from_list([rng.normal(size=(50, 6)) * [5, 4, 3, 1, 1, 1] for _ in range(200)])
     once, twice = (
@@ -89,7 +89,7 @@ def test_two_looks_without_noise_are_one() -> None:
 
 
 @pytest.mark.slow
-def test_abide_by_person_over_its_real_sites(
+def test_pca_abide_by_person_over_real_sites_reaches_floors(
     real_data: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with np.load(real_data("abide_cc200_858.npz")) as stored:

@@ -31,7 +31,7 @@ def noisy(matrix: Floats, noise: float, rng: np.random.Generator) -> Floats:
     )
 
 
-def test_eigenvalues_and_directions_are_judged_for_what_noise_made_of_them() -> None:
+def test_noisy_spectrum_eigenvalues_and_forms_are_corrected_for_noise() -> None:
     rng = np.random.default_rng(0)
     truth = np.zeros(300)
     truth[:3] = 60.0, 40.0, 5.0
@@ -46,7 +46,7 @@ def test_eigenvalues_and_directions_are_judged_for_what_noise_made_of_them() -> 
     assert np.mean([look.forms[:2] for look in looks], axis=0) == pytest.approx(kept, rel=0.05)
 
 
-def test_damping_brings_strong_directions_down_and_keeps_the_order() -> None:
+def test_damp_strong_directions_shrink_and_order_stays() -> None:
     look = NoisySpectrum.from_release(np.diag([100.0, 10.0, 4.0, 1.0]), 0.0)
     damped = look.damp(3)
     assert np.allclose(damped.projection @ damped.reconstruction, np.eye(4))
@@ -60,7 +60,7 @@ def test_damping_brings_strong_directions_down_and_keeps_the_order() -> None:
     assert (fewer.trace, fewer.most) == (damped.trace, damped.most)
 
 
-def test_coordinates_lead_back() -> None:
+def test_coordinates_projection_then_reconstruction_restores_rows() -> None:
     rng = np.random.default_rng(1)
     basis = rng.normal(size=(9, 4))
     per_recording = Coordinates.of(basis)
@@ -71,7 +71,7 @@ def test_coordinates_lead_back() -> None:
     assert np.allclose(Coordinates.all(4).then(*look.white_coordinates(2)).projection, look.white_coordinates(2)[0])
 
 
-def test_what_noise_explains_is_not_whitened_away() -> None:
+def test_whiten_again_leaves_differences_within_noise() -> None:
     rng = np.random.default_rng(2)
     pure = [whiten_again(noisy(50 * np.eye(8), 1.0, rng), 1.0)[0] for _ in range(20)]
     apart = np.mean([np.linalg.norm(white @ white.T - np.eye(8)) for white in pure])
@@ -83,7 +83,7 @@ def test_what_noise_explains_is_not_whitened_away() -> None:
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0, 5.0])
-def test_the_correlations_that_are_left_are_what_is_said(spread: float) -> None:
+def test_whiten_again_stated_correlation_equals_remaining_correlation(spread: float) -> None:
     """Coordinates that are white already, that differ from it as much as the noise, and far more."""
     rng, left, said = np.random.default_rng(5), [], []
     for _ in range(40):
@@ -99,7 +99,7 @@ def test_the_correlations_that_are_left_are_what_is_said(spread: float) -> None:
     assert 0.9 * np.mean(left) < np.mean(said) < np.mean(left) + 1.5e-5
 
 
-def test_two_looks_together_are_worth_one_of_both_budgets() -> None:
+def test_combine_releases_two_passes_keep_as_much_as_one_with_both_budgets() -> None:
     rng = np.random.default_rng(6)
     truth = np.zeros((200, 200))
     truth[range(5), range(5)] = 18.0  # half the edge of one look is 14
@@ -115,7 +115,7 @@ def test_two_looks_together_are_worth_one_of_both_budgets() -> None:
     assert np.mean(kept["two"]) > np.mean(kept["one"]) + 0.1
 
 
-def test_a_look_before_damping_counts_as_little_as_it_saw() -> None:
+def test_combine_releases_damped_first_pass_has_little_weight() -> None:
     """A strong direction made everything else small; without noise the last look is all there is."""
     before = NoisySpectrum.from_release(np.diag([100.0, 1.0, 0.2]), 0.0).damp(2)
     assert np.diag(before.known) == pytest.approx([1.5, 1.0, 0.2])
@@ -127,7 +127,7 @@ def test_a_look_before_damping_counts_as_little_as_it_saw() -> None:
     assert np.all(np.isfinite(combine_releases(look, 1.0, NoisySpectrum.from_release(-np.eye(3), 1.0).damp(2))[0]))
 
 
-def test_weak_directions_are_found_by_a_second_look_in_fewer_dimensions() -> None:
+def test_best_count_weak_directions_are_found_in_fewer_dimensions() -> None:
     """Five directions just below what one look can see. A look is as strong in whatever dimensions it is taken in."""
     rng = np.random.default_rng(7)
     order, wanted, strength, noise = 400, 5, 20.0, 1.5  # half the edge of the first look is 21
@@ -152,7 +152,7 @@ def test_weak_directions_are_found_by_a_second_look_in_fewer_dimensions() -> Non
     assert np.mean(said) == pytest.approx(np.mean(inside), abs=0.05)
 
 
-def test_strong_directions_and_a_study_without_noise_are_looked_at_in_all_dimensions() -> None:
+def test_best_count_strong_directions_or_no_noise_takes_all_dimensions() -> None:
     for noise in (0.0, 1e-200, 1e-9):
         assert best_count(400, 5, 20.0, noise, 1.0, 1.0) == 400
     assert best_count(400, 5, 200.0, 1.5, 1.0, 1.0) == 400
@@ -162,7 +162,7 @@ def test_strong_directions_and_a_study_without_noise_are_looked_at_in_all_dimens
     assert weaker == sorted(weaker, reverse=True)
 
 
-def test_a_look_that_is_all_noise_breaks_nothing() -> None:
+def test_noisy_spectrum_pure_noise_gives_finite_results() -> None:
     rng = np.random.default_rng(3)
     for matrix in (np.zeros((5, 5)), -np.eye(5), noisy(np.zeros((5, 5)), 1.0, rng)):
         for noise in (0.0, 1.0):
@@ -178,7 +178,7 @@ def test_a_look_that_is_all_noise_breaks_nothing() -> None:
                 assert np.all(np.isfinite(part))
 
 
-def test_more_real_directions_than_are_kept_leave_no_less_than_chance() -> None:
+def test_span_share_more_real_directions_than_wanted_is_at_least_chance() -> None:
     """All of sixty are real and as strong as each other; a later look says less of some than this one."""
     first = NoisySpectrum.from_release(noisy(12 * np.eye(60), 1.0, np.random.default_rng(5)), 1.0)
     assert np.sum(first.noisy_values > first.edge) > 20
@@ -192,7 +192,7 @@ def test_more_real_directions_than_are_kept_leave_no_less_than_chance() -> None:
     assert np.all((stability >= 0) & (stability <= 1))
 
 
-def test_joint_rotation_finds_what_noise_leaves() -> None:
+def test_joint_rotation_noisy_matrices_give_common_axes() -> None:
     rng = np.random.default_rng(4)
     Q = np.linalg.qr(rng.normal(size=(6, 6)))[0]
     stack = np.stack([noisy(Q @ np.diag(rng.uniform(0, 1, 6)) @ Q.T, 0.01, rng) for _ in range(5)])
@@ -202,7 +202,7 @@ def test_joint_rotation_finds_what_noise_leaves() -> None:
 
 
 @pytest.mark.parametrize("order", [2, 3, 7, 12])
-def test_joint_rotation_turns_every_pair_whether_they_are_even_or_odd(order: int) -> None:
+def test_joint_rotation_even_or_odd_order_diagonalises_every_pair(order: int) -> None:
     rng = np.random.default_rng(order)
     Q = np.linalg.qr(rng.normal(size=(order, order)))[0]
     stack = np.stack([Q @ np.diag(rng.normal(size=order)) @ Q.T for _ in range(4)])
@@ -213,7 +213,7 @@ def test_joint_rotation_turns_every_pair_whether_they_are_even_or_odd(order: int
 
 
 @pytest.mark.parametrize(("noise", "tail"), [(0.1, 0.0), (0.1, 0.3), (0.4, 0.3)])
-def test_what_is_kept_of_directions_next_to_others_that_are_not_wanted(noise: float, tail: float) -> None:
+def test_replay_share_near_unwanted_directions_equals_true_share(noise: float, tail: float) -> None:
     """The fifth level is about as close to the fourth as noise drives two apart: these change places now and then.
 
     With the larger noise half of the levels are below its edge; the look still holds something of them."""
@@ -228,7 +228,7 @@ def test_what_is_kept_of_directions_next_to_others_that_are_not_wanted(noise: fl
     np.testing.assert_allclose(NoisySpectrum.from_release(np.diag(levels), 0.0).replay(4, rng).share, 1.0)
 
 
-def test_a_look_that_is_all_noise_keeps_nothing() -> None:
+def test_replay_share_of_pure_noise_is_small() -> None:
     rng = np.random.default_rng(5)
     said = [
         NoisySpectrum.from_release(noisy(np.zeros((60, 60)), 1.0, rng), 1.0).replay(4, rng).share for _ in range(10)
@@ -236,7 +236,7 @@ def test_a_look_that_is_all_noise_keeps_nothing() -> None:
     assert np.mean(said) < 0.2
 
 
-def test_a_direction_without_anything_fills_nobody_once_it_is_white() -> None:
+def test_white_coordinates_direction_without_energy_stays_bounded() -> None:
     """Its eigenvalue may be zero or less by chance; a white coordinate of it would be as loud as that is small."""
     matrix = np.diag([100.0, 60.0, 30.0, -1.0])
     projection, back = NoisySpectrum.from_release(matrix, 2.0).white_coordinates(4)

@@ -31,7 +31,7 @@ def answered(rows: np.ndarray, noise: float = 0.0):  # type: ignore[no-untyped-d
     return answer
 
 
-def test_the_area_under_the_curve_of_a_logistic_regression() -> None:
+def test_logistic_regression_auc_with_noise_is_within_stated_std() -> None:
     rows = np.column_stack([FEATURES, CLASSES])
     kind = LogisticRegressionProgram(**BOUNDS).resolve(PublicFacts(noise=1.0, units=3000))
     found, asked = drive(kind.program(Adjacency.REPLACE_ONE), answered(rows))
@@ -47,7 +47,7 @@ def test_the_area_under_the_curve_of_a_logistic_regression() -> None:
     assert abs(float(noisy["auc"]) - float(found["auc"])) < 6 * std + 0.02
 
 
-def test_residuals_and_r_squared_of_a_linear_regression() -> None:
+def test_linear_regression_residuals_and_r_squared_are_near_truth() -> None:
     y = np.clip(0.5 + 0.3 * FEATURES[:, 0] + RNG.normal(0, 0.05, 3000), 0, 1)
     kind = LinearRegressionProgram(**BOUNDS, standardise="dp").resolve(PublicFacts(noise=1.0, units=3000))
     found, _ = drive(kind.program(Adjacency.REPLACE_ONE), answered(np.column_stack([FEATURES, y])))
@@ -57,7 +57,7 @@ def test_residuals_and_r_squared_of_a_linear_regression() -> None:
     assert 0 <= float(found["clipped_share"]) < 0.6
 
 
-def test_a_poisson_regression_is_evaluated_too() -> None:
+def test_poisson_regression_residuals_add_up_to_units() -> None:
     y = RNG.poisson(np.exp(FEATURES[:, 0]))
     bounds = BOUNDS | {"upper": [1, 1, 10]}
     kind = PoissonRegressionProgram(**bounds).resolve(PublicFacts(noise=1.0, units=3000))
@@ -65,7 +65,7 @@ def test_a_poisson_regression_is_evaluated_too() -> None:
     assert np.sum(np.asarray(found["residuals"])) == pytest.approx(3000)
 
 
-def test_clipped_rows_are_counted() -> None:
+def test_fit_histogram_clipped_rows_are_counted() -> None:
     statistic = FitHistogram(
         columns=3,
         clip=0.5,
@@ -80,5 +80,5 @@ def test_clipped_rows_are_counted() -> None:
     assert counts[:, 0].tolist() == [[1, 1], [1, 0]]  # one of three was longer than 0.5
 
 
-def test_nobody_is_in_no_pair() -> None:
+def test_auc_without_units_is_one_half() -> None:
     assert area(np.zeros((2, 3))) == 0.5

@@ -123,7 +123,7 @@ class Noisy:
 
 @pytest.mark.parametrize("standardise", ["dp", "none"])
 @pytest.mark.parametrize("family", ["linear", "logistic", "poisson"])
-def test_without_noise_the_pooled_fit_comes_out(family: str, standardise: str) -> None:
+def test_regression_without_noise_equals_pooled_fit(family: str, standardise: str) -> None:
     rows = table(family, 3000)
     more: dict[str, Any] = {"standardise": standardise, "clip": 20.0}
     if family != "logistic":
@@ -135,7 +135,7 @@ def test_without_noise_the_pooled_fit_comes_out(family: str, standardise: str) -
     assert np.all(found["identified"] == 1)
 
 
-def test_gradient_rounds_reach_least_squares_too() -> None:
+def test_linear_regression_by_gradient_rounds_equals_least_squares() -> None:
     rows = table("linear", 2000)
     kind = algorithm("linear", method="gradient", rounds=900, learning_rate=2.0, residual_clip=100.0, clip=3.0)
     found, asked = drive(kind.program(Adjacency.REPLACE_ONE), without_noise(rows))
@@ -143,7 +143,7 @@ def test_gradient_rounds_reach_least_squares_too() -> None:
     assert np.allclose(joined(found), reference("linear", rows), atol=1e-4)
 
 
-def test_a_polynomial_loss_of_degree_four_is_minimised() -> None:
+def test_polynomial_loss_of_degree_four_is_minimised() -> None:
     rows = table("linear", 500)
     # (y - x.w)^2 + 0.5 (x.w)^4
     loss = [[0, 0, 1], [0, -2, 0], [1, 0, 0], [0, 0, 0], [0.5, 0, 0]]
@@ -170,7 +170,7 @@ def test_a_polynomial_loss_of_degree_four_is_minimised() -> None:
     assert float(found["loss"][0]) == pytest.approx(best.fun, abs=1e-6)
 
 
-def test_a_noisy_polynomial_is_minimised_within_its_ball_or_with_a_ridge() -> None:
+def test_polynomial_loss_with_noise_stays_within_ball() -> None:
     rows, (low, high) = table("linear", 400), RANGES["linear"]
     for loss in ([[0, 0, 1], [0, -2, 0], [1, 0, 0]], [[0, 0, 0], [0, -1, 0], [0.2, 0, 0], [0.1, 0, 0], [0, 0, 0.1]]):
         kind = PolynomialLossProgram(
@@ -183,7 +183,7 @@ def test_a_noisy_polynomial_is_minimised_within_its_ball_or_with_a_ridge() -> No
             assert np.isfinite(found["loss"][0])
 
 
-def test_the_logistic_tables_are_taylors_and_a_fit() -> None:
+def test_logistic_table_is_taylor_expansion_or_closer_fit() -> None:
     assert logistic_table()[2, 0] == 0.125
     wide = logistic_table(reach=4.0)
     eta = np.linspace(-4, 4, 101)
@@ -198,7 +198,7 @@ def test_the_logistic_tables_are_taylors_and_a_fit() -> None:
 
 @pytest.mark.parametrize("family", ["linear", "logistic", "poisson"])
 @pytest.mark.parametrize("adjacency", Adjacency)
-def test_what_is_asked_for_is_what_was_planned(family: str, adjacency: Adjacency) -> None:
+def test_regression_requests_equal_planned_releases(family: str, adjacency: Adjacency) -> None:
     rows = table(family, 400)
     kind = algorithm(family).resolve(PublicFacts(noise=5.0, units=400))
     answer = without_noise(rows)
@@ -219,7 +219,7 @@ def test_what_is_asked_for_is_what_was_planned(family: str, adjacency: Adjacency
     assert np.all(np.isfinite(joined(found)))
 
 
-def test_one_public_rule_chooses_and_leaves_alone_what_is_given() -> None:
+def test_regression_resolve_follows_public_facts_and_keeps_given_fields() -> None:
     wide = LinearRegressionProgram(columns=tuple(f"x{i}" for i in range(400)), lower=-np.ones(400), upper=np.ones(400))
     quiet, loud = PublicFacts(noise=1.0, units=1_000_000), PublicFacts(noise=50.0, units=1000)
     assert wide.resolve(quiet).method == "gradient"  # too many columns for their second moments in every round
@@ -233,7 +233,7 @@ def test_one_public_rule_chooses_and_leaves_alone_what_is_given() -> None:
 
 
 @pytest.mark.parametrize("family", ["linear", "logistic", "poisson"])
-def test_errors_shrink_as_epsilon_grows(family: str) -> None:
+def test_regression_errors_shrink_with_epsilon(family: str) -> None:
     rows = table(family, 2000)
     best, scale = reference(family, rows), np.append((UPPER - LOWER) / 2, 3.0)
     errors = []
@@ -245,7 +245,7 @@ def test_errors_shrink_as_epsilon_grows(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["linear", "logistic", "poisson"])
-def test_nothing_diverges_at_a_tiny_budget(family: str) -> None:
+def test_regression_at_tiny_budget_stays_finite_and_unidentified(family: str) -> None:
     rows, scale = table(family, 400), np.append((UPPER - LOWER) / 2, 1.0)
     noisy = Noisy(algorithm(family), 400, 0.05)
     for seed in range(50):
@@ -258,7 +258,7 @@ def test_nothing_diverges_at_a_tiny_budget(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["linear", "logistic"])
-def test_intervals_of_both_kinds_cover(family: str) -> None:
+def test_regression_pooled_and_population_intervals_cover(family: str) -> None:
     units, pooled, population = 4000, [], []
     noisy = Noisy(algorithm(family), units, 4.0)
     for seed in range(60):
@@ -276,7 +276,7 @@ def test_intervals_of_both_kinds_cover(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["linear", "logistic", "poisson"])
-def test_a_run_over_sites_gives_the_table(family: str) -> None:
+def test_regression_over_sites_gives_coefficients_and_intervals(family: str) -> None:
     rows = table(family, 1200)
     found = run_trial(
         algorithm(family), {f"s{s}": rows[s::3] for s in range(3)}, epsilon=8.0, colluders=1, unit="record", seed=1
@@ -286,7 +286,7 @@ def test_a_run_over_sites_gives_the_table(family: str) -> None:
     assert np.all(np.asarray(found["population_std"]) >= np.asarray(found["pooled_std"]) * (1 - 1e-9))
 
 
-def test_a_person_with_many_rows_weighs_as_much_as_one_with_few() -> None:
+def test_regression_person_with_many_rows_has_weight_one() -> None:
     rows = table("linear", 300)
     twice = Units.from_list([np.repeat(row[None, :], 1 + i % 3, axis=0) for i, row in enumerate(rows)])
     kind = algorithm("linear", residual_clip=100.0, clip=20.0)
@@ -300,7 +300,7 @@ def test_a_person_with_many_rows_weighs_as_much_as_one_with_few() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["linear", "logistic", "poisson", "polynomial"])
-def test_an_attacker_does_not_exceed_the_claim(family: str) -> None:
+def test_regression_audit_does_not_exceed_claim(family: str) -> None:
     if family == "polynomial":
         low, high = np.append(LOWER, -3.0), np.append(UPPER, 5.0)
         kind: Any = PolynomialLossProgram(

@@ -102,7 +102,7 @@ def joined(found: Any) -> Floats:
 
 @pytest.mark.parametrize("standardise", ["dp", "none"])
 @pytest.mark.parametrize("family", list(KINDS))
-def test_without_noise_the_weighted_fit_with_its_offset_comes_out(family: str, standardise: str) -> None:
+def test_weighted_regression_without_noise_equals_pooled_fit_with_offset(family: str, standardise: str) -> None:
     rows = table(family, 3000)
     more: dict[str, Any] = {"rounds": 8} if family == "logistic" else {"residual_clip": 100.0}
     kind = algorithm(family, standardise=standardise, clip=20.0, **more)
@@ -114,7 +114,7 @@ def test_without_noise_the_weighted_fit_with_its_offset_comes_out(family: str, s
 
 
 @pytest.mark.parametrize("family", list(KINDS))
-def test_without_an_intercept_the_offset_is_as_it_stands(family: str) -> None:
+def test_weighted_regression_without_intercept_uses_offset_unchanged(family: str) -> None:
     """Ranges about zero, so that rows enter as they are."""
     rows = table(family, 3000)
     top = 0.0 if family == "poisson" else -RANGES[family][1]
@@ -132,7 +132,7 @@ def test_without_an_intercept_the_offset_is_as_it_stands(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", list(KINDS))
-def test_units_held_out_do_not_move_the_fit(family: str) -> None:
+def test_weighted_regression_held_out_units_do_not_move_fit(family: str) -> None:
     rows = part(table(family, 3000), "offset", "draw")
     kind = algorithm(family, ("offset", "draw"), hold_out=0.25, evaluate_share=0.1, clip=20.0)
     kind = kind.resolve(PublicFacts(noise=1.0, units=3000))
@@ -151,7 +151,7 @@ def test_units_held_out_do_not_move_the_fit(family: str) -> None:
     assert "clipped_share" not in found
 
 
-def test_the_fit_of_units_held_out() -> None:
+def test_weighted_regression_held_out_fit_equals_fit_of_held_out_rows() -> None:
     rows = table("logistic", 6000, 2)
     roles = ("offset", "draw")
     kind = algorithm("logistic", roles, hold_out=0.3, evaluate_share=0.1).resolve(PublicFacts(noise=1.0, units=6000))
@@ -171,7 +171,7 @@ def test_the_fit_of_units_held_out() -> None:
 
 @pytest.mark.parametrize("family", list(KINDS))
 @pytest.mark.parametrize("adjacency", Adjacency)
-def test_what_is_asked_for_is_what_was_planned(family: str, adjacency: Adjacency) -> None:
+def test_weighted_regression_requests_equal_planned_releases(family: str, adjacency: Adjacency) -> None:
     roles = ("offset", "weight", "draw")
     kind = algorithm(family, roles, hold_out=0.2, evaluate_share=0.1).resolve(PublicFacts(noise=5.0, units=400))
     answer = without_noise(part(table(family, 400), *roles))
@@ -208,7 +208,7 @@ def covered(family: str, weights: str, runs: int) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("family", list(KINDS))
-def test_intervals_cover_with_weights_and_offsets(family: str) -> None:
+def test_weighted_regression_intervals_cover(family: str) -> None:
     pooled, population = covered(family, "some", 25)
     assert pooled > 0.78  # 75 intervals, not independent
     assert population > 0.78
@@ -217,7 +217,7 @@ def test_intervals_cover_with_weights_and_offsets(family: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", ["some", "uniform"])
 @pytest.mark.parametrize("family", list(KINDS))
-def test_intervals_cover_over_many_runs(family: str, weights: str) -> None:
+def test_weighted_regression_intervals_cover_over_many_runs(family: str, weights: str) -> None:
     pooled, population = covered(family, weights, 200)
     print(f"{family}, {weights}: pooled {pooled:.3f}, population {population:.3f}")
     assert pooled > 0.86
@@ -226,13 +226,13 @@ def test_intervals_cover_over_many_runs(family: str, weights: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", list(KINDS))
-def test_an_attacker_does_not_exceed_the_claim(family: str) -> None:
+def test_weighted_regression_audit_does_not_exceed_claim(family: str) -> None:
     more: dict[str, Any] = {"hold_out": 0.3, "evaluate_share": 0.2, "rounds": 3}
     kind = algorithm(family, ("offset", "weight", "draw"), **more)
     assert audit(Scheme("secure-sum"), kind, samples=400).holds
 
 
-def test_a_polynomial_loss_takes_weights() -> None:
+def test_polynomial_loss_with_weights_equals_weighted_least_squares() -> None:
     rows = table("linear", 500)
     rows[:, -1] -= rows[:, 2]
     ends = {"lower": [*LOWER, 0, -6], "upper": [*UPPER, 2, 6]}

@@ -35,7 +35,7 @@ def checkers(count: int, seed: int = 0) -> Units:
     return Units(np.column_stack([rows, rows[:, 0] * rows[:, 1] > 0]))
 
 
-def test_it_learns_what_no_line_parts_and_says_how_well() -> None:
+def test_feature_classifier_of_checkers_learns_and_states_accuracy() -> None:
     asked = Rehearsal(FeatureClassifierProgram(**PROGRAM, evaluate_share=0.05), 6000, 3, 4.0, 1e-5)
     found = asked.run(checkers(6000), 1)
     low, high = found["accuracy_interval_95"].tolist()
@@ -47,7 +47,7 @@ def test_it_learns_what_no_line_parts_and_says_how_well() -> None:
     assert found["calibration"].shape == (2, 10)
 
 
-def test_held_out_units_are_not_trained_on() -> None:
+def test_feature_classifier_held_out_units_do_not_enter_training() -> None:
     """Whoever is held out may have any label, the weights stay the same."""
     units = checkers(500)
     turned = Units(np.asarray(units.rows).copy())
@@ -62,7 +62,7 @@ def test_held_out_units_are_not_trained_on() -> None:
     assert len(judged.entering(turned)) == int(np.sum(out))
 
 
-def test_settings_follow_the_noise() -> None:
+def test_feature_classifier_resolve_follows_noise_and_keeps_given_fields() -> None:
     program = FeatureClassifierProgram(**PROGRAM)
     loud, quiet = (program.resolve(PublicFacts(noise, 10_000)) for noise in (20.0, 1.0))
     for one, other in ((loud.rounds, quiet.rounds), (loud.clip, quiet.clip), (loud.learning_rate, quiet.learning_rate)):
@@ -75,7 +75,7 @@ def test_settings_follow_the_noise() -> None:
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
-def test_what_is_asked_is_what_was_planned(adjacency: Adjacency) -> None:
+def test_feature_classifier_requests_equal_planned_releases(adjacency: Adjacency) -> None:
     program = FeatureClassifierProgram(**PROGRAM, rounds=3, evaluate_share=0.1)
     planned = program.requests(adjacency)
     assert [request.statistic.name for request in planned] == [
@@ -86,7 +86,7 @@ def test_what_is_asked_is_what_was_planned(adjacency: Adjacency) -> None:
     assert sum(request.share for request in planned) == pytest.approx(1)
 
 
-def test_a_whitener_takes_no_direction_of_noise_alone() -> None:
+def test_whitener_direction_of_noise_alone_is_zero() -> None:
     rng = np.random.default_rng(0)
     turned = np.linalg.qr(rng.normal(size=(6, 6)))[0]
     covariance = turned @ np.diag([9.0, 4, 1, 0.1, -0.1, -0.2]) @ turned.T
@@ -94,7 +94,7 @@ def test_a_whitener_takes_no_direction_of_noise_alone() -> None:
     assert np.allclose(found.T @ covariance @ found, np.diag([1, 1, 1, 1, 0]), atol=1e-5)
 
 
-def test_the_interval_of_the_accuracy_covers() -> None:
+def test_feature_classifier_accuracy_interval_covers() -> None:
     """Of the population's accuracy, over samples and noise."""
     rng, covered = np.random.default_rng(1), []
     statistic = SoftmaxPredictions(
@@ -133,6 +133,6 @@ def test_classifier_bad_parameter_is_refused(change: dict[str, Any], named: str)
 
 
 @pytest.mark.slow
-def test_the_audit_passes_on_a_training_transcript() -> None:
+def test_feature_classifier_audit_does_not_exceed_claim() -> None:
     found = audit(Scheme("secure-sum"), FeatureClassifierProgram(**PROGRAM, rounds=3, evaluate_share=0.1), samples=400)
     assert found.holds, found

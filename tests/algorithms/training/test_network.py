@@ -45,7 +45,7 @@ def accuracy(algorithm: NeuralClassifierProgram, weights: Any, rows: Floats) -> 
     return float(np.mean(chance.argmax(axis=1) == rows[:, -1]))
 
 
-def test_it_learns_what_no_line_tells_apart() -> None:
+def test_neural_classifier_of_rings_learns() -> None:
     rows, others = rings(4000), rings(1000, seed=1)
     rehearsal = Rehearsal(made(center=np.zeros(4), scale=np.ones(4), steps=60), len(rows), 4, 3.0, 1e-5)
     found = rehearsal.run(Units.from_rows(rows), seed=0)
@@ -54,7 +54,7 @@ def test_it_learns_what_no_line_tells_apart() -> None:
     assert float(found["steps_taken"][0]) == 60
 
 
-def test_several_classes_and_sampling() -> None:
+def test_neural_classifier_several_classes_with_sampling_learn() -> None:
     rng = np.random.default_rng(2)
     label = rng.integers(0, 3, 3000)
     rows = np.column_stack([rng.normal(size=(3000, 4)) + 2 * np.eye(3, 4)[label], label])
@@ -67,7 +67,7 @@ def test_several_classes_and_sampling() -> None:
     assert len(rehearsal.plan.releases) == 1
 
 
-def test_accuracy_is_bought_on_held_out_units() -> None:
+def test_neural_classifier_accuracy_interval_is_of_held_out_units() -> None:
     rows = rings(4000)
     algorithm = made(steps=60, scale=np.ones(4), evaluate_share=0.2, hold_out=0.2)
     rehearsal = Rehearsal(algorithm, len(rows), 4, 5.0, 1e-5)
@@ -82,7 +82,7 @@ def test_accuracy_is_bought_on_held_out_units() -> None:
     assert found["confusion"].shape == (2, 2)
 
 
-def test_every_step_is_what_was_planned() -> None:
+def test_neural_classifier_every_step_equals_planned_request() -> None:
     algorithm = made(steps=3)
     (template,) = algorithm.requests(Adjacency.REPLACE_ONE)
     program = algorithm.program(Adjacency.REPLACE_ONE)
@@ -102,7 +102,7 @@ def test_every_step_is_what_was_planned() -> None:
     assert found["weights"].shape == seen[0].shape
 
 
-def test_a_step_that_is_lost_is_left_out_and_if_all_are_the_study_ends() -> None:
+def test_neural_classifier_lost_step_is_left_out_and_all_lost_end_study() -> None:
     algorithm = made(steps=2, averaging=0.0)
     size = len(algorithm.first_weights())
     program = algorithm.program(Adjacency.REPLACE_ONE)
@@ -118,7 +118,7 @@ def test_a_step_that_is_lost_is_left_out_and_if_all_are_the_study_ends() -> None
         program.throw(Abandoned("too few"))
 
 
-def test_the_last_weights_are_averaged() -> None:
+def test_neural_classifier_last_weights_are_averaged() -> None:
     size = len(made().first_weights())
     gradient = np.zeros(size)
     gradient[0] = 1.0
@@ -135,7 +135,7 @@ def test_the_last_weights_are_averaged() -> None:
     assert ends == pytest.approx({0.0: 4.0, 0.5: 3.5, 1.0: 2.5})
 
 
-def test_the_planner_goes_farther_where_there_is_less_noise_and_keeps_what_is_given() -> None:
+def test_neural_classifier_resolve_smaller_noise_plans_more_steps_and_keeps_given_fields() -> None:
     ways = []
     for noise in (30.0, 10.0, 3.0, 1.0):
         chosen = made().resolve(PublicFacts(noise, 10_000))
@@ -152,7 +152,7 @@ def test_the_planner_goes_farther_where_there_is_less_noise_and_keeps_what_is_gi
     assert "0.01" in sampled.describe
 
 
-def test_a_study_over_sites_and_a_study_by_its_name(tmp_path: Any) -> None:
+def test_neural_classifier_built_by_name_runs_over_sites(tmp_path: Any) -> None:
     rows = rings(1200)
     algorithm = build(
         "neural-classifier",
@@ -208,7 +208,7 @@ def test_models_share_one_interface() -> None:
 
 
 @needs_torch
-def test_momentum_is_what_torch_takes_it_for() -> None:
+def test_momentum_of_any_gradients_equals_torch_sgd() -> None:
     rng = np.random.default_rng(0)
     ours, theirs = make_optimiser("SGD", 0.1, 0.9, {}), TorchOptimiser("SGD", 0.1, 0.9, {})
     here = there = rng.normal(size=5)
@@ -220,7 +220,7 @@ def test_momentum_is_what_torch_takes_it_for() -> None:
 
 @needs_torch
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
-def test_a_torch_module_learns_under_noise(optimizer: str) -> None:
+def test_neural_classifier_torch_module_under_noise_learns(optimizer: str) -> None:
     rows, others = rings(2000), rings(1000, seed=1)
     algorithm = made(
         model="perceptron",
@@ -238,13 +238,13 @@ def test_a_torch_module_learns_under_noise(optimizer: str) -> None:
 
 
 @needs_torch
-def test_settings_that_torch_does_not_know_are_refused() -> None:
+def test_torch_optimiser_unknown_setting_is_refused() -> None:
     with pytest.raises(BadParameter, match="warmth"):
         TorchOptimiser("Adam", 0.1, 0.9, {"warmth": 1}).step(np.zeros(2), np.zeros(2))
 
 
 @needs_torch
-def test_a_torch_module_over_sites_and_one_that_a_site_does_not_know(tmp_path: Any) -> None:
+def test_neural_classifier_torch_module_over_sites_runs_and_unknown_model_is_refused(tmp_path: Any) -> None:
     rows = rings(300)
     settings: dict[str, Any] = {"features": 4, "classes": 2, "hidden": 8}
     sites = {name: rows[k::3] for k, name in enumerate("xyz")}

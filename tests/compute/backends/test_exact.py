@@ -34,7 +34,7 @@ def exact_norm(row: Floats) -> Fraction:
 
 
 @given(tables, st.floats(-100, 100))
-def test_every_row_ends_in_the_ball_and_does_not_know_the_others(rows: Floats, exponent: float) -> None:
+def test_clip_rows_bounds_every_row_independently_of_others(rows: Floats, exponent: float) -> None:
     radius = min(max(10.0**exponent, 1e-100), 1e100)
     clipped = clip_rows(rows, radius)
     for row, kept in zip(rows, clipped, strict=True):
@@ -44,7 +44,7 @@ def test_every_row_ends_in_the_ball_and_does_not_know_the_others(rows: Floats, e
 
 @given(tables, st.sampled_from([None, 1e-100, 1e-3, 1.0, 1e100]))
 @np.errstate(all="ignore")
-def test_a_single_row_weighs_at_most_one_and_stays_as_it_is(rows: Floats, clip: float | None) -> None:
+def test_scatter_single_row_has_norm_at_most_one_and_is_unchanged(rows: Floats, clip: float | None) -> None:
     """The norm of w x x' is the square of the norm of the root of w times x, which is what enters the product."""
     parameters = {"normalise": True} if clip is None else {"normalise": False, "clip": clip}
     scatter = build("scatter", {"columns": rows.shape[1], **parameters})
@@ -62,7 +62,7 @@ def test_a_single_row_weighs_at_most_one_and_stays_as_it_is(rows: Floats, clip: 
 
 
 @given(tables)
-def test_a_row_that_fits_is_left_alone(rows: Floats) -> None:
+def test_clip_rows_row_within_radius_is_unchanged(rows: Floats) -> None:
     rows = rows / (1 + np.abs(rows).max()) * 1e-3
     kept = clip_rows(rows, 1.0)
     plain = np.array([math.sqrt(exact_norm(row)) > 1e-100 for row in rows])
@@ -71,7 +71,7 @@ def test_a_row_that_fits_is_left_alone(rows: Floats) -> None:
 
 
 @pytest.mark.parametrize("extreme", [math.nan, math.inf, 1e200, 1e-200, 0.0, 5e-324])
-def test_one_extreme_row_leaves_the_bits_of_all_others(extreme: float) -> None:
+def test_clip_rows_extreme_row_leaves_bits_of_others(extreme: float) -> None:
     rows = np.random.default_rng(0).normal(size=(2000, 5))
     other = rows.copy()
     other[3] = extreme
@@ -81,7 +81,7 @@ def test_one_extreme_row_leaves_the_bits_of_all_others(extreme: float) -> None:
 
 
 @given(tables)
-def test_a_fold_is_a_sum_and_a_matter_of_its_own_row(rows: Floats) -> None:
+def test_fold_of_row_is_sum_independent_of_others(rows: Floats) -> None:
     rows = np.clip(rows, -1e100, 1e100)
     total = fold(rows.copy())
     for row, found in zip(rows, total, strict=True):
@@ -93,7 +93,7 @@ def test_a_fold_is_a_sum_and_a_matter_of_its_own_row(rows: Floats) -> None:
 
 
 @pytest.mark.parametrize("columns", [1, 2, 7, 50, 784, 4001])
-def test_products_of_whole_numbers_are_exact_in_any_order(columns: int) -> None:
+def test_exact_products_of_whole_numbers_in_any_order_are_exact(columns: int) -> None:
     """Rows all along the matrix, so that sums grow as far as they can."""
     rng = np.random.default_rng(columns)
     matrix = np.column_stack([np.ones(columns), rng.normal(size=columns), rng.standard_cauchy(columns)])
@@ -113,7 +113,7 @@ def test_products_of_whole_numbers_are_exact_in_any_order(columns: int) -> None:
     assert np.array_equal(again, found)
 
 
-def test_what_is_lost_in_rounding_is_not_heard() -> None:
+def test_exact_values_below_rounding_are_not_valid() -> None:
     """Rows orthogonal to the matrix to ever more digits: what is left of them is heard down to the last bits."""
     rng = np.random.default_rng(3)
     matrix = np.linalg.qr(rng.normal(size=(12, 4)))[0]
@@ -128,7 +128,7 @@ def test_what_is_lost_in_rounding_is_not_heard() -> None:
         assert not (np.any(exact.valid((seen * exact.worth[:-1]).reshape(1, -1))) and not heard)
 
 
-def test_what_is_seen_is_the_product_to_26_bits() -> None:
+def test_exact_seen_equals_product_to_26_bits() -> None:
     rng = np.random.default_rng(1)
     matrix, rows = rng.normal(size=(30, 4)) * [1e-50, 1, 1e30, 3], rng.normal(size=(9, 30)) * 1e40
     exact, (scaled, size, norm) = Exact.of(matrix), sized(rows)
@@ -154,12 +154,12 @@ def test_what_is_seen_is_the_product_to_26_bits() -> None:
         ("band_scatter", {"columns": 1, "projection": [[1.0]], "edges": [0, 1, 2], "seconds": 1e-200}),
     ],
 )
-def test_public_parameters_have_sane_ranges(name: str, params: dict[str, Any]) -> None:
+def test_statistic_parameter_out_of_range_is_refused(name: str, params: dict[str, Any]) -> None:
     with pytest.raises(BadParameter):
         build(name, params)
 
 
-def test_a_function_that_returns_the_same_array_again_is_not_everybodys_last_word() -> None:
+def test_custom_statistic_that_reuses_array_stays_within_sensitivity() -> None:
     kept = np.zeros(2)
 
     @statistic("reuses_its_array", length=2)
@@ -175,7 +175,7 @@ def test_a_function_that_returns_the_same_array_again_is_not_everybodys_last_wor
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 50, 1000])
-def test_a_mean_over_a_units_rows_is_the_same_bits_with_anybody(at_once: int) -> None:
+def test_averages_of_unit_have_same_bits_with_any_others(at_once: int) -> None:
     rng = np.random.default_rng(0)
     units = [rng.normal(size=(size, 3)) * 10.0 ** rng.uniform(-5, 5, (size, 1)) for size in (1, 130, 2, 50, 7, 51)]
 
@@ -193,7 +193,7 @@ def test_a_mean_over_a_units_rows_is_the_same_bits_with_anybody(at_once: int) ->
         assert whole[at] == pytest.approx(cubes(unit).mean(axis=0), rel=1e-9, abs=1e-3)
 
 
-def test_a_person_with_many_rows_takes_no_more_memory_than_others() -> None:
+def test_third_moment_person_with_many_rows_takes_bounded_memory() -> None:
     """Their tensors, 1.3 GB, are never there at once."""
     stat = build("third_moment", {"columns": 20, "clip": 1e6, "projection": np.eye(20), "correction": np.zeros(20)})
     row = np.random.default_rng(0).normal(size=(1, 20))

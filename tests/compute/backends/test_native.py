@@ -40,14 +40,14 @@ BINS = {"lowest": 0.01, "highest": 1e4, "bins": 30}
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no compiler here")
 @pytest.mark.skipif(os.environ.get("ZEROSUM_NATIVE") == "0", reason="somebody wants none")
-def test_where_there_is_a_compiler_there_are_kernels() -> None:
+def test_native_kernels_with_compiler_are_present() -> None:
     """They are optional, so that a build which fails installs all the same; here that is no success."""
     assert native.present(), "to build them: python setup.py build_ext --inplace"
     assert "any" in KINDS
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no compiler here")
-def test_they_compile_without_a_warning_and_not_to_another_order_of_sums(tmp_path: Path) -> None:
+def test_native_kernels_compile_without_warning_and_refuse_fast_math(tmp_path: Path) -> None:
     def build(name: str, flags: str) -> tuple[list[Path], str]:
         command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(tmp_path / name)]
         done = subprocess.run(
@@ -95,7 +95,7 @@ COUNTS = (1, 2, 3, 255, 256, 257, 511, 513, 1023, 1024, 1025, 2049)
 
 
 @np.errstate(all="ignore")
-def test_every_bit_is_numpys(computed: str) -> None:
+def test_native_kernels_of_any_width_equal_numpy_bits(computed: str) -> None:
     """Whatever the width is of what the processor takes at a time, and however many rows there are."""
     rng = np.random.default_rng(0)
     shapes = [(1 + trial % 130, int(rng.integers(1, 70))) for trial in range(260)]
@@ -119,7 +119,7 @@ def test_every_bit_is_numpys(computed: str) -> None:
 
 
 @pytest.mark.usefixtures("computed")
-def test_norms_are_those_that_numpy_finds() -> None:
+def test_native_norms_equal_numpy_norms() -> None:
     rng = np.random.default_rng(1)
     for trial in range(60):
         rows = drawn(40, 1 + 2 * trial, rng, odd=True)
@@ -134,7 +134,7 @@ def test_norms_are_those_that_numpy_finds() -> None:
 
 
 @pytest.mark.parametrize("name", ["rounded_scatter", "scatter_norms", "scatter_column"])
-def test_rows_may_lie_in_memory_as_they_like(name: str, computed: str) -> None:
+def test_native_kernels_rows_in_any_memory_layout_give_same_sums(name: str, computed: str) -> None:
     rng = np.random.default_rng(2)
     plain = np.round(100 * rng.normal(size=(300, 9)))
     whole = rng.normal(size=(600, 18))
@@ -155,7 +155,7 @@ def test_rows_may_lie_in_memory_as_they_like(name: str, computed: str) -> None:
     assert np.array_equal(stat.total(Units(csr_array(plain))), stat.total(Units(plain)))
 
 
-def test_no_rows_are_nothing(computed: str) -> None:
+def test_native_kernels_without_rows_give_zero(computed: str) -> None:
     for name in ("rounded_scatter", "scatter_norms", "scatter_column"):
         stat = build(name, {"columns": 5, **(BINS if name == "scatter_norms" else {})})
         assert not np.any(stat.total(Units(np.zeros((0, 5)))))
@@ -205,7 +205,7 @@ def test_native_kernel_array_of_other_length_is_refused() -> None:
 
 
 @pytest.mark.skipif(not KINDS, reason="there are no kernels")
-def test_strange_numbers_do_no_harm(computed: str) -> None:
+def test_native_kernel_extreme_parameters_stay_within_bounds(computed: str) -> None:
     """Parameters that no statistic lets through."""
     if computed == NUMPY:
         pytest.skip("of kernels only")
@@ -225,7 +225,7 @@ def test_strange_numbers_do_no_harm(computed: str) -> None:
 # ---- blocks, threads, and what is not for kernels ------------------------------------------------------------------
 
 
-def test_no_bit_depends_on_threads_or_blocks(computed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_kernels_threads_and_blocks_change_no_bit(computed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zerosum.compute.statistic._WORTH_A_THREAD", 0)
     rng = np.random.default_rng(7)
     units = Units(rng.normal(size=(9000, 30)))
@@ -243,7 +243,7 @@ def test_no_bit_depends_on_threads_or_blocks(computed: str, monkeypatch: pytest.
     assert computed
 
 
-def test_blocks_are_of_about_one_length_and_take_no_more_memory_than_others() -> None:
+def test_units_evenly_gives_blocks_of_similar_length_within_memory() -> None:
     for count, columns in ((1, 3), (2047, 3), (4095, 2), (4096, 2), (8192, 2), (10**5, 300), (9999, 12_000)):
         units = Units(np.broadcast_to(np.zeros(columns), (count, columns)))
         sizes = [len(block) for block in units.evenly(4, 8 * columns)]
@@ -255,7 +255,7 @@ def test_blocks_are_of_about_one_length_and_take_no_more_memory_than_others() ->
 
 
 @pytest.mark.skipif(not KINDS, reason="there are no kernels")
-def test_rows_that_kernels_read_in_place_take_no_room(tmp_path: Path) -> None:
+def test_rounded_scatter_rows_read_in_place_take_no_copy(tmp_path: Path) -> None:
     rows = np.zeros((50, 20))
     stat = RoundedScatter(columns=20)
     np.save(tmp_path / "rows.npy", rows)
@@ -265,7 +265,7 @@ def test_rows_that_kernels_read_in_place_take_no_room(tmp_path: Path) -> None:
         assert stat.exact_bytes(Units(copied)) == 160
 
 
-def test_a_pass_holds_a_block_and_no_more(computed: str) -> None:
+def test_rounded_scatter_pass_holds_at_most_one_block(computed: str) -> None:
     rows = np.random.default_rng(8).normal(size=(60_000, 200))  # 96 MB
     stat = RoundedScatter(columns=200, lift=1.0)
     with threadpool_limits(1, user_api="blas"):
@@ -277,7 +277,7 @@ def test_a_pass_holds_a_block_and_no_more(computed: str) -> None:
 
 
 @pytest.mark.usefixtures("computed")
-def test_people_with_many_rows_are_not_rounded() -> None:
+def test_rounded_scatter_people_with_many_rows_are_not_rounded() -> None:
     rows, offsets = np.random.default_rng(9).normal(size=(60, 6)), np.arange(0, 61, 3)
     stat = RoundedScatter(columns=6, lift=0.2)
     units = Units(rows, offsets)
@@ -286,7 +286,7 @@ def test_people_with_many_rows_are_not_rounded() -> None:
 
 
 @pytest.mark.parametrize("params", [{"projection": np.eye(6)[:, :4] * 3}, {"fill": [0.5] * 6, "own_rows": [0]}])
-def test_what_kernels_do_not_know_numpy_rounds(params: dict[str, Any]) -> None:
+def test_rounded_scatter_parameters_without_kernel_are_rounded_by_numpy(params: dict[str, Any]) -> None:
     rows = np.random.default_rng(10).normal(size=(50, 6))
     if "fill" in params:
         rows[::3, 2] = math.nan
@@ -319,7 +319,7 @@ print(native.present(), hashlib.sha256(told).hexdigest())
 
 
 @pytest.mark.skipif(not KINDS, reason="there are no kernels")
-def test_a_study_gives_the_same_without_kernels(tmp_path: Path) -> None:
+def test_study_without_native_kernels_has_same_result(tmp_path: Path) -> None:
     said = {}
     for wanted in ("1", "0"):
         environment = {**os.environ, "ZEROSUM_NATIVE": wanted, "ZEROSUM_STATE": str(tmp_path / wanted)}
@@ -332,7 +332,7 @@ def test_a_study_gives_the_same_without_kernels(tmp_path: Path) -> None:
     assert said["1"][1] == said["0"][1]
 
 
-def test_rounding_is_planned_where_noise_is_larger_by_far() -> None:
+def test_pca_resolve_plans_rounding_where_noise_is_far_larger() -> None:
     few, pca = (PCAProgram(columns=tuple(f"x{i}" for i in range(D)), n_components=3, clip=1.0) for D in (99, 144))
     assert few.resolve(PublicFacts(5.0, 10**4)).rounded is False  # records may be equal, and products are cheap
     for noise, units, rounded in ((0.0, 10**4, False), (0.0, None, False), (5.0, 10**4, True), (1.0, None, True)):

@@ -33,7 +33,9 @@ def some_statistic(rng: np.random.Generator, sources: int, columns: int, **more:
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 127, 128, 129, 300])
 @pytest.mark.parametrize("sources", [2, 7, 8, 9, 20, 25, 33])
-def test_the_kernel_says_what_numpy_says(kind: str, rows: int, sources: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_unmixing_score_equals_numpy(
+    kind: str, rows: int, sources: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng([rows, sources])
     statistic = some_statistic(rng, sources, sources + 3, window=int(rng.integers(1, 20)))
     units = Units(rng.laplace(size=(4 * rows, sources + 3)), np.arange(0, 4 * rows + 1, rows))
@@ -45,7 +47,7 @@ def test_the_kernel_says_what_numpy_says(kind: str, rows: int, sources: int, mon
 
 
 @pytest.mark.parametrize("per_recording", ["none", "center", "standardise"])
-def test_so_it_does_for_several_recordings_of_any_length(
+def test_native_unmixing_several_recordings_of_any_length_equal_numpy(
     kind: str, per_recording: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(3)
@@ -57,7 +59,7 @@ def test_so_it_does_for_several_recordings_of_any_length(
     assert np.linalg.norm(statistic.total(units) - expected) <= 1e-5 * np.linalg.norm(expected)
 
 
-def test_rows_of_any_size_enter_and_what_is_no_number_is_silent(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_unmixing_rows_of_any_size_count_and_nan_gives_zero(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)
     rows = rng.laplace(size=(7, 50, 5)) * np.array([1, 1e160, 1e-160, 1e300, 1e-300, 1, 0])[:, None, None]
     rows[5, 3, 2] = np.nan
@@ -72,7 +74,7 @@ def test_rows_of_any_size_enter_and_what_is_no_number_is_silent(kind: str, monke
     assert not np.any(statistic.total(Units(rows[6], np.array([0, 50]))))
 
 
-def test_sources_below_the_rounding_are_not_heard(kind: str) -> None:
+def test_native_unmixing_sources_below_rounding_give_zero(kind: str) -> None:
     rng = np.random.default_rng(5)
     rows = np.concatenate([rng.laplace(size=(60, 3)) * 1e-12, rng.laplace(size=(60, 1))], axis=1)
     heard = UnmixingScore(columns=4, unmixing=np.eye(4)[:3] + 1e-3)
@@ -82,7 +84,7 @@ def test_sources_below_the_rounding_are_not_heard(kind: str) -> None:
     assert not np.any(deaf.total(units))
 
 
-def test_a_person_says_the_same_alone_and_among_others(kind: str) -> None:
+def test_native_unmixing_person_alone_and_among_others_has_same_bits(kind: str) -> None:
     """Bit for bit, wherever it stands and whoever is beside it, also where it lies otherwise in memory."""
     rng = np.random.default_rng(6)
     for columns, rows in ((3, 7), (10, 64), (20, 250)):
@@ -109,7 +111,7 @@ def test_a_person_says_the_same_alone_and_among_others(kind: str) -> None:
         assert np.array_equal(statistic.total(Units(shifted, np.array([0, rows]))), alone[0])
 
 
-def test_no_person_says_more_than_1(kind: str) -> None:
+def test_native_unmixing_norm_of_person_is_at_most_one(kind: str) -> None:
     rng = np.random.default_rng(7)
     for _ in range(200):
         sources, rows = int(rng.integers(2, 12)), int(rng.integers(1, 40))

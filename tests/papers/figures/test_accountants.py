@@ -13,7 +13,7 @@ from zerosum.papers.figures import EXPERIMENTS, accountants, find, reproduce
 from zerosum.papers.figures.experiment import Table, averages
 
 
-def test_a_run_writes_its_numbers_and_its_picture(tmp_path: Path) -> None:
+def test_accountants_figure_writes_csv_and_picture(tmp_path: Path) -> None:
     steps: list[tuple[int, int]] = []
     rows = reproduce("accountants", None, None, tmp_path, on_step=lambda *step: steps.append(step))
     assert steps == [(done, 14) for done in range(15)]
@@ -22,7 +22,7 @@ def test_a_run_writes_its_numbers_and_its_picture(tmp_path: Path) -> None:
         assert [{key: str(value) for key, value in row.items()} for row in rows] == list(csv.DictReader(file))
 
 
-def test_the_curves_lie_as_the_paper_says_and_the_truth_above_its_best() -> None:
+def test_accountants_figure_curves_have_published_order() -> None:
     rows = accountants.totals()
     found = {(row["setting"], row["rounds"], row["accountant"]): float(row["epsilon"]) for row in rows}
     for setting in (accountants.FIGURE, accountants.SECTION):
@@ -36,13 +36,13 @@ def test_the_curves_lie_as_the_paper_says_and_the_truth_above_its_best() -> None
     assert (accountants.FIGURE, 10, accountants.WITH_STEP) not in found
 
 
-def test_a_full_run_has_more_points_and_the_summary_a_few() -> None:
+def test_accountants_figure_full_run_has_more_points_than_summary() -> None:
     rows = accountants.totals(full=True)
     assert len({row["rounds"] for row in rows}) > 30
     assert {row["rounds"] for row in accountants.summary(rows)} <= {1, 10, 100, 1000}
 
 
-def test_experiments_are_found_by_name_and_know_their_data() -> None:
+def test_experiments_are_found_by_name_with_their_data() -> None:
     sweeps = ["ica-epsilon", "ica-epsilon-256", "ica-subjects", "ica-subjects-2", "ica-delta"]
     separations = [*sweeps, "ica-maps", "ica-grid", "ica-abide"]
     regressions = ["fm-epsilon", "fm-samples", "fm-delta", "fm-error"]
@@ -62,7 +62,7 @@ def test_experiments_are_found_by_name_and_know_their_data() -> None:
         assert experiment.name == name
 
 
-def test_averages_are_over_seeds_alone() -> None:
+def test_averages_are_over_seeds_only() -> None:
     rows: Table = [{"eps": e, "seed": s, "error": e + s, "time": 2.0 * s} for e in (1, 2) for s in (0, 1)]
     assert averages(rows, ["error", "time"]) == [
         {"eps": 1, "error": 1.5, "time": 1.0, "spread": 0.5, "runs": 2},

@@ -24,7 +24,7 @@ def pictures(folder: Path, count: int = 400) -> Path:
     return folder
 
 
-def test_every_method_of_the_tables(tmp_path: Path) -> None:
+def test_collaboration_figure_every_method_has_expected_accuracy(tmp_path: Path) -> None:
     images, test = collaboration.load("mnist", pictures(tmp_path))
     clients = collaboration.shared_out(images, 40, 0)[:3]
     few = Records(test.x[:100], test.y[:100])
@@ -39,7 +39,7 @@ def test_every_method_of_the_tables(tmp_path: Path) -> None:
     assert summed > published
 
 
-def test_the_papers_numbers_and_what_they_are_worth() -> None:
+def test_collaboration_figure_has_published_numbers() -> None:
     assert collaboration.paper("mnist", "DC", 100, 50) == 82.94
     assert collaboration.paper("fashion", "FL-DP", 1000, 0) == 79.9
     assert np.isnan(collaboration.paper("fashion", "DC-DP", 100, 10))  # a misprint
@@ -47,7 +47,7 @@ def test_the_papers_numbers_and_what_they_are_worth() -> None:
     assert {"dc-mnist", "dc-fashion"} <= set(figures.EXPERIMENTS)
 
 
-def test_a_summary_and_a_picture(tmp_path: Path) -> None:
+def test_collaboration_figure_summary_and_picture_are_written(tmp_path: Path) -> None:
     rows = [
         {
             "method": method,

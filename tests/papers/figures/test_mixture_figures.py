@@ -13,7 +13,7 @@ from zerosum.papers.figures import EXPERIMENTS, components, mixture
 from zerosum.papers.methods.tensor import METHODS
 
 
-def test_every_method_runs_at_both_calibrations_and_ours_is_ahead() -> None:
+def test_mixture_figure_every_method_runs_and_own_error_is_smallest() -> None:
     made = mixture.Made.drawn(6, 3, 3000, seed=0)
     point = components.Point(1.0, 0.01, 3000)
     rows = mixture.published_errors(made, point, seed=0)
@@ -30,11 +30,11 @@ def test_every_method_runs_at_both_calibrations_and_ours_is_ahead() -> None:
 
 
 @pytest.mark.parametrize("name", ["otd-mog-epsilon", "otd-mog-samples", "otd-mog-delta"])
-def test_figures_are_known(name: str) -> None:
+def test_mixture_figure_is_registered_with_data(name: str) -> None:
     assert EXPERIMENTS[name].data == ("d10", "d50")
 
 
-def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mixture_figure_writes_picture_and_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(components, "DATA", {"d10": (5, 2)})
     monkeypatch.setattr(components, "_RECORDS", 400)
     steps: list[tuple[int, int]] = []
@@ -52,7 +52,7 @@ def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(lines) == 3 * (3 + 2 * len(METHODS))
 
 
-def test_rows_are_what_they_are_said_to_be() -> None:
+def test_mixture_figure_data_have_stated_shape_and_bad_data_is_refused() -> None:
     made = mixture.Made.drawn(10, 5, 2000, seed=1)
     assert [len(rows) for rows in made.sites] == [2000] * components.SITES
     assert np.allclose(np.linalg.norm(made.means, axis=1), 1)

@@ -22,7 +22,7 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_tiny")
 @pytest.mark.parametrize("name", ["nn-epsilon", "nn-samples"])
-def test_a_quick_run_writes_its_numbers_and_its_picture(name: str, tmp_path: Path) -> None:
+def test_network_figure_quick_run_writes_csv_and_picture(name: str, tmp_path: Path) -> None:
     steps: list[tuple[int, int]] = []
     rows = reproduce(name, "norm", None, tmp_path, on_step=lambda *step: steps.append(step))
     assert steps == [(done, len(steps) - 1) for done in range(len(steps))]
@@ -40,7 +40,7 @@ def test_a_quick_run_writes_its_numbers_and_its_picture(name: str, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("_tiny")
-def test_means_one_apart_in_every_coordinate_are_far_easier() -> None:
+def test_network_figure_means_apart_in_every_coordinate_are_easier() -> None:
     scores = {}
     for data in figures.DATA:
         rows = figures.carry("epsilon", data, seeds=1)

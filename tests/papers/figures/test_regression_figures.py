@@ -29,7 +29,7 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_tiny")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_quick_run_writes_its_numbers_and_its_picture(name: str, tmp_path: Path) -> None:
+def test_regression_figure_quick_run_writes_csv_and_picture(name: str, tmp_path: Path) -> None:
     steps: list[tuple[int, int]] = []
     rows = reproduce(name, "synthetic", None, tmp_path / "out", on_step=lambda *step: steps.append(step))
     assert steps == [(done, len(steps) - 1) for done in range(len(steps))]
@@ -52,7 +52,7 @@ def test_a_quick_run_writes_its_numbers_and_its_picture(name: str, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("_tiny")
-def test_a_run_can_be_had_again_and_gradient_descent_is_the_best_of_five() -> None:
+def test_regression_figure_repeats_and_gradient_descent_is_best_of_five() -> None:
     first, second = (figures.carry("epsilon", "synthetic", seeds=1) for _ in range(2))
     assert first == second
     data = synthetic("synthetic", 4, 1000)
@@ -63,7 +63,7 @@ def test_a_run_can_be_had_again_and_gradient_descent_is_the_best_of_five() -> No
     assert shown == [min(tried)]
 
 
-def test_losses_and_errors_are_what_they_say() -> None:
+def test_regression_figure_losses_and_errors_equal_definition() -> None:
     data = synthetic("synthetic", 3, 503)
     assert data.weights is not None
     settings = figures.Settings.of(data, 100)
@@ -77,7 +77,7 @@ def test_losses_and_errors_are_what_they_say() -> None:
     assert settings.whole.best == pytest.approx(data.weights, abs=0.05)
 
 
-def test_medians_and_quartiles_are_over_seeds_alone() -> None:
+def test_regression_figure_medians_and_quartiles_are_over_seeds_only() -> None:
     def row(seed: int, loss: float) -> dict[str, str | int | float]:
         setting = dict.fromkeys(figures._SETTING, 1.0)
         return {**setting, "seed": seed, "loss": loss, "error": 10 * loss, "held_out": loss}
@@ -100,7 +100,7 @@ def test_regression_figure_missing_data_are_named(tmp_path: Path) -> None:
         load("crime", tmp_path)
 
 
-def test_files_are_read_into_ranges(tmp_path: Path) -> None:
+def test_regression_figure_files_are_scaled_into_ranges(tmp_path: Path) -> None:
     x = np.array([[0.0, 1.0, np.nan], [1.0, 0.5, 0.0]], dtype=np.float32)
     np.savez(tmp_path / "communities_crime.npz", X=x, y=np.array([0.0, 1.0]))
     crime = load("crime", tmp_path)
@@ -112,7 +112,7 @@ def test_files_are_read_into_ranges(tmp_path: Path) -> None:
     assert crime.weights is None
 
 
-def test_the_synthetic_data_are_those_of_the_design() -> None:
+def test_regression_figure_synthetic_data_have_published_loss() -> None:
     """Non-private loss .00061 for D = 20 and .00058 for D = 50, with 10 000 records."""
     for name, least in (("synthetic", 0.00061), ("synthetic-50", 0.00058)):
         best = figures.Settings.of(load(name), 2000).whole
@@ -120,14 +120,14 @@ def test_the_synthetic_data_are_those_of_the_design() -> None:
 
 
 @pytest.mark.skipif(not fitting.available(), reason="Zerosum has no linear-regression in this version")
-def test_our_own_regression_finds_what_is_there() -> None:
+def test_regression_figure_own_method_is_near_best_loss() -> None:
     setting = figures.Settings.of(synthetic("synthetic", 4, 5000), 1000).whole
     found = fitting.ours(setting.rows, 3.0, 1e-3, 1, seed=0)
     assert setting.loss(found) < 1.2 * setting.loss(setting.best)
 
 
 @pytest.mark.slow
-def test_crime_against_the_papers(real_data: Callable[[str], Path]) -> None:
+def test_regression_figure_of_crime_has_published_order(real_data: Callable[[str], Path]) -> None:
     rows = figures.carry("epsilon", "crime", real_data("communities_crime.npz").parent)
     found = {
         (str(line["method"]), line["epsilon"]): float(line["loss"])
@@ -144,7 +144,7 @@ def test_crime_against_the_papers(real_data: Callable[[str], Path]) -> None:
 # ---- the delta of CAPE ----------------------------------------------------------------------------------------------
 
 
-def test_the_deltas_of_cape_by_hand() -> None:
+def test_cape_delta_equals_hand_calculation() -> None:
     tau, epsilon = 4.0, 1.0
     found = cape_delta.deltas(5, epsilon, tau)
     assert found["cape exact"] == pytest.approx(accountant.delta(math.sqrt(1.875) / tau, epsilon))
@@ -157,7 +157,7 @@ def test_the_deltas_of_cape_by_hand() -> None:
     assert cape_delta.claimed_delta(9.0, 1.0) == 1.0  # epsilon below its mean: nothing is claimed
 
 
-def test_the_delta_of_cape_is_smaller_than_that_of_conv_and_larger_than_claimed(tmp_path: Path) -> None:
+def test_cape_delta_lies_between_claim_and_conv(tmp_path: Path) -> None:
     rows = reproduce("cape-delta", None, None, tmp_path)
     assert (tmp_path / "cape-delta.png").read_bytes().startswith(b"\x89PNG")
     at: dict[tuple[float, float, float], dict[str, float]] = {}

@@ -14,7 +14,7 @@ from zerosum.papers.figures.components import SITES, Point
 from zerosum.papers.methods.topics import METHODS
 
 
-def test_every_method_runs_at_both_calibrations_and_ours_is_ahead() -> None:
+def test_topic_figure_every_method_runs_and_own_error_is_smallest() -> None:
     made = topics.Made.drawn(8, 3, 3, 2000, seed=0)
     rows = topics.published_errors(made, Point(1.0, 0.01, 2000), seed=0)
     assert {(method, which) for method, which, _true, _error in rows} == {
@@ -29,11 +29,11 @@ def test_every_method_runs_at_both_calibrations_and_ours_is_ahead() -> None:
 
 
 @pytest.mark.parametrize("name", ["otd-stm-epsilon", "otd-stm-samples", "otd-stm-delta"])
-def test_figures_are_known(name: str) -> None:
+def test_topic_figure_is_registered_with_data(name: str) -> None:
     assert EXPERIMENTS[name].data == ("d10", "d50")
 
 
-def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_figure_writes_picture_and_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(components, "DATA", {"d10": (5, 2)})
     monkeypatch.setattr(components, "_RECORDS", 400)
     rows = EXPERIMENTS["otd-stm-delta"].carry("d10", seeds=1)
@@ -45,7 +45,7 @@ def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(lines) == 3 * (3 + 2 * len(METHODS))
 
 
-def test_documents_are_what_they_are_said_to_be() -> None:
+def test_topic_figure_data_have_stated_shape_and_bad_data_is_refused() -> None:
     made = topics.Made.drawn(10, 5, 7, 300, seed=1)
     assert [rows.shape for rows in made.sites] == [(300, 10)] * SITES
     for counts, words in zip(made.sites, made.words, strict=True):

@@ -24,7 +24,7 @@ SITES = [blobs(80, seed) for seed in range(4)]
 TEST = blobs(500, 100)
 
 
-def test_gradients_are_those_of_the_loss() -> None:
+def test_perceptron_gradient_equals_finite_differences() -> None:
     weights = perceptron.start(5, 3, 0, hidden=(7, 4))
     rng = np.random.default_rng(0)
     x, y = rng.random((6, 5)).astype(np.float32), rng.integers(0, 3, 6)
@@ -44,7 +44,7 @@ def test_gradients_are_those_of_the_loss() -> None:
         assert (ends[0] - ends[1]) / 2e-3 == pytest.approx(float(slope[at]), rel=0.02, abs=1e-4)
 
 
-def test_alignment_brings_sites_maps_together() -> None:
+def test_data_collaboration_alignment_reduces_difference_of_sites() -> None:
     """Sites' maps differ by more than a turn, and aligned they nearly agree on records nobody has seen."""
     joint = methods.collaborate(SITES, 30, 0)
     views = [each - each.mean(axis=0) for each in (joint.returned(at, TEST.x) for at in range(2))]
@@ -53,7 +53,7 @@ def test_alignment_brings_sites_maps_together() -> None:
     assert np.linalg.norm(raw[0] - raw[1]) > np.linalg.norm(raw[0])
 
 
-def test_all_of_them_learn_and_data_collaboration_beats_one_site() -> None:
+def test_data_collaboration_beats_one_site_and_federated_learns() -> None:
     few = [blobs(15, seed) for seed in range(6)]
     alone = perceptron.train(few[0].x, few[0].y, epochs=40)
     together = methods.collaboration_accuracy(few, TEST, 12, 0, epochs=40)
@@ -62,7 +62,7 @@ def test_all_of_them_learn_and_data_collaboration_beats_one_site() -> None:
     assert perceptron.accuracy(averaged, TEST.x, TEST.y) > 0.8
 
 
-def test_the_published_noise_protects_a_pixel_and_not_a_record() -> None:
+def test_data_collaboration_published_noise_protects_pixel_not_record() -> None:
     """A replaced record, with the map as it is: what the server sees moves as far as the mapped records are apart."""
     noise = methods.published_noise()
     assert methods.record_epsilon(1.0) == pytest.approx(50, rel=1e-6)
@@ -79,7 +79,7 @@ def test_the_published_noise_protects_a_pixel_and_not_a_record() -> None:
     assert np.linalg.norm(again(SITES[0].x[1:]) - reduction(SITES[0].x[1:])) > 1.0
 
 
-def test_what_federated_learning_is_worth() -> None:
+def test_federated_epsilon_claimed_is_far_below_proved() -> None:
     claimed, proved = methods.federated_epsilons(50.0, 0.01, 100)
     assert claimed < 50 < 1000 * 50 < proved
     noise = methods.federated_noise(8.0, 1e-5, 100, exact=True)

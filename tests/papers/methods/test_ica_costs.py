@@ -11,7 +11,7 @@ from zerosum.kernel import accountant, published
 from zerosum.papers.methods import ica_costs as costs
 
 
-def test_the_exact_total_by_hand() -> None:
+def test_ica_costs_exact_total_equals_hand_calculation() -> None:
     r = 1 / math.sqrt(2 * math.log(125))
     mu = math.sqrt(1000 * 2 * r * r * 28 / 15)  # privacy.md section 3: 1.86667 at S = 4, C = 1
     assert costs.exact_mu("cape-djica", 1000, 1.0, sites=4, colluders=1) == pytest.approx(mu)
@@ -32,9 +32,7 @@ def test_the_exact_total_by_hand() -> None:
 
 @pytest.mark.parametrize("rounds", [1, 30, 1000])
 @pytest.mark.parametrize("ratio", [0.05, 0.3218, 2.0])
-def test_the_exact_figure_is_the_smallest_for_the_same_view_and_larger_for_the_true_one(
-    rounds: int, ratio: float
-) -> None:
+def test_ica_costs_exact_is_smallest_for_same_view_and_larger_for_true_view(rounds: int, ratio: float) -> None:
     found = costs.claims(rounds, ratio, sites=4, colluders=1)
     for other in (found.strong, found.moments, found.moments_printed, found.rdp, found.rdp_best):
         assert found.coordinator <= other * (1 + 1e-12)
@@ -48,7 +46,7 @@ def test_the_exact_figure_is_the_smallest_for_the_same_view_and_larger_for_the_t
         assert found.composition > found.rdp
 
 
-def test_the_printed_quadratic_is_solved_and_the_derived_one_is_rdp() -> None:
+def test_ica_costs_printed_quadratic_is_solved_and_derived_one_is_rdp() -> None:
     for mu in (0.1, 1.0, 10.0):
         eps, log_delta = costs.moments_printed(mu, 1e-5), math.log(1e-5)
         assert eps**2 / (2 * mu**2) - eps + mu**2 / 8 + log_delta == pytest.approx(0, abs=1e-8)
@@ -56,13 +54,13 @@ def test_the_printed_quadratic_is_solved_and_the_derived_one_is_rdp() -> None:
         assert eps**2 / (2 * mu**2) - eps / 2 + mu**2 / 8 + log_delta == pytest.approx(0, abs=1e-8)
 
 
-def test_a_round_for_an_exact_total_and_back() -> None:
+def test_ica_costs_round_for_exact_total_and_back_is_same() -> None:
     for method in costs.SCHEMES:
         one = costs.epsilon_for_exact(method, 200, 3.0, sites=4, colluders=1)
         assert costs.exact_epsilon(method, 200, one, sites=4, colluders=1) == pytest.approx(3.0, rel=1e-9)
 
 
-def test_the_reduction_costs_a_person_as_many_times_as_it_has_volumes() -> None:
+def test_ica_costs_reduction_of_person_is_multiplied_by_volumes() -> None:
     one, person = (costs.reduction_mu(0.5, 1e-2, sites=4, colluders=1, points=points) for points in (1, 250))
     assert person == pytest.approx(250 * one)
     assert one == pytest.approx(math.sqrt(2 * 28 / 15) * costs.ratio(0.5))
@@ -70,7 +68,7 @@ def test_the_reduction_costs_a_person_as_many_times_as_it_has_volumes() -> None:
     assert person > 7 * iteration  # "slightly higher", the paper says
 
 
-def test_the_claim_of_dp_djica() -> None:
+def test_ica_costs_dp_djica_claim_equals_hand_calculation() -> None:
     assert costs.dp_djica_claimed(100, 0.5) == 50
     assert costs.dp_djica_claimed(100, 0.5, points=250) == 12_500
 

@@ -19,7 +19,7 @@ def flat(tensors: methods.Tensors) -> np.ndarray[tuple[int], np.dtype[np.float64
     return np.concatenate([each.ravel() for each in tensors])
 
 
-def test_gradients_are_those_of_the_statistic() -> None:
+def test_network_methods_gradients_equal_statistic() -> None:
     data = Classes.drawn("norm", 50, 0)
     weights = methods.start(np.random.default_rng(0))
     for clip, bound in (("all", 1.0), (None, 1e9)):
@@ -31,7 +31,7 @@ def test_gradients_are_those_of_the_statistic() -> None:
         assert flat(methods.gradients(weights, data, clip)) == pytest.approx(wanted, abs=1e-5)  # type: ignore[arg-type]
 
 
-def test_a_tensor_clipped_by_itself_moves_by_one_at_most_and_all_four_by_two() -> None:
+def test_network_methods_tensor_clipped_alone_moves_by_one_and_all_four_by_two() -> None:
     data = Classes.drawn("coordinate", 200, 3)
     weights = methods.start(np.random.default_rng(1))
     farthest = 0.0
@@ -43,21 +43,21 @@ def test_a_tensor_clipped_by_itself_moves_by_one_at_most_and_all_four_by_two() -
 
 
 @pytest.mark.parametrize("method", methods.SCHEMES)
-def test_at_an_exact_epsilon_the_whole_training_is_worth_it(method: str) -> None:
+def test_network_methods_exact_calibration_costs_requested_epsilon(method: str) -> None:
     assert methods.exact_epsilon(method, "exact", 0.7, 1e-5) == pytest.approx(0.7)
     pooled = methods.cost("pooled", "exact", 0.7, 1e-5, 4, 1).noise_std
     assert pooled == pytest.approx(2 * math.sqrt(methods.ITERATIONS) / accountant.mu_for(0.7, 1e-5))
     assert methods.cost(method, "exact", 0.7, 1e-5, 4, 1).noise_std >= pooled * (1 - 1e-12)
 
 
-def test_what_is_published_is_worth_far_more_than_it_says() -> None:
+def test_network_methods_published_calibration_costs_more_than_stated() -> None:
     tau = math.sqrt(2 * math.log(125)) / 0.5
     mu = math.sqrt(4 * methods.ITERATIONS) / tau
     assert methods.exact_epsilon("conv", "published", 0.5, 1e-5) == pytest.approx(accountant.epsilon(mu, 1e-5))
     assert methods.exact_epsilon("cape", "published", 0.5, 1e-5) > 10
 
 
-def test_it_learns_and_noise_costs_accuracy() -> None:
+def test_network_methods_learn_and_noise_reduces_accuracy() -> None:
     data, others = Classes.drawn("coordinate", 2000, 0), Classes.drawn("coordinate", 2000, 1)
     scores = {method: methods.accuracy(methods.train(method, data, 0.5, 1e-5, 0), others) for method in methods.METHODS}
     assert scores["non-private"] > 0.99

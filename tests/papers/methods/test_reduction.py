@@ -18,7 +18,7 @@ def kept(basis: np.ndarray, maps: np.ndarray) -> float:
     return float(np.sum((maps @ Q) ** 2) / np.sum(maps**2))
 
 
-def test_with_little_noise_every_reduction_keeps_the_maps() -> None:
+def test_reduction_with_little_noise_keeps_maps() -> None:
     study = make_fmri(24, sites=3, components=4, points=60, side=8, seed=2)
     moments = [study.second_moment(s) for s in range(3)]
     rng = np.random.default_rng(0)
@@ -46,7 +46,7 @@ def test_whitened_rows_have_unit_second_moment() -> None:
         reduction.whitening(np.diag([1.0, 0.0]))
 
 
-def test_the_wishart_noise_rules_a_neighbour_out() -> None:
+def test_wishart_noise_excludes_neighbour_with_expected_rate() -> None:
     """P(W - x x' has a negative eigenvalue) is 1 - e^-eps; four standard errors on each side."""
     rng, epsilon, draws = np.random.default_rng(1), 1.0, 4000
     x = np.array([0.6, 0.0, 0.8])

@@ -39,7 +39,7 @@ def least_squares(sites: list[Sample]) -> Floats:
 
 
 @pytest.mark.parametrize("method", [m for m in functional.SCHEMES if m != "single-site"])
-def test_without_noise_the_functional_mechanism_is_least_squares(method: str) -> None:
+def test_functional_mechanism_without_noise_equals_least_squares(method: str) -> None:
     sites, rng = some_sites(), np.random.default_rng(0)
     polynomial, entry = functional.noisy(method, "linear", sites, 0.0, rng)
     assert entry == 0
@@ -47,7 +47,7 @@ def test_without_noise_the_functional_mechanism_is_least_squares(method: str) ->
         assert np.allclose(found, least_squares(sites), atol=1e-10)
 
 
-def test_without_noise_one_site_and_the_pooled_peers_are_least_squares() -> None:
+def test_single_site_and_pooled_methods_without_noise_equal_least_squares() -> None:
     sites, rng = some_sites(), np.random.default_rng(0)
     everyone, best = Sample.pooled(sites), least_squares(sites)
     alone = functional.stationary(functional.noisy("single-site", "linear", sites, 0.0, rng)[0])
@@ -62,7 +62,7 @@ def test_without_noise_one_site_and_the_pooled_peers_are_least_squares() -> None
         assert np.allclose(found, best, atol=1e-6)
 
 
-def test_the_polynomial_is_the_loss() -> None:
+def test_functional_mechanism_polynomial_equals_loss() -> None:
     site, w = some_sites()[0], np.array([0.3, -1.0, 2.0, 0.7])
 
     def value(polynomial: Polynomial) -> float:
@@ -75,7 +75,7 @@ def test_the_polynomial_is_the_loss() -> None:
     assert value(functional.coefficients("logistic", small)) == pytest.approx(exact, abs=1e-9)
 
 
-def test_without_noise_logistic_regression_is_maximum_likelihood() -> None:
+def test_logistic_methods_without_noise_equal_maximum_likelihood() -> None:
     sites = some_sites("logistic")
     everyone = Sample.pooled(sites)
     best = regression.non_private("logistic", sites)
@@ -89,7 +89,7 @@ def test_without_noise_logistic_regression_is_maximum_likelihood() -> None:
 
 
 @pytest.mark.parametrize("loss", [objective.squared, objective.near_squared, objective.logistic])
-def test_slopes_and_curvatures_are_those_of_the_value(loss: objective.Loss) -> None:
+def test_objective_slopes_and_curvatures_equal_finite_differences(loss: objective.Loss) -> None:
     margin, y, h = np.linspace(-4, 4, 81), np.ones(81), 1e-5
     value, slope, curvature = loss(margin, y)
     assert np.allclose(slope, (loss(margin + h, y)[0] - loss(margin - h, y)[0]) / (2 * h), atol=1e-7)
@@ -107,7 +107,7 @@ def test_slopes_and_curvatures_are_those_of_the_value(loss: objective.Loss) -> N
 @pytest.mark.parametrize(
     ("method", "variance"), [("cape-fm", 1 / 25), ("pooled-fm", 1 / 25), ("conv", 1 / 5), ("single-site", 1)]
 )
-def test_the_noise_of_every_form(method: str, variance: float) -> None:
+def test_functional_mechanism_noise_of_every_form_has_stated_variance(method: str, variance: float) -> None:
     """Of an entry of Lambda_2, over (tau Delta_2/n)^2 of one site's n; the false alarm rate is below 1e-6."""
     D, n, tau = 40, 10, 3.0
     sites = [Sample(np.zeros((n, D)), np.zeros(n))] * 5
@@ -120,7 +120,7 @@ def test_the_noise_of_every_form(method: str, variance: float) -> None:
     assert abs(spread - 1) < 5 * math.sqrt(2 / D)
 
 
-def test_the_published_calibration_by_hand() -> None:
+def test_functional_mechanism_published_calibration_equals_hand_calculation() -> None:
     epsilon, delta = 1.0, 1e-3
     tau = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
     for model, factor in (("linear", 1.5), ("logistic", 1.25)):
@@ -132,7 +132,7 @@ def test_the_published_calibration_by_hand() -> None:
         assert cape > epsilon
 
 
-def test_what_the_peers_calibrations_are_worth() -> None:
+def test_regression_methods_published_calibrations_have_stated_exact_epsilon() -> None:
     common = {"sites": 5, "colluders": 1, "columns": 20}
     # dp-fm: L1 sensitivity of 882/n where 39.4/n is enough, and 4/n in L2 norm
     assert regression.exact_epsilon("dp-fm", "linear", 1.0, 1e-5, **common) < 1 / 20
@@ -148,7 +148,7 @@ def test_what_the_peers_calibrations_are_worth() -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("method", functional.SCHEMES)
-def test_noise_for_an_exact_epsilon_and_back(method: str, model: Model) -> None:
+def test_functional_mechanism_tau_for_exact_epsilon_and_back_is_same(method: str, model: Model) -> None:
     worth = functional.exact_epsilon(method, model, 1.0, 1e-5, sites=5, colluders=1)
     tau = functional.tau_for_exact(method, model, worth, 1e-5, sites=5, colluders=1)
     assert tau == pytest.approx(functional.published_tau(1.0, 1e-5), rel=1e-9)
@@ -156,7 +156,7 @@ def test_noise_for_an_exact_epsilon_and_back(method: str, model: Model) -> None:
 
 @pytest.mark.parametrize("columns", [2, 20, 101])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
-def test_laplace_noise_for_an_epsilon_and_back(columns: int, epsilon: float) -> None:
+def test_dp_fm_scale_for_epsilon_and_back_is_same(columns: int, epsilon: float) -> None:
     for model in MODELS:
         scale = functional.dp_fm_scale(model, columns, epsilon, 1e-5)
         assert functional.dp_fm_epsilon(model, columns, scale, 1e-5) == pytest.approx(epsilon, rel=1e-9)
@@ -165,7 +165,7 @@ def test_laplace_noise_for_an_epsilon_and_back(columns: int, epsilon: float) -> 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("calibration", ["exact", "published"])
-def test_errors_fall_with_epsilon(model: Model, calibration: regression.Calibration) -> None:
+def test_regression_methods_errors_fall_with_epsilon(model: Model, calibration: regression.Calibration) -> None:
     sites = some_sites(model)
     best = regression.non_private(model, sites)
     for method in regression.METHODS:
@@ -210,7 +210,7 @@ def arrays(model: Model, record: Record) -> Polynomial:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_every_array_of_cape_fm_moves_as_far_as_published(model: Model) -> None:
+def test_cape_fm_every_array_moves_by_published_sensitivity(model: Model) -> None:
     parts: list[Callable[[Polynomial], Floats]] = [
         lambda p: np.array([p.constant]),
         lambda p: p.linear,
@@ -225,7 +225,7 @@ def test_every_array_of_cape_fm_moves_as_far_as_published(model: Model) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_arrays_together_move_further_than_published(model: Model) -> None:
+def test_cape_fm_arrays_together_move_beyond_published_sensitivity(model: Model) -> None:
     """Their guarantee needs 1 here: the whole (epsilon, delta) was given to each array."""
     D = 3
     scale = np.repeat(functional.SENSITIVITIES[model], (1, D, D * D))
@@ -240,7 +240,7 @@ def test_the_arrays_together_move_further_than_published(model: Model) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_coefficients_of_dp_fm_move_less_than_published(model: Model) -> None:
+def test_dp_fm_coefficients_move_less_than_published(model: Model) -> None:
     D = 3
     upper = np.triu_indices(D)
 
@@ -255,7 +255,7 @@ def test_the_coefficients_of_dp_fm_move_less_than_published(model: Model) -> Non
     assert length == pytest.approx(longest, rel=1e-6)
 
 
-def test_what_adassp_releases_moves_by_what_it_is_charged_for() -> None:
+def test_adassp_releases_move_by_charged_sensitivity() -> None:
     def moved(one: Record, other: Record) -> float:
         change = np.outer(one[0], one[0]) - np.outer(other[0], other[0])
         smallest = np.max(np.abs(np.linalg.eigvalsh(change)))  # how far an eigenvalue can move (Weyl)
@@ -267,7 +267,7 @@ def test_what_adassp_releases_moves_by_what_it_is_charged_for() -> None:
     assert found > 3  # what Wang's noise was made for
 
 
-def test_a_gradient_moves_by_two() -> None:
+def test_regression_gradient_moves_by_at_most_two() -> None:
     def moved(one: Record, other: Record) -> float:
         at = np.array([0.3, -2.0, 1.0])
         slopes = [x * np.clip(x @ at - y, -1, 1) for x, y in (one, other)]
@@ -276,7 +276,7 @@ def test_a_gradient_moves_by_two() -> None:
     assert 1.99 < worst(moved, "linear") <= 2
 
 
-def test_a_noisy_descent_is_accounted_exactly() -> None:
+def test_regression_descent_noise_has_accounted_variance() -> None:
     """From one record, one round: the noise has the standard deviation that mu asks of a move of 2."""
     sample, mu = Sample(np.zeros((1, 1)), np.zeros(1)), 0.5
     rng = np.random.default_rng(4)
@@ -314,7 +314,7 @@ def test_objective_perturbation_of_squared_loss_has_no_epsilon() -> None:
 
 
 @pytest.mark.parametrize("loss", [objective.near_squared, objective.logistic])
-def test_objective_perturbation_of_a_flat_loss_moves_its_tilt_by_two_at_most(loss: objective.Loss) -> None:
+def test_objective_perturbation_tilt_of_flat_loss_moves_by_at_most_two(loss: objective.Loss) -> None:
     one, other = neighbours("linear" if loss is objective.near_squared else "logistic")
     rng = np.random.default_rng(5)
     for w in 30 * rng.normal(size=(500, 2)):
@@ -323,7 +323,7 @@ def test_objective_perturbation_of_a_flat_loss_moves_its_tilt_by_two_at_most(los
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_privacy_loss_of_the_sound_form_passes_epsilon_no_more_often_than_delta(model: Model) -> None:
+def test_objective_perturbation_privacy_loss_exceeds_epsilon_within_delta(model: Model) -> None:
     epsilon, delta, draws = 1.0, 0.1, 300
     one, other = neighbours(model)
     loss = objective.logistic if model == "logistic" else objective.near_squared

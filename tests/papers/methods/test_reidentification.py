@@ -23,7 +23,7 @@ SITES = [records(200) for _ in range(3)]
 OTHERS, OWN = records(400).x, records(400).x
 
 
-def test_a_colluder_opens_the_map() -> None:
+def test_fitted_map_of_colluder_equals_map_of_site() -> None:
     joint = methods.collaborate(SITES, 10, 0)
     found = attacks.fitted_map(joint.anchors, joint.mapped_anchors[1])
     assert np.allclose(found(OTHERS), joint.maps[1](OTHERS), atol=1e-8)
@@ -32,7 +32,9 @@ def test_a_colluder_opens_the_map() -> None:
 @pytest.mark.parametrize(
     ("noise", "linked", "left"), [(0.0, (0.99, 1.0), (0.0, 0.1)), (100.0, (0.0, 0.03), (0.9, 1.2))]
 )
-def test_success_follows_the_noise(noise: float, linked: tuple[float, float], left: tuple[float, float]) -> None:
+def test_linkage_attack_success_falls_with_noise(
+    noise: float, linked: tuple[float, float], left: tuple[float, float]
+) -> None:
     joint = methods.collaborate(SITES, 10, 0, noise)
     known = attacks.fitted_map(joint.anchors, joint.mapped_anchors[1])
     assert linked[0] <= attacks.linked(joint.published[1], known(SITES[1].x)) <= linked[1]
@@ -42,7 +44,7 @@ def test_success_follows_the_noise(noise: float, linked: tuple[float, float], le
     assert apart > 0.99 if noise == 0 else abs(apart - 0.5) < 0.1
 
 
-def test_published_rows_are_told_apart_as_well_as_their_noise_allows() -> None:
+def test_membership_attack_on_published_rows_weakens_with_noise() -> None:
     rng = np.random.default_rng(3)
     members, others, fresh = (10 * rng.standard_normal((60, 5)) for _ in range(3))
     found = []
@@ -54,7 +56,7 @@ def test_published_rows_are_told_apart_as_well_as_their_noise_allows() -> None:
     assert abs(found[2] - 0.5) < 0.1
 
 
-def test_a_client_is_told_by_its_weights_until_noise_hides_them() -> None:
+def test_federated_weights_reveal_membership_until_noise_hides_it() -> None:
     """Labels at random can only be learned by heart, which shows."""
     rng = np.random.default_rng(5)
     mine, own, others = (Records(rng.random((n, 40)), rng.integers(0, 10, n)) for n in (40, 80, 40))
@@ -73,7 +75,7 @@ def test_a_client_is_told_by_its_weights_until_noise_hides_them() -> None:
     assert abs(scores[3.0] - 0.5) < 0.25
 
 
-def test_a_noisy_total_of_gradients_gives_away_who_is_in_it() -> None:
+def test_gradient_scores_of_noisy_total_reveal_membership() -> None:
     rng = np.random.default_rng(4)
     features, residuals = rng.standard_normal((60, 30)), rng.standard_normal((60, 4))
     total = features[:30].T @ residuals[:30]
@@ -83,6 +85,6 @@ def test_a_noisy_total_of_gradients_gives_away_who_is_in_it() -> None:
         assert low <= attacks.pairs_won(found[:30], found[30:]) <= high
 
 
-def test_margins_are_log_odds() -> None:
+def test_margins_equal_log_odds() -> None:
     odds = np.log(np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]))
     assert np.allclose(attacks.margins(odds, np.array([0, 1])), np.log([0.7 / 0.3, 0.1 / 0.9]))

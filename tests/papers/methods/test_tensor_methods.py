@@ -28,7 +28,7 @@ def third(rows: Floats, variance: float) -> Floats:
 
 
 @pytest.mark.parametrize(("columns", "variance"), [(1, 0.05), (1, 0.6), (2, 0.3), (3, 0.05), (4, 0.5), (10, 0.05)])
-def test_the_third_moments_diameter_is_reached_and_never_passed(columns: int, variance: float) -> None:
+def test_third_moment_diameter_is_attained_within_two_percent(columns: int, variance: float) -> None:
     rng = np.random.default_rng(0)
 
     def apart(pair: Floats) -> float:
@@ -43,7 +43,7 @@ def test_the_third_moments_diameter_is_reached_and_never_passed(columns: int, va
     assert 0.98 * bound <= found <= bound * (1 + 1e-9)
 
 
-def test_the_papers_setting() -> None:
+def test_third_moment_diameter_at_published_setting_equals_reference() -> None:
     assert published.third_moment_diameter(50, 0.05) == pytest.approx(2.0881, abs=1e-4)
     row = np.random.default_rng(0).normal(size=(1, 50))
     row /= np.linalg.norm(row)
@@ -61,7 +61,7 @@ def some_sites(sites: int = 5, records: int = 4000) -> tuple[Floats, list[Floats
     return means / largest, list(np.array_split(rows / largest, sites)), 0.01 / largest**2
 
 
-def test_the_tensor_is_never_needed_in_full() -> None:
+def test_projected_third_moment_equals_projection_of_full_tensor() -> None:
     _means, sites, variance = some_sites(records=20)
     W = np.random.default_rng(2).normal(size=(8, 3))
     full = coordinates.unpack(np.mean(third(sites[0], variance), axis=0), 8, 3)
@@ -72,7 +72,7 @@ def test_the_tensor_is_never_needed_in_full() -> None:
 
 
 @pytest.mark.parametrize("method", published.METHODS)
-def test_without_noise_every_method_finds_the_means(method: str) -> None:
+def test_tensor_methods_without_noise_find_means(method: str) -> None:
     means, sites, variance = some_sites()
     found = published.private(method, sites, 3, variance, (0.0, 0.0), seed=0)
     assert component_error(found, means) < 0.05
@@ -81,7 +81,7 @@ def test_without_noise_every_method_finds_the_means(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", published.METHODS)
-def test_exact_calibration_and_exact_accounting_agree(method: str) -> None:
+def test_tensor_methods_exact_calibration_costs_requested_epsilon(method: str) -> None:
     S, C, D, v, delta = 5, 1, 8, 0.01, 0.01
     tau2, tau3 = published.noises_for_exact(method, 1.0, delta, S, C, 1, D, v)
     first = published.mu_squared(method, published.SECOND, tau2, S, C, delta)
@@ -94,7 +94,7 @@ def test_exact_calibration_and_exact_accounting_agree(method: str) -> None:
     assert total == pytest.approx(1.0, rel=1e-6)
 
 
-def test_the_published_calibration_is_worth_what_it_is() -> None:
+def test_tensor_methods_published_calibration_of_conv_costs_less_than_cape() -> None:
     """Too little noise on matrices, far too much on tensors; cape counts less than it costs."""
     plain = published.exact_epsilon("conv", 1.0, 0.01, 5, 1, 50, 0.05)
     cape = published.exact_epsilon("cape-broadcast", 1.0, 0.01, 5, 1, 50, 0.05)
@@ -106,7 +106,7 @@ def test_the_published_calibration_is_worth_what_it_is() -> None:
     assert quieter < louder
 
 
-def test_noise_that_stays_is_as_large_as_it_is_said_to_be() -> None:
+def test_tensor_methods_remaining_noise_has_stated_std() -> None:
     """In the average of S sites: tau/S under cape, tau/sqrt(S) under conv, tau alone; AVN's norm is gamma."""
     S, rng = 4, np.random.default_rng(0)
     for method, left in (("cape-broadcast", 1 / S), ("cape-helper", 1 / S), ("conv", 1 / math.sqrt(S)), ("agn", 1.0)):

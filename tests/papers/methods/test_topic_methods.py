@@ -13,7 +13,7 @@ from zerosum.kernel import coordinates
 from zerosum.papers.methods import topics
 
 
-def test_moments_are_means_of_words() -> None:
+def test_topic_moments_equal_mean_over_word_orders() -> None:
     words = np.array([[0, 1, 2], [1, 1, 0]])
     assert topics.second_moment(words, 3).tolist() == [[0, 0.25, 0], [0.25, 0.5, 0], [0, 0, 0]]
     tensor = topics.projected_third(words, np.eye(3))
@@ -22,7 +22,7 @@ def test_moments_are_means_of_words() -> None:
     assert tensor[0, 1, 1] == tensor[1, 1, 0] == pytest.approx(1 / 6)
 
 
-def test_no_two_documents_are_farther_apart_than_the_sensitivity() -> None:
+def test_topic_moments_of_any_documents_differ_by_at_most_sensitivity() -> None:
     seen = [np.array([each]) for each in product(range(3), repeat=3)]
     second = [topics.second_moment(each, 3) for each in seen]
     third = [topics.projected_third(each, np.eye(3)) for each in seen]
@@ -32,7 +32,7 @@ def test_no_two_documents_are_farther_apart_than_the_sensitivity() -> None:
 
 
 @pytest.mark.parametrize("method", topics.METHODS)
-def test_noise_for_an_exact_epsilon_is_less_than_the_published(method: str) -> None:
+def test_topic_methods_noise_for_exact_epsilon_is_below_published(method: str) -> None:
     exact = topics.noises_for_exact(method, 1.0, 0.01, 5, 1, 1000)
     claimed = topics.published_noises(method, 1.0, 0.01, 1000)
     worth = topics.exact_epsilon(method, 1.0, 0.01, 5, 1)
@@ -43,7 +43,7 @@ def test_noise_for_an_exact_epsilon_is_less_than_the_published(method: str) -> N
         assert again == pytest.approx(claimed, rel=1e-6)
 
 
-def test_topics_are_made_valid_as_in_the_paper() -> None:
+def test_topic_methods_valid_topics_are_probabilities() -> None:
     found = topics.valid(np.array([[2.0, -1.0, 2.0], [-1.0, -1.0, -2.0]]))
     assert found.tolist() == [[0.5, 0, 0.5], [1 / 3] * 3]
     assert np.allclose(topics.random_topics(5, 3).sum(axis=1), 1)
