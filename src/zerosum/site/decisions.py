@@ -24,7 +24,7 @@ from typing import Literal
 
 import numpy as np
 
-from zerosum.disk import make_folder
+from zerosum.disk import make_folder, sync_folder
 from zerosum.errors import BadInput, BadParameter, Refused
 from zerosum.kernel.names import visible
 from zerosum.kernel.plan import Plan
@@ -238,6 +238,9 @@ def write_file(path: Path, text: bytes) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(path)
+            # The rename is durable only after the folder is synced: a refusal or a withdrawn key must survive a power cut.
+            with suppress(PermissionError):  # a folder that this user may write and not read cannot be synced
+                sync_folder(path.parent)
         finally:
             Path(name).unlink(missing_ok=True)
     except OSError as error:

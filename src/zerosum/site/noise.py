@@ -54,6 +54,8 @@ class NoiseShare:
 
     def key(self) -> bytes:
         """PAIRWISE: a fresh public key for the other sites."""
+        # A fresh key for each round and attempt: a stream that is used twice would be visible as a difference of two
+        # messages.
         self._secret = X25519PrivateKey.generate()
         return self._secret.public_key().public_bytes_raw()
 
@@ -61,6 +63,7 @@ class NoiseShare:
         """Start drawing this site's own noise in a thread while units are added up. If no thread can be started, the
         noise is drawn on use.
         """
+        # Only noise on the grid is drawn ahead; the schemes in double precision are for comparison and need no speed.
         if self._law.step > 0 and self._coming is None:
             with suppress(RuntimeError):
                 thread = ThreadPoolExecutor(1)
@@ -126,6 +129,7 @@ class NoiseShare:
         """e_s = r_s - B/(p_s S) for the public sum B of p_s r_s. The draw is deleted after use."""
         if self._drawn is None:
             raise OutOfTurn("this site was asked to contribute before it had drawn its part of the noise")
+        # Used once: with the same draw under two sums B, the difference of two messages would have no cancelling noise.
         drawn, self._drawn = self._drawn, None
         apart = drawn - np.asarray(total) / sites
         return np.asarray(apart * (draw_step(self._law) / self._law.weight[self._site]))

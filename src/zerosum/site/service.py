@@ -167,6 +167,7 @@ class Service:
         with self._mutex:
             session = self._sessions.get(digest or "")
             self.counts[f"refused {error.code}"] += 1
+        # A coordinator asks every few seconds while a steward decides, which would fill the log.
         if not isinstance(error, AwaitingConsent):  # logged once, when the plan arrived
             self._log.refused(error, None if session is None else session.plan)
 
@@ -185,6 +186,7 @@ class Service:
             raise PolicyRefused(f"the steward of this site refused this study{f': {why}' if why else ''}")
         plan = message.plan if isinstance(message, Propose) else self._find(digest).plan
         self._check_keys(plan)
+        # The file of the decision was removed: that is no approval any more, also not for a study in progress.
         if decision is None and not isinstance(message, Propose) and not self._unasked(plan):
             self._drop(digest)
             raise PolicyRefused("the steward of this site no longer approves of this study")
@@ -198,6 +200,7 @@ class Service:
             if isinstance(message, Contribute) and (message.round, message.attempt) not in session.released:
                 self._reserve(session)
             reply = self._agree(session, message) if isinstance(message, Propose) else session.site.handle(message)
+            # The log line is durable before the reply is returned: what cannot be recorded does not leave.
             self._record(session, message, reply)
             return reply
 
@@ -281,6 +284,8 @@ class Service:
 
     def _proposed(self, digest: str, plan: Plan, decision: Decision | None) -> _Session:
         """The session of a proposed plan, after all checks that need no row of the data."""
+        # Sessions, decisions and the log are found by the digest: a plan under another one's digest would inherit its
+        # approval.
         if plan.digest() != digest:
             raise Misdirected("a plan came under the digest of another one")
         position = own_position(plan, self.name, self._identity(plan))
@@ -290,6 +295,7 @@ class Service:
         with _at_the_desk():
             self._review(plan)
         if decision is None and not self._unasked(plan):
+            # Only plans that could be accepted reach the steward: policy and schema have refused the others above.
             if self._consents.keep(plan):
                 self._log.write("waiting", "a plan waits for the steward: zerosum site approve, or refuse", plan)
             raise AwaitingConsent("this site waits for its steward to decide")
@@ -309,6 +315,7 @@ class Service:
         for digest, each in list(self._sessions.items()):  # least recently used first
             if len(self._sessions) < self._most:
                 return
+            # A session whose lock is held is answering a message at this moment and stays.
             if each.over or self._given_up(each) or not (each.agreed or each.lock.locked()):
                 del self._sessions[digest]
         if len(self._sessions) >= self._most:
@@ -332,6 +339,8 @@ class Service:
     def _identity(self, plan: Plan) -> Identity:
         """The key that a plan pins for this site, if the site still has it; else the current key."""
         pinned = {site.identity for site in plan.sites if site.name == self.name}
+        # A plan pins the key that the site had when the plan was written; a study in progress survives a rotation of
+        # keys.
         return next((key for key in self.former if key.public.hex() in pinned), self.identity)
 
     def _site(self, plan: Plan) -> Site:
