@@ -18,8 +18,8 @@ from zerosum.errors import BadParameter
 def amari_index(unmixing: Floats, mixing: Floats) -> float:
     """The normalized Amari index (Amari's, over 2R(R - 1)) of P = unmixing @ mixing: 0 is perfect, 1 the worst.
 
-    It is the sum over rows and columns of abs(P) of (sum/max - 1), which is 0 for a single entry, normalised. A value
-    below 0.1 is commonly called usable.
+    Each row and each column of abs(P) adds its sum over its largest entry, less 1: 0 if it has a single entry that is
+    not 0. The total is divided by 2R(R - 1). A value below 0.1 is commonly called usable.
 
     Parameters
     ----------

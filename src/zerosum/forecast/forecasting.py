@@ -134,7 +134,7 @@ class Forecast:
 
     @property
     def without(self) -> float | None:
-        """Of losses: their mean without privacy, over the lines that count."""
+        """Mean loss without privacy over the lines that count; None where no line has one."""
         known = [line.without for line in self.lines if line.counts and line.without is not None]
         return float(np.mean(known)) if known else None
 

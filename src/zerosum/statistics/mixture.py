@@ -246,7 +246,7 @@ class ThirdMoment(Placed):
         return z
 
     def tensors(self, z: Array) -> Array:
-        """The packed tensors of rows with coordinates z, over c; shape (rows, size)."""
+        """The packed tensors of rows with coordinates z, divided by c; shape (rows, size)."""
         which, often = self._corrected
         chosen = z[:, which] if on_host(z) else array_namespace(z).take(z, constant_on(which, z), axis=1)
         taken = chosen * constant_on(often, z)[None, :]

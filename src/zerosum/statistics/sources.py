@@ -199,10 +199,11 @@ def cached(numbers: int) -> int:
 
 
 def sums(left: NDArray[Any], right: NDArray[Any]) -> Floats:
-    """The sum of products along the last axis: of a thousand in the precision they have, of these in double.
+    """The sum of products along the last axis, in blocks of a thousand: each block in the precision of the arguments,
+    the sum of the blocks in double precision.
 
-    Decisions rest on it. So it is NumPy's own pairwise sum, whose order the number of terms fixes; a dot product of
-    BLAS may round by where it lies in memory.
+    Decisions about a unit depend on this sum. NumPy's pairwise sum has an order that depends only on the number of
+    terms. A dot product of BLAS may round differently at another memory address.
 
     >>> sums(np.ones((2, 3000), dtype=np.float32), np.ones(3000, dtype=np.float32)).tolist()
     [3000.0, 3000.0]

@@ -81,7 +81,7 @@ class Scattering(FeatureMap):
 
     @cached_property
     def _mirrored(self) -> NDArray[np.intp]:
-        """For each pixel of the padded image the one it shows: images go on as in a mirror."""
+        """Index of the image's pixel at each pixel of the padded image: the padding reflects the image at its edges."""
         step = 2**self.scales
         rows, columns = (
             np.pad(np.arange(length), (step, self._padded(length) - length - step), mode="symmetric")
