@@ -238,7 +238,7 @@ def write_file(path: Path, text: bytes) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(path)
-            # The rename is durable only after the folder is synced: a refusal or a withdrawn key must survive a power cut.
+            # The rename is durable only after the folder is synced: a refusal must survive a power cut.
             with suppress(PermissionError):  # a folder that this user may write and not read cannot be synced
                 sync_folder(path.parent)
         finally:
