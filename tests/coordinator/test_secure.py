@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from helpers.small_studies import carry_out, make, make_sites
@@ -45,5 +44,4 @@ def test_secure_sum_advertised_without_replies_is_none(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
     plan = pin(make("secure-sum"), sites)
     sums = SecureSums(plan, lambda messages: iter(()))
-    assert sums.advertised() is None  # nobody answers
-    assert np.isfinite(plan.rounds)
+    assert sums.advertised() is None
