@@ -76,7 +76,7 @@ CATALOGUE: dict[str, Entry] = {
         "DP-djICA fig. 2b",
         "normalised gain index against epsilon, 512 people at one party",
         "Privacy has a price, and pooled data of 512 people are slightly worse than 1024 people at four sites.",
-        "At epsilon 0.1 and 1 a round the index is 0.34, that of a mixture that nothing has separated (0.33), and djICA "
+        "At epsilon 0.1 and 1 a round the index is 0.34, that of a mixture that nothing has separated (0.33); djICA "
         "without noise has 0.21 with the papers' step. No epsilon holds for DP-djICA. Zerosum with a trusted "
         "coordinator has 0.011 at an exact total epsilon of 4 for a person, 0.20 at 1.",
     ),
