@@ -57,6 +57,8 @@ def entered(
         largest = tl.maximum(largest, tl.where(sound, high, 0.0))
     square, most, bad = tl.sum(total, axis=0), tl.max(largest, axis=0), tl.sum(unsound, axis=0) > 0
     divisor = most * 0.0 + 1.0
+    # As `exact.sized`: the squares of such a row would overflow or lose bits, so that it is divided by its largest
+    # entry.
     if (square <= 1e-200) | (square >= 1e200):
         if most > 0:
             divisor = most
@@ -69,6 +71,7 @@ def entered(
     nothing = bad | (norm == 0)
     factor = tl.where(nothing, 0.0, _WHOLE / (tl.where(nothing, 1.0, norm) * _INSIDE))
     entering = tl.zeros((BLOCK,), dtype=tl.float64)
+    # Two loops with the same arithmetic. The usual row has no division, and a row that is not finite stores zeros.
     if nothing | (divisor != 1.0):
         for start in range(0, columns, BLOCK):
             at = start + places
@@ -108,6 +111,7 @@ def recording(
             row = start + places
             here = (row < last)[:, None] & (column < columns)[None, :]
             x = tl.load(rows + base + row[:, None] * columns + column[None, :], mask=here, other=0.0).to(tl.float64)
+            # A masked row was loaded as 0 and would add the square of the mean.
             x = tl.where(here, x - mean[None, :], 0.0)
             total += x * x
         spread = tl.sqrt(tl.sum(total, axis=0) / (last - first).to(tl.float64))
@@ -178,6 +182,7 @@ def around(sources, begins, widths, found, length, made, window, BLOCK: tl.const
     width = tl.load(widths + row, mask=here, other=1)
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     for step in range(0, window):
+        # Every row takes `window` steps; a row whose window is shorter, at the ends of a recording, adds zeros.
         near = tl.load(sources + base + begin + step * made, mask=here & (step < width), other=0.0)
         total += near * near
     tl.store(found + base + at, total / width.to(tl.float32), mask=here)
@@ -245,6 +250,7 @@ def unmixing(
         along += psi * y
         picked = tl.where(score == 0, psi, 0.0)
 
+        # tanh from exp of a negative argument, which cannot overflow; the sign is set afterwards.
         grown = tl.exp(tl.abs(y) * (-2.0 * tanh_of))
         psi = (1.0 - grown) / (1.0 + grown)
         psi = tl.where(y < 0, -psi, psi)
@@ -268,6 +274,7 @@ def unmixing(
             both_along += psi * y
             picked = tl.where(score == 3, psi, picked)
 
+        # Single precision without TF32, which rounds factors to 10 bits.
         F = tl.dot(tl.trans(picked), y, F, input_precision="ieee")
         C = tl.dot(tl.trans(y), y, C, input_precision="ieee")
 
@@ -295,6 +302,7 @@ def unmixing(
     pairs = made * (made - 1) // 2
     i, j = source[:, None], source[None, :]
     out = told + unit * (2 * pairs + 3 * made + 1)
+    # Position of the pair (i, j), i < j, among the rows of the upper triangle without the diagonal.
     at = out + i * made - i * (i + 1) // 2 + j - i - 1
     inside = (i < j) & (j < made)
     tl.store(at, (mixed - tl.trans(mixed)) * 0.7071067811865476, mask=inside)
