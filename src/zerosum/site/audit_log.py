@@ -39,6 +39,22 @@ class AuditLog:
         self._seen: Counter[tuple[str | None, str]] = Counter()
 
     def write(self, event: Event, words: str, plan: Plan | None = None, **more: Any) -> None:
+        """Parameters
+        ----------
+        event : str
+            The kind of the line, one of `Event`.
+        words : str
+            The sentence that people read.
+        plan : Plan, optional
+            The study that the line is about.
+        **more
+            Further fields, such as `round` or `detail`.
+
+        Raises
+        ------
+        Refused
+            If the line cannot be written whole and synced. The caller must not send the reply then.
+        """
         line: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event}
         if plan is not None:
             line |= {"study": plan.study, "plan": plan.digest()}
@@ -51,6 +67,7 @@ class AuditLog:
                 # makes one write a whole line, also beside another process. Only the owner may read it.
                 handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
                 try:
+                    # Half a line would join the next one, and neither could be read.
                     if os.write(handle, text) < len(text):  # a disk that is nearly full takes a part
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     os.fsync(handle)
@@ -63,6 +80,7 @@ class AuditLog:
             self._echo({name: value for name, value in line.items() if name not in ("detail", "time")})
 
     def refused(self, error: ZerosumError, plan: Plan | None) -> None:
+        """Write a refusal, with its detail, which stays in the file. A flood of equal refusals is thinned."""
         more = {"detail": error.detail} if error.detail else {}
         self._write_some("refused", str(error), plan, error.code, code=error.code, **more)
 
@@ -71,6 +89,7 @@ class AuditLog:
         self._write_some(event, words, plan, event, **more)
 
     def _write_some(self, event: Event, words: str, plan: Plan | None, kind: str, **more: Any) -> None:
+        # Counted by plan: a flood for one study does not suppress the first refusals of another.
         key = (None if plan is None else plan.digest(), kind)
         with self._mutex:
             self._seen[key] += 1
@@ -82,7 +101,17 @@ class AuditLog:
 
 
 def consent_in_words(plan: Plan, site: int) -> str:
+    """The sentence about an agreement: what will be computed, of which columns, with which sites, and the largest cost.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan with consent.
+    site : int
+        Index of this site on the roster, whose cost is stated.
+    """
     names = plan.question.columns
+    # Eight names keep the line readable; the plan with all names is in the state folder.
     shown = ", ".join(map(repr, names[:8])) + (", ..." if plan.question.n_columns > 8 else "")
     columns = f" of the columns {shown}" if names else ""
     out = any(release.kind == "publication" for release in plan.releases)
@@ -96,6 +125,19 @@ def consent_in_words(plan: Plan, site: int) -> str:
 
 
 def release_in_words(plan: Plan, site: int, round: int, attempt: int, request: Request) -> str:
+    """The sentence about a release: what left the site, under which noise, and its cost.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan with consent.
+    site : int
+        Index of this site on the roster.
+    round, attempt : int
+        Which round was answered, both from 0.
+    request : Request
+        The request, whose sampling decides which units are named.
+    """
     planned, law = plan.release(round), plan.law(round)
     again = f", attempt {attempt + 1}" if attempt else ""
     if planned.kind == "publication":

@@ -160,6 +160,7 @@ class Ledger:
         return os.getpid() == self._process
 
     def close(self) -> None:
+        """Close the connection. A ledger that was inspected from a copy stays readable from memory."""
         with self._mutex, refusing(self.path):
             self._closed = True
             self._connection.close()

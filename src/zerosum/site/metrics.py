@@ -22,7 +22,17 @@ NAME = "metrics.json"
 
 
 class Metrics:
-    """Writes the figures every `every` seconds within a `with` block, and once more at its end."""
+    """Writes the figures every `every` seconds within a `with` block, and once more at its end.
+
+    Parameters
+    ----------
+    folder : Path
+        The state folder.
+    service, consents
+        The running service and its store of decisions, which are only read.
+    every : float
+        Seconds between two writes.
+    """
 
     def __init__(self, folder: Path, service: Service, consents: Consents, *, every: float) -> None:
         self._folder, self._service, self._consents, self._every = folder, service, consents, every
@@ -35,11 +45,13 @@ class Metrics:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # The thread is ended before the last write, so that no older figures overwrite it.
         self._over.set()
         self._thread.join()
         self._write(serving=False)
 
     def _run(self) -> None:
+        # Waiting on the event, and not `sleep`, ends the thread at once when the site stops.
         while not self._over.wait(self._every):
             self._write(serving=True)
 
@@ -72,6 +84,7 @@ def read(folder: Path) -> dict[str, Any]:
     """The figures as they were written last, how old they are, and the room on the disk; empty if there are none."""
     try:
         record = json.loads((folder / NAME).read_bytes())
+        # Not below 0: the clock may have been set back since.
         age = max(time.time() - record["written"], 0.0)
     except FileNotFoundError:
         return {}

@@ -32,6 +32,7 @@ class _Handler(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         stream: socket.socket = self.request
         stream.settimeout(self.server.seconds)
+        # One thread serves one connection, frame after frame, until the other side closes it.
         with suppress(OSError):  # the other side went away, or was too slow
             while self._answer(stream):
                 pass
@@ -42,17 +43,34 @@ class _Handler(socketserver.BaseRequestHandler):
             arrived = read(stream, self.server.frame_bytes, self.server.seconds)
         except Malformed as error:
             service.refuse(error)
+            # After a frame that is malformed the stream has no known position, so that the connection is closed after
+            # the reply.
             write(stream, NO_STUDY, encode(Refusal(service.name, error)))
             return False
         if arrived is None:
             return False
         study, frame = arrived
+        # An empty frame without a study asks only whether the site is there, and gets an empty reply.
         write(stream, study, b"" if (study, frame) == (NO_STUDY, b"") else service.answer(study, frame))
         return True
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Listens from when it is made until `stop`."""
+    """Listens from when it is made until `stop`.
+
+    Parameters
+    ----------
+    path : Path
+        The socket in the state folder.
+    service : Service
+        Answers the frames.
+    frame_bytes : int
+        Largest frame in bytes.
+    seconds : float
+        Time-out of one frame, and of a silent connection.
+    connections : int
+        Largest number of open connections. The default was chosen by hand; no benchmark recorded.
+    """
 
     daemon_threads = False
     request_queue_size = 128
@@ -67,10 +85,13 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         path.unlink(missing_ok=True)  # left by a killed process; the serving process holds the lock
         with short(path) as name:
             super().__init__(name, _Handler)
+        # The permission of the socket is the authentication: a process of another user cannot connect.
         path.chmod(0o600)
 
     def verify_request(self, request: socket.socket, client_address: object) -> bool:  # type: ignore[override]
         with self._mutex:
+            # Each connection has a thread and may hold a frame of `frame_bytes` bytes; without a limit a client could
+            # fill the memory.
             if len(self._open) >= self.connections:
                 return False
             self._open.add(request)
@@ -89,10 +110,13 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         threading.Thread(target=self._stop).start()
 
     def _stop(self) -> None:
+        # In a thread of its own, since `shutdown` waits for the loop of `serve`, which may be running in the caller's
+        # thread.
         self.shutdown()
         with self._mutex:
             for stream in self._open:
                 with suppress(OSError):
+                    # Only the reading half: a reply in progress is still written.
                     stream.shutdown(socket.SHUT_RD)
 
     def serve(self) -> None:
@@ -106,7 +130,10 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """A state folder is one process's."""
+    """Scope in which no other process can serve this state folder.
+
+    Two processes would have two tables of reservations, and each would consent to studies that together exceed the cap.
+    """
     try:
         make_folder(folder)
         folder.chmod(0o700)
@@ -118,6 +145,8 @@ def only_one(folder: Path) -> Iterator[None]:
     with file:
         if sys.platform != "win32":
             try:
+                # The system releases this lock at the end of the process for any reason, so that no lock remains after
+                # a crash.
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Refused(f"another process serves the state folder {folder}") from None

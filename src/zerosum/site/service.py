@@ -145,6 +145,7 @@ class Service:
             return sum(not session.over for session in self._sessions.values())
 
     def close(self) -> None:
+        """Close the ledger. Called once, when no frame is being answered."""
         self._ledger.close()
 
     def answer(self, study: bytes, frame: Frame) -> bytes:
@@ -172,6 +173,15 @@ class Service:
             self._log.refused(error, None if session is None else session.plan)
 
     def _handle(self, digest: str, frame: Frame) -> Reply:
+        """The reply to one message, or an error that becomes a refusal.
+
+        Parameters
+        ----------
+        digest : str
+            The plan's digest in hex, under which the frame arrived.
+        frame : bytes
+            The encoded message.
+        """
         message = decode_message(frame)
         if isinstance(message, Dismiss):
             self._find(digest)

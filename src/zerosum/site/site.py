@@ -396,6 +396,7 @@ class Site:
         return Sampler.seeded(derive(str(plan.seed).encode(), f"{self.name} {round} {purpose}".encode()))
 
     def _new_share(self, law: NoiseLaw, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
+        """The noise object of an attempt. In a method of its own, so that an audit can record the draws."""
         return NoiseShare(law, position, size, sampler, context)
 
     def _position(self, plan: Plan) -> int:
