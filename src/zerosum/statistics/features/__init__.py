@@ -24,7 +24,13 @@ ENTRY_POINTS = "zerosum.features"
 
 
 def register(map_type: type[FeatureMap]) -> type[FeatureMap]:
-    """Make a feature map known to this process; a name that is taken by another one is refused."""
+    """Make a feature map known to this process; a name that is taken by another one is refused.
+
+    Parameters
+    ----------
+    map_type : type
+        A subclass of `FeatureMap` with a class variable `kind`.
+    """
     known = _registry.setdefault(map_type.kind, map_type)
     if known is not map_type:
         raise BadParameter(f"features of the kind {map_type.kind!r} are registered already")
@@ -34,6 +40,11 @@ def register(map_type: type[FeatureMap]) -> type[FeatureMap]:
 def build(settings: Mapping[str, Any]) -> FeatureMap:
     """A feature map from its `kind` and its settings.
 
+    Parameters
+    ----------
+    settings : mapping
+        The public settings of a plan, with the key `kind`. Unknown settings are refused.
+
     >>> build({"kind": "scattering", "height": 28, "width": 28}).size
     625
     """
@@ -41,7 +52,13 @@ def build(settings: Mapping[str, Any]) -> FeatureMap:
 
 
 def find(kind: object) -> type[FeatureMap]:
-    """The feature map of that kind in this site's own registry."""
+    """The feature map of that kind in this site's own registry.
+
+    Parameters
+    ----------
+    kind : object
+        As in the plan, which comes from the coordinator: its type is not trusted.
+    """
     if not isinstance(kind, str):
         raise BadParameter(f"features need a kind: one of {', '.join(sorted(_registry))}")
     if kind not in _registry:
