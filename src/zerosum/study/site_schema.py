@@ -128,7 +128,7 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
     tokens."""
     with readable(site.path):
         table = open_table(site.path, None, site.unit_column, site.delimiter, site.encoding)
-    # A file with recordings or owners of its own (.npz) names the column itself.
+    # An `.npz` file with a label for each row has a unit column of its own.
     owner = site.unit_column or table.unit_column
     if len(set(table.names)) < len(table.names):
         raise BadData(f"two columns of {site.path} have the same name")
