@@ -107,8 +107,8 @@ class DescribeProgram(QuantileAlgorithm):
     @property
     def describe(self) -> str:
         """The shares of the parts, for the plan."""
-        said = ", ".join(f"{part} {100 * share:.0f} %" for part, share in self.split.items())
-        return f"the budget goes to {said}" + (f"; {self.bins} bins in a column" if "quantiles" in self.wanted else "")
+        parts = ", ".join(f"{part} {100 * share:.0f} %" for part, share in self.split.items())
+        return f"the budget goes to {parts}" + (f"; {self.bins} bins in a column" if "quantiles" in self.wanted else "")
 
     def moments(self, adjacency: Adjacency) -> GroupedMoments:
         """The statistic of means and standard deviations.

@@ -48,8 +48,8 @@ def decide(
     if decision == "approved" and plan is not None:
         consents.remember(plan)
     words = f"the steward {decision} the plan {digest}{f', {where}' if where else ''}"
-    if said := consents.reason(digest):
-        words += f": {said}"
+    if stored_reason := consents.reason(digest):
+        words += f": {stored_reason}"
     try:
         log.write("decided", words, plan)
     except Refused as error:

@@ -145,8 +145,8 @@ class SourceStatistic(BoundedStatistic):
         """
         with workspace() as spare:
             y = spare(rows.shape[0], self.sources, rows.shape[1])
-            speaks = self._fill(y, rows, runs)
-            return np.asarray(self._contributed(y.transpose(0, 2, 1), speaks, runs))
+            active = self._fill(y, rows, runs)
+            return np.asarray(self._contributed(y.transpose(0, 2, 1), active, runs))
 
     def _together(self, rows: int) -> int:
         """Number of units of `rows` rows in one batch."""
@@ -180,26 +180,26 @@ class SourceStatistic(BoundedStatistic):
         """
         with one_thread():
             for part in pieces(y.shape[0], self._together(y.shape[1])):
-                speaks = np.any(to_host(loud[part, ...]), axis=1)
-                yield self._contributed(np.ascontiguousarray(to_host(y[part, ...])), speaks, runs)
+                active = np.any(to_host(loud[part, ...]), axis=1)
+                yield self._contributed(np.ascontiguousarray(to_host(y[part, ...])), active, runs)
 
-    def _contributed(self, y: Array, speaks: Array, runs: NDArray[np.int64]) -> Array:
+    def _contributed(self, y: Array, active: Array, runs: NDArray[np.int64]) -> Array:
         """The sum of the vectors of some units, each divided by its norm, shape (size,).
 
         Parameters
         ----------
         y : array of shape (units, rows, R)
             Scaled sources.
-        speaks : bool array of shape (units,)
+        active : bool array of shape (units,)
             Whether a unit has a source that is not zero. Other units contribute zeros: a subclass may append a
             constant, which would be a direction without data.
         runs : int array
             As for `told`.
         """
-        told = self.told(y, runs)
-        xp = array_namespace(told)
+        vectors = self.told(y, runs)
+        xp = array_namespace(vectors)
         # `sized` also sets vectors to zero that are not finite, and avoids overflow of squares.
-        scaled, _size, norms = sized(xp.where(speaks[:, None], told, xp.zeros_like(told)))
+        scaled, _size, norms = sized(xp.where(active[:, None], vectors, xp.zeros_like(vectors)))
         return added(scaled / xp.where(norms > 0, norms * INSIDE, xp.ones_like(norms))[:, None])
 
     def _fill(self, y: Singles, rows: Array, runs: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -215,7 +215,7 @@ class SourceStatistic(BoundedStatistic):
             As for `told`.
         """
         units, length, columns = rows.shape
-        speaks = np.empty(units, dtype=bool)
+        active = np.empty(units, dtype=bool)
         for some in pieces(units, cached(length * columns)):
             own = y[some]
             with workspace() as spare:
@@ -227,11 +227,11 @@ class SourceStatistic(BoundedStatistic):
                 np.matmul(numbers, self._exact.numbers, out=seen)  # exact
                 own[...] = seen.transpose(0, 2, 1)
             power = sums(own, own)  # of numbers below 2^53: far from overflow
-            speaks[some] = loud = self._exact.heard(np.sqrt(power / length))
+            active[some] = loud = self._exact.heard(np.sqrt(power / length))
             # Whole numbers: a power that is not 0 is at least 1.
             scale = np.where(loud[:, None] & (power > 0), np.sqrt(length / np.maximum(power, 1)), 0.0)
             own *= scale.astype(np.float32)[:, :, None]
-        return speaks
+        return active
 
     def _per_recording(self, given: Array, runs: NDArray[np.int64]) -> Floats:
         """Rows as doubles, centred or standardised within each recording; shape (units, rows, columns)."""

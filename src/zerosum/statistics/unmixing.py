@@ -159,13 +159,13 @@ class UnmixingScore(SourceStatistic):
         F *= (signs / size[its].T)[:, :, None]
         row, column = upper(R)
         pairs = row * R + column  # in a matrix that is read row by row
-        told = np.empty((units, self.size))
-        turns, correlations, slopes = np.split(told[:, :-1], [len(pairs), 2 * len(pairs)], axis=1)
+        vectors = np.empty((units, self.size))
+        turns, correlations, slopes = np.split(vectors[:, :-1], [len(pairs), 2 * len(pairs)], axis=1)
         np.multiply((F - F.transpose(0, 2, 1)).reshape(units, -1)[:, pairs], 1 / math.sqrt(2), out=turns)
         np.multiply(C.reshape(units, -1)[:, pairs], self.correlation_weight, out=correlations)
         np.multiply(np.concatenate(slope[: len(SCORES)], axis=1), self.slope_weight, out=slopes)
-        told[:, -1] = self.constant
-        return told
+        vectors[:, -1] = self.constant
+        return vectors
 
     def _measured(self, y: Singles, runs: NDArray[np.int64]) -> tuple[Floats, Floats]:
         """Means over the rows of a few units.

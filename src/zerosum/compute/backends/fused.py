@@ -323,7 +323,7 @@ def unmixing(
     count, length, made = sources.shape
     long = max(_power(made), 16)
     sizes = torch.empty_like(sources)
-    told = torch.empty(count, made * (made - 1) + 3 * made + 1, dtype=torch.float64, device=sources.device)
+    out = torch.empty(count, made * (made - 1) + 3 * made + 1, dtype=torch.float64, device=sources.device)
     if count:
         chosen, begins, widths = (_aligned(each) for each in (chosen, windows[0, :], windows[1, :]))
         # One program for each piece of a unit; `around` reads a window that may extend into neighbouring pieces of the
@@ -338,8 +338,8 @@ def unmixing(
             _kernels().around[(count, -(-length * made // block))](
                 sources, begins, widths, sizes, length, made, window, block, num_warps=warps, **_PLAIN
             )
-            _kernels().unmixing[(count,)](sources, sizes, chosen, told, *given, 16, long, **more, **_PLAIN)
-    return told
+            _kernels().unmixing[(count,)](sources, sizes, chosen, out, *given, 16, long, **more, **_PLAIN)
+    return out
 
 
 # No contraction of products and sums into fused multiply-adds: the bits are then those of IEEE operations.

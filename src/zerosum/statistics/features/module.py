@@ -132,9 +132,9 @@ class ModuleFeatures(FeatureMap):
             if not np.array_equal(self._run(np.roll(rows, shift, axis=0)), np.roll(base, shift, axis=0)):
                 return False
         for other in (0.0, 1.0):
-            array_on = np.full_like(rows, other)
-            array_on[count // 2] = rows[count // 2]
-            if count > 1 and not np.array_equal(self._run(array_on)[count // 2], base[count // 2]):
+            beside = np.full_like(rows, other)
+            beside[count // 2] = rows[count // 2]
+            if count > 1 and not np.array_equal(self._run(beside)[count // 2], base[count // 2]):
                 return False
         return True
 
