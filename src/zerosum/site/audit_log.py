@@ -1,9 +1,10 @@
-"""A site's audit log: JSON lines that say in words what was asked and what left. It stays at the site.
+"""A site's audit log: JSON lines with one sentence for each request, decision and release. It stays at the site.
 
-Every line has `time`, `event` and `words`; lines about a study also `study` and `plan`, the digest; an agreement says
-how many `rounds` were planned, a release the `round` it was. The ledger is what counts; the log is what people
-read. Refusals, and repetitions that cost nothing, can come as fast as somebody sends frames: of one kind the first are
-written, then every time their number has doubled.
+Every line has `time`, `event` and `words`. Lines about a study also have `study` and `plan`, the digest; a consent has
+the planned number of `rounds`, a release its `round`. The budget is enforced by the ledger; the log is for people.
+
+Refusals, and repetitions that cost nothing, can arrive as fast as a client sends frames. Of each kind the first
+`_ALL_OF` are written, then one line each time their number has doubled.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ class AuditLog:
         self._write_some("refused", str(error), plan, error.code, code=error.code, **more)
 
     def again(self, event: Event, words: str, plan: Plan, **more: Any) -> None:
-        """What a coordinator may have said as often as it likes: an agreement, or what left before."""
+        """Write a consent or a repeated release, which a coordinator may request any number of times; a flood is
+        thinned.
+        """
         self._write_some(event, words, plan, event, **more)
 
     def _write_some(self, event: Event, words: str, plan: Plan | None, kind: str, **more: Any) -> None:

@@ -1,4 +1,4 @@
-"""A site's identity in a file of its own, so that a site that restarts is the one that a plan pins; and its successor.
+"""A site's signing key in a file, so that a restarted site has the identity that plans pin; and its rotation.
 
 A replaced key stays beside the new one (`identity.key.former-...`) for studies whose plans pin it, until it is
 withdrawn. A statement signed by both keys documents the replacement for parties that have the old key on a roster.
@@ -94,7 +94,7 @@ def rotate_identity(
 
 @dataclass(frozen=True)
 class Rotation:
-    """A site's word that one key of its takes another's place, signed with both.
+    """A site's statement that a new key replaces an old one, signed with both.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class Rotation:
 
     @classmethod
     def from_json(cls, text: bytes) -> Rotation:
-        """A statement that holds: both keys signed it."""
+        """Read a statement; raise unless both keys signed it."""
         try:
             found = cls(**json.loads(text))
             if not all(isinstance(each, str) for each in asdict(found).values()):

@@ -1,4 +1,6 @@
-"""A ledger as its steward reads it: who asked what, when, of which columns, what it cost, and what is left."""
+"""Summaries of a ledger for its steward: each study with its question, time, columns and cost, and the remaining
+budget.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def in_words(plan: Plan, consent: Consented | None = None) -> dict[str, Any]:
 
 @cache
 def _user() -> str:
-    """Under which account of the machine the contribution was made."""
+    """Name of the account of this machine under which the contribution was made; empty for an account without a
+    name.
+    """
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # an account without a name
@@ -75,7 +79,7 @@ def _user() -> str:
 
 
 def statement(ledger: Ledger, cap: Cap | None = None, delta: float | None = None) -> dict[str, Any]:
-    """What stands in a ledger: the total against the cap (a policy's, or the last entry's), and each study.
+    """Content of a ledger as a dict: the total against the cap (a policy's, or the last entry's), and each study.
 
     Parameters
     ----------
@@ -157,7 +161,7 @@ def _consent(ledger: Ledger, entries: Sequence[Entry], asked: Mapping[str, Any])
 
 
 def shown(ledger: Ledger) -> str:
-    """A ledger in a notebook."""
+    """HTML table of a ledger for notebooks, one row for each study."""
     record = statement(ledger)
     lines = []
     for line in record["studies"]:

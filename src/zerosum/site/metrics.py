@@ -1,6 +1,7 @@
 """Figures about the process of a serving site for monitors, in a file of its state folder.
 
-They are not sent over the socket, which a coordinator can read: the number of requests of other studies is not for it.
+They are not sent over the socket, which a coordinator can read: the number of requests of other studies must not reach
+it.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Metrics:
 
 
 def process() -> dict[str, int]:
-    """Memory, files and threads of this process; what the system does not tell is left out."""
+    """Memory, open files and threads of this process; figures that the system does not provide are left out."""
     found = {"threads": threading.active_count()}
     with suppress(OSError, ValueError, IndexError):
         found["memory_bytes"] = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -81,7 +82,7 @@ def process() -> dict[str, int]:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The figures as they were written last, how old they are, and the room on the disk; empty if there are none."""
+    """The last figures, their age in seconds, and the free space on the disk; empty if there are none."""
     try:
         record = json.loads((folder / NAME).read_bytes())
         # Not below 0: the clock may have been set back since.

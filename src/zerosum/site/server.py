@@ -1,7 +1,7 @@
 """A site's socket: owner-only, in its state folder. A connection is a stream of frames, each answered in turn.
 
-Nothing that arrives ends the process. A frame that is too large is refused and its connection closed; one that takes
-longer than the time-out, be it byte by byte, is dropped. Stopping lets what is being answered be answered.
+No frame ends the process. A frame that is too large is refused and its connection closed. A frame that takes longer
+than the time-out, even if it arrives byte by byte, is dropped. Stopping completes the requests in progress.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Handler(socketserver.BaseRequestHandler):
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Listens from when it is made until `stop`.
+    """A Unix socket server, one thread for each connection. It listens from its construction until `stop`.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         """Ignore errors of one connection, which end with it. `Service.answer` has logged those of a request."""
 
     def stop(self) -> None:
-        """No new connections and no new frames; what is being answered is. Returns at once."""
+        """Accept no new connections and frames, and complete the requests in progress. Returns at once."""
         threading.Thread(target=self._stop).start()
 
     def _stop(self) -> None:
@@ -120,7 +120,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
                     stream.shutdown(socket.SHUT_RD)
 
     def serve(self) -> None:
-        """Until `stop`."""
+        """Answer connections until `stop`, then remove the socket."""
         try:
             self.serve_forever(poll_interval=0.1)
         finally:

@@ -1,7 +1,7 @@
-"""What a site may compute: a registry. A coordinator names a statistic, it never sends code.
+"""Registry of the statistics that a site may compute. A coordinator names a statistic; it never sends code.
 
-Built-in statistics are listed in `_BUILTIN`. A site, never a coordinator, can add others: they come from entry points
-of the group `zerosum.statistics` in that site's environment, or from `register` in its own process.
+Built-in statistics are listed in `_BUILTIN`. A site, never a coordinator, can add others: from entry points of the
+group `zerosum.statistics` in that site's environment, or by `register` in its own process.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, FloatArray, Positive
 from zerosum.statistics.scatter import PerRecording, per_recording_rows, recordings_of
 
-_BATCH_NUMBERS = 1 << 28  # of units that are taken together on a device
+_BATCH_NUMBERS = 1 << 28  # most numbers of the units that are processed together on a device
 
 
 class BandScatter(BoundedStatistic):

@@ -22,8 +22,9 @@ from zerosum.compute.devices import constant_on, on_host
 from zerosum.kernel import coordinates
 from zerosum.statistics.sources import SourceStatistic, each_product, pairs
 
-_MOST = 100  # sources: these have four million cumulants
-_LONGEST, _MORE = 1.5, 12.0  # a row's squared length, over its mean or beyond it: longer rows are brought to that
+_MOST = 100  # most sources: they have four million cumulants
+# Limit of a row's squared length with R sources: max(1.5 R, R + 12), where R is its mean. Longer rows are shortened.
+_LONGEST, _MORE = 1.5, 12.0
 
 
 class FourthCumulants(SourceStatistic):

@@ -12,10 +12,10 @@ from zerosum.compute.backends.exact import Exact, doubles, fold, sized, whole
 from zerosum.compute.devices import constant_on, is_gpu
 from zerosum.statistics.scatter import PerRecording, recordings_of
 
-_TOGETHER = 1 << 27  # numbers of the sources of a batch on a GPU
-_ENTERING = 1 << 29  # and of the rows that they are made of
-_FEW = 32_000  # numbers elsewhere
-_SHORT = 1 << 15  # numbers of a unit that one program on a GPU reads three times, for they stay near it
+_TOGETHER = 1 << 27  # most numbers of sources in one batch on a GPU
+_ENTERING = 1 << 29  # most numbers of rows in one batch on a GPU
+_FEW = 32_000  # most numbers in one batch on other devices
+_SHORT = 1 << 15  # most numbers of a unit that one kernel program reads three times: they stay in a GPU's cache
 
 
 def batch_units(rows: Array, entering: int, made: int) -> int:

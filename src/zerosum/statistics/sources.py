@@ -39,9 +39,9 @@ from zerosum.statistics.scatter import PerRecording, per_recording_rows
 
 Singles = NDArray[np.float32]
 
-_ADDED = 1 << 10  # products that are added up in single precision, if they have that
-_CACHED = 1 << 18  # numbers of units that are computed with at a time: more would leave a processor's cache
-_HELD = 1 << 22  # numbers that are made of units that are taken at once, but for one
+_ADDED = 1 << 10  # most products that are added up in the precision of the factors, before doubles take over
+_CACHED = 1 << 18  # numbers per pass on the host: more would leave a processor's cache
+_HELD = 1 << 22  # most intermediate numbers (`unit_numbers`) of the units of one batch; a batch has at least one unit
 
 
 class SourceStatistic(BoundedStatistic):
@@ -70,7 +70,7 @@ class SourceStatistic(BoundedStatistic):
 
     adds_in_pieces: ClassVar[bool] = True
     adds_units: ClassVar[bool] = True
-    at_once: ClassVar[int] = 1 << 19  # numbers that are taken at once
+    at_once: ClassVar[int] = 1 << 19  # most numbers of sources in one batch
 
     columns: int = Field(gt=0)
     unmixing: FloatArray
@@ -235,7 +235,7 @@ class SourceStatistic(BoundedStatistic):
 
     def _per_recording(self, given: Array, runs: NDArray[np.int64]) -> Floats:
         """Rows as doubles, centred or standardised within each recording; shape (units, rows, columns)."""
-        rows: Floats = np.ascontiguousarray(given, dtype=np.float64)  # one layout, wherever they stand
+        rows: Floats = np.ascontiguousarray(given, dtype=np.float64)  # one memory layout, so that sums have one order
         if self.per_recording == "none":
             return rows
         if self.per_recording == "standardise":
@@ -354,10 +354,10 @@ def moving_average(values: Array, window: int, spare: Sequence[Array] = ()) -> A
     whole, before = rows - window + 1, window // 2
     flat = xp.reshape(values, (-1,))
     found, *others = (xp.reshape(each, (-1,)) for each in spare or [xp.empty_like(flat) for _ in range(3)])
-    every = flat.shape[0] - (window - 1) * step  # sums; some run over the end of a unit, and are replaced below
+    every = flat.shape[0] - (window - 1) * step  # sums; some extend beyond the end of a unit and are replaced below
     middle = found[before * step : before * step + every]
     sums, length, start = flat, 1, 0
-    while True:  # sums over 1, 2, 4, ... rows, as the binary digits of the window ask for them
+    while True:  # sums over 1, 2, 4, ... rows, by the binary digits of the window
         if window & length:
             part = sums[start * step : start * step + every]
             if start:

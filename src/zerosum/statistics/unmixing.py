@@ -33,11 +33,11 @@ Score = Literal["volatility", "tanh", "cube", "both"]
 SCORES: tuple[Score, ...] = ("volatility", "tanh", "cube")  # scores whose slopes are released in every round
 _ORDER: tuple[Score, ...] = (*SCORES, "both")
 
-_LEAST = np.float32(0.2)  # the least size that is believed of a source, over its mean square
-_OWN = np.float32(0.2)  # of a row's size in "both", the part that is its own square
-_STEEP = np.float32(1.5)  # of tanh
-_FAR = np.float32(2.0)  # where the cube is cut off
-_QUIET = 1e-6  # the least mean square that a score has beside its linear part: with less it is silent
+_LEAST = np.float32(0.2)  # least size of a source around a row, over its mean square, in the score "volatility"
+_OWN = np.float32(0.2)  # part of a row's own square in its size, in the score "both"
+_STEEP = np.float32(1.5)  # factor inside tanh
+_FAR = np.float32(2.0)  # absolute value at which the cube is cut off
+_QUIET = 1e-6  # least mean square of a score beside its linear part; below it the score is zero
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""A statistic of the user's own: a function of one unit, bounded by the kernel."""
+"""Statistics defined by a user: a function of one unit, whose values are clipped here."""
 
 from __future__ import annotations
 

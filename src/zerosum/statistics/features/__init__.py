@@ -1,7 +1,8 @@
-"""Public feature maps: what is made of a row before anything is learned. A closed registry, as for statistics.
+"""Public feature maps: functions of one row that are applied before a model is fitted. A closed registry, as for
+statistics.
 
-A map is named in a study by its `kind` and its public settings; a site builds it from its own registry, from entry
-points of the group `zerosum.features` in its environment, or from `register` in its own process. No code travels.
+A study names a map by its `kind` and its public settings. A site builds it from its own registry, from entry points of
+the group `zerosum.features` in its environment, or from `register` in its own process. No code travels.
 """
 
 from __future__ import annotations

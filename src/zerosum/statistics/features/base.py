@@ -1,4 +1,4 @@
-"""What a feature map is: a public function of one row, computed in batches of one fixed shape."""
+"""Base class of feature maps: a public function of one row, computed in batches of one fixed shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features by a frozen PyTorch module that a site knows by name: a public, pretrained network, say."""
+"""Features from a frozen PyTorch module that a site knows by name, for example a public, pretrained network."""
 
 from __future__ import annotations
 

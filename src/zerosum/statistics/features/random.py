@@ -15,7 +15,7 @@ from zerosum.compute.backends.exact import Exact, constant_on, sized
 from zerosum.kernel.statistic import SMALLEST, FloatArray
 from zerosum.statistics.features.base import FeatureMap
 
-_TERMS = 14  # of the cosine's series on half a turn: the next one is below 1e-16
+_TERMS = 14  # terms of the cosine's series on half a turn: the next term is below 1e-16
 
 
 class LinearFeatures(FeatureMap):

@@ -25,9 +25,9 @@ from zerosum.statistics.features.base import FeatureMap
 
 Singles = NDArray[np.float32]
 
-_WIDTH = 0.8  # of a wavelet's envelope, in samples of its own scale
+_WIDTH = 0.8  # standard deviation of a wavelet's envelope, in samples of its own scale
 _WAVE = 3 * math.pi / 4  # a wavelet's angular frequency at its own scale
-_FLOOR = 1e-3  # of a group's size where pixels lie in 0 to 1: below it there is nothing to see
+_FLOOR = 1e-3  # added to a group's standard deviation, for pixels in [0, 1]: a group far below it is mostly rounding
 
 
 class Scattering(FeatureMap):
@@ -87,12 +87,12 @@ class Scattering(FeatureMap):
     # ---- constants -------------------------------------------------------------------------------------------------
 
     def _samples(self, length: int) -> int:
-        """How many samples of the coarsest step a side has."""
+        """Number of samples of the coarsest step along a side of `length` pixels."""
         step = 1 << self.scales
         return (length + step - 1) // step
 
     def _padded(self, length: int) -> int:
-        """How long a side is with a margin of one coarsest sample at either end."""
+        """Length of a side with a margin of one coarsest sample at either end, in pixels."""
         return (self._samples(length) + 2) << self.scales
 
     @cached_property
@@ -119,7 +119,9 @@ class Scattering(FeatureMap):
 
     @cached_property
     def _lowpass(self) -> dict[int, tuple[Singles, Singles]]:
-        """What takes the columns (left) and rows (right, transposed) of an image with every 2^r-th pixel to samples."""
+        """Matrices that map the columns (left) and rows (right, transposed) of an image with every 2^r-th pixel to
+        samples.
+        """
         found = {}
         for r in range(self.scales):
             tall, wide = (self._gaussians(length, r) for length in (self.height, self.width))
@@ -211,7 +213,7 @@ class Scattering(FeatureMap):
         corners = [(height * a, width * b) for a in range(step) for b in range(step)]
         parts = [(..., slice(a, a + height), slice(b, b + width)) for a, b in corners]
         seen = spectrum[parts[0]] * wavelets[parts[0]]
-        for part in parts[1:]:  # to leave out pixels is to fold the spectrum
+        for part in parts[1:]:  # sub-sampling an image folds its spectrum
             seen += spectrum[part] * wavelets[part]
         found = xp.fft.ifftn(seen, axes=(-2, -1))
         real, imaginary = xp.real(found), xp.imag(found)
