@@ -221,7 +221,8 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
 
     def __sklearn_clone__(self) -> Self:
         clone: Self = super().__sklearn_clone__()
-        # Past `__setattr__` and the parameters: `get_params` must not report the mark.
+        # Not a constructor parameter: `get_params` does not report it, so that a copy made from the parameters is no
+        # clone.
         clone.__dict__["_cloned"] = True
         return clone
 
@@ -329,7 +330,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         if sites is not None:
             labels = column_or_1d(sites)
             check_consistent_length(range(len(units)), labels)
-            # Python's text of each label; NumPy's would pad numbers and cut long texts.
+            # As texts, like the names of a dict of sites: labels 1 and "1" name one site.
             names = np.array([str(label) for label in labels.tolist()])
             return {str(name): _chosen(units, np.flatnonzero(names == name)) for name in np.unique(names)}
         if not scheme.facts.sees_data:
@@ -362,7 +363,6 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
 
     def _rows(self, data: Any, *, first: bool, **checks: Any) -> Floats:
         """One validated table."""
-        # scikit-learn's own message refers to parameters that `fit` does not have.
         if issparse(data):
             raise BadData("sparse data were passed, but dense data is required: use .toarray()")
         check_collected(data)

@@ -175,7 +175,7 @@ class FeatureBased(JointClassifier):
         if settings.get("kind") == "scattering":
             shape = getattr(self, "_shape", None)
             side = math.isqrt(self.n_features_in_)
-            # Rows without a shape are taken as square images, as of the usual data sets.
+            # Rows without a shape are taken as square images, if the number of columns is a square.
             if shape is None and side * side == self.n_features_in_:
                 shape = side, side
             if shape is not None:

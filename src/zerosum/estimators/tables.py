@@ -103,7 +103,6 @@ class TableEstimator(JointEstimator):
             raise BadData(f"column {name!r} has missing values and no rule for them")
         if (known := self._categories.get(name)) is None:
             try:
-                # 0 in place of missing cells first, since `where` converts all of its cells.
                 return np.where(missing, np.nan, np.where(missing, 0, values)).astype(np.float64)
             except (TypeError, ValueError):
                 raise BadData(f"some values of column {name!r} are not numbers") from None

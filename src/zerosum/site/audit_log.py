@@ -114,7 +114,7 @@ def consent_in_words(plan: Plan, site: int) -> str:
         Index of this site on the roster, whose cost is stated.
     """
     names = plan.question.columns
-    # Eight names keep the line readable; the plan with all names is in the state folder.
+    # Eight names keep the line readable.
     shown = ", ".join(map(repr, names[:8])) + (", ..." if plan.question.n_columns > 8 else "")
     columns = f" of the columns {shown}" if names else ""
     out = any(release.kind == "publication" for release in plan.releases)
