@@ -72,7 +72,15 @@ def _add_up(total: Floats, lost: Floats, part: Floats) -> None:
 
 
 def compensated(total: Array, lost: Array, part: Array) -> tuple[Array, Array]:
-    """Return the total with one more part, and the rounding error of this addition, to be added with the next part."""
+    """Return the total with one more part, and the rounding error of this addition, to be added with the next part.
+
+    Parameters
+    ----------
+    total, lost : array of shape (size,)
+        The sum so far, and the rounding error of its last addition.
+    part : array of shape (size,)
+        What is added.
+    """
     # Evaluated left to right, as written: a compiler or library that reassociates these lines makes the error zero.
     added = part + lost
     raised = total + added

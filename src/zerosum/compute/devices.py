@@ -111,6 +111,7 @@ def to_host(array: Array) -> Any:
 
 
 def _from_torch(tensor: Any) -> Any:
+    """A tensor as a NumPy array; a long one is copied from a GPU through pinned memory."""
     if tensor.device.type != "cuda" or tensor.nbytes < _PINNED:
         return tensor.cpu().numpy()
     # A device copies into pinned memory without a staging buffer; below `_PINNED` bytes allocating it costs more.
@@ -231,6 +232,7 @@ def available_bytes(rows: Array | str, wanted: float = math.inf) -> int | None:
 
 
 def _cuda_room(device: Any, wanted: float) -> int:
+    """Two thirds of the free memory of a GPU, in bytes. See `available_bytes` for `wanted`."""
     cuda = _torch().cuda
     free = int(cuda.mem_get_info(device)[0])
     if free * 2 // 3 < wanted:
@@ -271,6 +273,7 @@ def works(rows: Array) -> bool:
 
 
 def _torch() -> Any:
+    """PyTorch, or `BadParameter` with the command that installs it."""
     try:
         import torch  # type: ignore[import-not-found,unused-ignore]
     except ImportError:

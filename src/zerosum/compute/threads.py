@@ -48,6 +48,7 @@ class _Limit:
         self._before: list[int] = []
 
     def set(self) -> None:
+        """Set BLAS to one thread. The first caller stores the numbers to be restored."""
         with self._lock:
             if self._wanted == 0:
                 # Read before the first change. A second caller would read 1 and restore 1.
@@ -57,6 +58,7 @@ class _Limit:
             _set([1] * len(_libraries()))
 
     def lift(self) -> None:
+        """End one caller's limit. The last caller restores the stored numbers."""
         with self._lock:
             self._wanted -= 1
             if self._wanted == 0:
@@ -65,11 +67,13 @@ class _Limit:
                 _anybody_may_set()
 
     def threads(self) -> int:
+        """The number of threads outside of the limit."""
         with self._lock:
             return max(self._before if self._wanted else [each.num_threads for each in _libraries()], default=1)
 
 
 def _set(numbers: list[int]) -> None:
+    """Set the number of threads of each loaded library."""
     for library, number in zip(_libraries(), numbers, strict=True):
         library.set_num_threads(number)
 

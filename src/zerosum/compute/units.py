@@ -257,6 +257,7 @@ class Units:
         return self._cut(at_most, at_most)
 
     def _cut(self, at_most: int, units: int) -> Iterator[Units]:
+        """Blocks of at most `at_most` rows and `units` units, in order; a block has at least one unit."""
         start = 0
         while start < len(self):
             end = start + at_most
@@ -283,7 +284,13 @@ class Units:
         return Units(_by_rows(self.rows[first:last, ...]), self.offsets[start : end + 1] - first, runs)
 
     def chosen(self, which: NDArray[np.bool_]) -> Units:
-        """Those units for which `which` is true, in their order."""
+        """Those units for which `which` is true, in their order.
+
+        Parameters
+        ----------
+        which : bool array of shape (units,)
+            Units of the sample.
+        """
         if self.offsets is None:
             return Units(self._rows_at(np.flatnonzero(which)), device=self.device)
         sizes = np.diff(self.offsets)
@@ -297,6 +304,7 @@ class Units:
         return Units(rows, _ends(sizes[which]), runs, self.device)
 
     def _rows_at(self, places: NDArray[np.intp]) -> Array:
+        """Rows at these positions, on their device."""
         if self.is_sparse:
             return self.rows[places]
         return array_namespace(self.rows).take(self.rows, array_on(places, self.rows), axis=0)
@@ -412,6 +420,13 @@ class Units:
 
         In the columns at the positions `missing`, which have a rule, values may be missing (NaN). A refusal calls
         columns as `names` do, where these are given, and then says which rules there are.
+
+        Parameters
+        ----------
+        missing : collection of int
+            Positions of columns in which NaN is allowed.
+        names : sequence of str
+            Descriptions of the columns in refusals; for the owner of the data only.
         """
         if len(self) == 0:
             raise BadData("there are no units")
@@ -452,6 +467,7 @@ class Units:
             raise BadData("some values are not finite (NaN or infinite)")
 
     def _check_runs(self, runs: Runs) -> None:
+        """Refuse recordings that are not part of one unit each, or that have no positive sampling interval."""
         if len(runs.seconds) != len(runs.offsets) - 1 or not np.all(np.isfinite(runs.seconds) & (runs.seconds > 0)):
             raise BadData("every recording needs a positive number of seconds between its rows")
         ends = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets

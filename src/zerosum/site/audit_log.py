@@ -92,6 +92,9 @@ class AuditLog:
         self._write_some(event, words, plan, event, **more)
 
     def _write_some(self, event: Event, words: str, plan: Plan | None, kind: str, **more: Any) -> None:
+        """Write a line, unless it is one of a flood: after the first `_ALL_OF` of a kind only counts that are powers of
+        two.
+        """
         # Counted by plan: a flood for one study does not suppress the first refusals of another.
         key = (None if plan is None else plan.digest(), kind)
         with self._mutex:

@@ -117,6 +117,15 @@ class Consents:
     def approved(self, digest: str, study: str, sites: Sequence[str]) -> bool:
         """Whether the steward approved a plan of which only the digest, the study and the sites' names are known: this
         plan, or one that it follows from by leaving sites out.
+
+        Parameters
+        ----------
+        digest : str
+            Digest of the plan.
+        study : str
+            Name of the study.
+        sites : sequence of str
+            Names of the sites of the plan.
         """
         if self.decision(digest) == "approved":
             return True

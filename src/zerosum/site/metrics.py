@@ -52,11 +52,13 @@ class Metrics:
         self._write(serving=False)
 
     def _run(self) -> None:
+        """Write the figures at intervals until the end of the scope."""
         # Waiting on the event, and not `sleep`, ends the thread at once when the site stops.
         while not self._over.wait(self._every):
             self._write(serving=True)
 
     def _write(self, *, serving: bool) -> None:
+        """Replace the file by the present figures."""
         with suppress(OSError, ZerosumError):  # a full disk stops releases, which must be recorded; figures may be late
             record = {
                 "site": self._service.name,

@@ -140,7 +140,17 @@ class Policy(BaseModel):
 
     @classmethod
     def parse(cls, fields: Mapping[str, Any], folder: Path, called: str) -> Self:
-        """A policy from its entries; relative paths start from `folder`."""
+        """A policy from its entries; relative paths start from `folder`.
+
+        Parameters
+        ----------
+        fields : mapping
+            Entries of a TOML table.
+        folder : Path
+            The folder of the file.
+        called : str
+            Description in messages.
+        """
         entries = dict(fields)
         for name in ("ledger", "counter"):
             if isinstance(place := entries.get(name), str):
@@ -176,10 +186,12 @@ class Policy(BaseModel):
 
     @property
     def cap(self) -> Cap:
+        """The lifetime cap of the population."""
         return Cap(self.epsilon, self.delta)
 
     @property
     def account(self) -> Account:
+        """The owner of the ledger by this policy."""
         return Account(self.population, self.unit, self.adjacency.value, self.rows_per_unit)
 
     @property
@@ -198,6 +210,7 @@ class Policy(BaseModel):
         return self.counter or self.ledger_path.with_name(f"{self.ledger_path.name}.counter")
 
     def open_ledger(self) -> Ledger:
+        """Open the ledger for recording; it is created if there was none."""
         return Ledger.open(self.ledger_path, self.account, counter=self.counter)
 
     def review(self, plan: Plan, units: int | None, builtin: frozenset[str]) -> None:
@@ -340,6 +353,7 @@ class Policy(BaseModel):
 
 
 def _keys(known: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """One key, several or none, as a tuple."""
     return (known,) if isinstance(known, str) else known or ()
 
 

@@ -30,6 +30,7 @@ class _Handler(socketserver.BaseRequestHandler):
     server: Server
 
     def handle(self) -> None:
+        """Answer the frames of one connection until it is closed."""
         stream: socket.socket = self.request
         stream.settimeout(self.server.seconds)
         # One thread serves one connection, frame after frame, until the other side closes it.
@@ -38,6 +39,7 @@ class _Handler(socketserver.BaseRequestHandler):
                 pass
 
     def _answer(self, stream: socket.socket) -> bool:
+        """Read and answer one frame; whether the connection stays open."""
         service = self.server.service
         try:
             arrived = read(stream, self.server.frame_bytes, self.server.seconds)
@@ -89,6 +91,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         path.chmod(0o600)
 
     def verify_request(self, request: socket.socket, client_address: object) -> bool:  # type: ignore[override]
+        """Whether a new connection is accepted; it is counted until `shutdown_request`."""
         with self._mutex:
             # Each connection has a thread and may hold a frame of `frame_bytes` bytes; without a limit a client could
             # fill the memory.
@@ -98,6 +101,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             return True
 
     def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
+        """Close a connection, so that another one may take its place."""
         with self._mutex:
             self._open.discard(request)
         super().shutdown_request(request)
@@ -110,6 +114,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         threading.Thread(target=self._stop).start()
 
     def _stop(self) -> None:
+        """End the loop of `serve`, then the reading half of every open connection."""
         # In a thread of its own, since `shutdown` waits for the loop of `serve`, which may be running in the caller's
         # thread.
         self.shutdown()

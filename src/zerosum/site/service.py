@@ -293,7 +293,24 @@ class Service:
             self._sessions.pop(digest, None)
 
     def _proposed(self, digest: str, plan: Plan, decision: Decision | None) -> _Session:
-        """The session of a proposed plan, after all checks that need no row of the data."""
+        """The session of a proposed plan, after all checks that need no row of the data.
+
+        Parameters
+        ----------
+        digest : str
+            Under which the plan arrived.
+        plan : Plan
+            The proposal.
+        decision : str or None
+            The steward's decision about it; never "refused" here.
+
+        Raises
+        ------
+        AwaitingConsent
+            If the plan waits for the steward.
+        Busy
+            If no session can be replaced.
+        """
         # Sessions, decisions and the log are found by the digest: a plan under another one's digest would inherit its
         # approval.
         if plan.digest() != digest:
@@ -366,7 +383,17 @@ class Service:
         return Site(self.name, units, self.policy, self._identity(plan), self._ledger, self.schema)
 
     def _record(self, session: _Session, message: Message, reply: Reply) -> None:
-        """Write a consent or a release to the audit log."""
+        """Write a consent or a release to the audit log.
+
+        Parameters
+        ----------
+        session : _Session
+            The study.
+        message : Message
+            What was asked.
+        reply : Reply
+            What will be sent after this returns.
+        """
         plan = session.plan
         position = own_position(plan, self.name, self._identity(plan))
         if isinstance(reply, Consent):

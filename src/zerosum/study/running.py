@@ -72,6 +72,19 @@ def execute_in_process(
     """Run a plan with all its sites in this process.
 
     A run that charges a ledger is archived (`zerosum.study.archive`), and the result is on disk before it is returned.
+
+    Parameters
+    ----------
+    plan : Plan
+        Pinned plan.
+    algorithm : Algorithm
+        The program of the plan.
+    sites : sequence of Site
+        All sites of the roster.
+    observer : callable
+        Receives progress reports.
+    journal : Journal, optional
+        The journal of a checkpoint; by default the archive has one.
     """
     for site in sites:
         try:

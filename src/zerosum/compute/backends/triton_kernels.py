@@ -1,5 +1,11 @@
 # type: ignore
-"""The kernels of `fused`, for Triton to compile: only a machine with a GPU loads this."""
+"""The kernels of `fused`, for Triton to compile: only a machine with a GPU loads this.
+
+Conventions. `tl.program_id(0)` is the unit (or the row, where each row is a unit), which becomes a 64-bit number before
+it is multiplied, since an array may have more than 2^31 numbers. The other program index is a piece of the unit. Names
+in capitals are constants of the compilation; loads beyond a unit's end are masked. No program reads another unit, and
+sums run over fixed blocks, so that the bits of a unit depend on that unit alone.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +21,7 @@ _LARGEST = tl.constexpr(1.7976931348623157e308)
 
 @triton.jit
 def squares(rows, found, columns, pieces, BLOCK: tl.constexpr):
+    """Sum of squares of one piece of a row of `columns` numbers; `found` is (rows, pieces)."""
     row, piece = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = piece * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(rows + row * columns + at, mask=at < columns, other=0.0).to(tl.float64)
@@ -23,6 +30,7 @@ def squares(rows, found, columns, pieces, BLOCK: tl.constexpr):
 
 @triton.jit
 def whole(rows, factor, found, columns, BLOCK: tl.constexpr):
+    """One piece of a row times the row's factor, rounded to whole numbers; `found` is (rows, columns)."""
     row, piece = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = piece * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(rows + row * columns + at, mask=at < columns, other=0.0).to(tl.float64)
@@ -31,6 +39,7 @@ def whole(rows, factor, found, columns, BLOCK: tl.constexpr):
 
 @triton.jit
 def _placed(rows, center, scale, row, at, columns, CENTER: tl.constexpr, SCALE: tl.constexpr):
+    """Some columns of a row as doubles, less `center` and over `scale`; 0 beyond the end."""
     x = tl.load(rows + row * columns + at, mask=at < columns, other=0.0).to(tl.float64)
     if CENTER:
         x = x - tl.load(center + at, mask=at < columns, other=0.0)
@@ -43,6 +52,10 @@ def _placed(rows, center, scale, row, at, columns, CENTER: tl.constexpr, SCALE: 
 def entered(
     rows, center, scale, numbers, size, worth, columns, CENTER: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr
 ):
+    """One row centred, scaled, divided by its norm and rounded to whole numbers of norm 2^26. Writes `numbers` (rows,
+    columns), and for each row the sum of their squares (`size`) and the value of 1 (`worth`). Three passes over the
+    row: norm and largest entry; the norm again if it overflowed; rounding.
+    """
     row = tl.program_id(0).to(tl.int64)
     places = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), dtype=tl.float64)
@@ -94,6 +107,9 @@ def entered(
 def recording(
     rows, found, length, columns, first, last, STANDARDISE: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr
 ):
+    """Some columns of one recording of a unit, rows `first` to `last`, at mean zero and with STANDARDISE at variance
+    one; `found` is (units, length, columns).
+    """
     unit = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * WIDE + tl.arange(0, WIDE)
     places = tl.arange(0, TALL).to(tl.int64)
@@ -129,6 +145,9 @@ def recording(
 
 @triton.jit(do_not_specialize=["length"])
 def scaled(products, worth, found, loud, length, made, TALL: tl.constexpr, LONG: tl.constexpr):
+    """Sources of a unit scaled to mean square 1 over its rows. Writes `found` (units, length, made) in single precision
+    and `loud` (units, made), the sums of squares, 0 for a silent source.
+    """
     unit = tl.program_id(0).to(tl.int64)
     base = unit * length * made
     places, source = tl.arange(0, TALL), tl.arange(0, LONG)
@@ -156,6 +175,9 @@ def scaled(products, worth, found, loud, length, made, TALL: tl.constexpr, LONG:
 
 @triton.jit(do_not_specialize=["length"])
 def each_product(left, right, found, length, tall, wide, DEEP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr):
+    """One tile of left' right of a unit, `left` (units, length, tall) and `right` (units, length, wide); `found` is
+    (units, tall, wide).
+    """
     unit, across = tl.program_id(0).to(tl.int64), (wide + WIDE - 1) // WIDE
     i = tl.program_id(1) // across * TALL + tl.arange(0, TALL)
     j = tl.program_id(1) % across * WIDE + tl.arange(0, WIDE)
@@ -174,6 +196,9 @@ def each_product(left, right, found, length, tall, wide, DEEP: tl.constexpr, TAL
 
 @triton.jit(do_not_specialize=["length", "window"])
 def around(sources, begins, widths, found, length, made, window, BLOCK: tl.constexpr):
+    """The mean square over the window around each row, for one piece of a unit's rows and sources; `found` is (units,
+    length, made).
+    """
     base = tl.program_id(0).to(tl.int64) * length * made
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     here = at < length * made
@@ -216,6 +241,12 @@ def unmixing(
     TALL: tl.constexpr,
     LONG: tl.constexpr,
 ):
+    """The contribution of one unit to `statistics.unmixing.UnmixingScore`, before it is divided by its norm.
+
+    One pass over the unit's rows collects the sums of all scores and the products F and C; the part after the loop
+    applies the formulas of `UnmixingScore._told_here`. `told` is (units, size): turns, correlations, slopes by score,
+    constant.
+    """
     unit = tl.program_id(0).to(tl.int64)
     base = unit * length * made
     places, source = tl.arange(0, TALL), tl.arange(0, LONG)
