@@ -140,8 +140,7 @@ def check_budget(plan: Plan, position: int, policy: Policy) -> float | None:
             spends = unpaid(plan, position, ledger.standing(plan.study, plan.digest()))
     after = total.plus((spend, policy.account.charge(spend)) for spend in spends)
     cap = policy.cap
-    # The tolerance of the ledger (`ledger._ROUNDING`): both must decide alike.
-    if after.epsilon(cap.delta) > cap.epsilon * (1 + 1e-12):
+    if cap.exceeded(after.epsilon(cap.delta)):
         before = format_epsilon(total.epsilon(cap.delta))
         raise BudgetExceeded(
             f"population {policy.population!r} has spent epsilon {before} at delta {cap.delta:g}, and with this study "

@@ -58,8 +58,6 @@ from zerosum.site.ledger_records import Account, Cap, Draw, Entry, Spend, StudyP
 from zerosum.version import VERSION
 
 Asked = Callable[[], Mapping[str, Any]]
-# relative tolerance of the cap: shares of a cap that are squared and added up again may exceed it by rounding
-_ROUNDING = 1e-12
 
 
 class Ledger:
@@ -511,7 +509,7 @@ class Ledger:
         asked = [(spend, self.account.charge(spend)) for spend in spends]
         others = [(spend, self.account.charge(spend)) for spend in held]
         total = self._total.plus(asked + others).epsilon(cap.delta)
-        if total > cap.epsilon * (1 + _ROUNDING):
+        if cap.exceeded(total):
             before = format_epsilon(self._total.epsilon(cap.delta))
             more = format_epsilon(Total().plus(asked).epsilon(cap.delta))
             promised = format_epsilon(Total().plus(others).epsilon(cap.delta)) if others else ""

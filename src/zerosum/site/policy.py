@@ -308,7 +308,7 @@ class Policy(BaseModel):
         """Refuse a study above `study_epsilon`, compared at the study's delta, which must not be above the policy's."""
         if self.study_epsilon is None or not plan.scheme.facts.noisy:
             return
-        if plan.delta > self.delta or plan.worst_epsilon > self.study_epsilon * (1 + 1e-12):
+        if plan.delta > self.delta or Cap(self.study_epsilon, self.delta).exceeded(plan.worst_epsilon):
             yield PolicyRefused(
                 f"this site's policy allows a study epsilon {self.study_epsilon:g} at delta {self.delta:g} at most,"
                 " this one costs more"

@@ -149,9 +149,7 @@ class Budget:
                 for position, site in enumerate(plan.sites):
                     payment[site.name] = spends = unpaid(plan, position, StudyProgress())
                     total = after.get(site.name, Total()).plus((spend, spend.mu) for spend in spends)
-                    # The tolerance of 1e-12 absorbs rounding in the conversion from mu to epsilon, so that a study that
-                    # uses the budget exactly is accepted. Chosen by hand; no benchmark recorded.
-                    if total.epsilon(self.delta) > self.epsilon * (1 + 1e-12):
+                    if self._cap.exceeded(total.epsilon(self.delta)):
                         raise BudgetExceeded(
                             f"the budget of epsilon {self.epsilon:g} at delta {self.delta:g} has {self.left:.4g} left "
                             "for one more study, and with this one "
