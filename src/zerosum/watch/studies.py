@@ -154,9 +154,7 @@ class StudyFolders:
             {str(name): int(count) for name, count in losses.items()},
             int(record["rounds"]),
             int(record["planned"]),
-            ""
-            if ended in (None, "finished", "stopped")
-            else (str(ended).partition(": ")[2] or str(ended))[:_MOST_CHARACTERS],
+            "" if ended in (None, "finished", "stopped") else _message(str(ended)),
             str(record["plan"]),
             _moment(float(record["started"])),
             _moment(float(record["updated"])),
