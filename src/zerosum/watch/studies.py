@@ -88,6 +88,7 @@ class StudyFolders:
 
     def all(self) -> list[CoordinatorStudy]:
         """All studies, newest first."""
+        # A folder that is listed twice, or lies in a listed folder, has one key.
         found = {key_of(folder): folder for folder in self._places()}
         # Plans of removed folders are dropped from the cache.
         for gone in self._plans.keys() - found.keys():
@@ -102,6 +103,7 @@ class StudyFolders:
 
     def plan(self, study: CoordinatorStudy) -> Plan:
         """Plan of a study from its journal. Cached until the digest changes because sites were left out."""
+        # Opening a journal verifies its chain of digests, which takes longer the more rounds it has.
         known = self._plans.get(study.key)
         if known is None or known[0] != study.plan:
             journal = Journal.inspect(study.folder)
@@ -131,6 +133,7 @@ class StudyFolders:
         """State of a study from status file and journal."""
         record = read_status(folder)
         key, running = key_of(folder), bool(record["running"])
+        # The study was created and no process has run it: there is no status file, but a plan.
         if record["stage"] == BEGUN:
             plan = self.plan(CoordinatorStudy(key, folder, "begun", folder.name))
             when = _moment((folder / JOURNAL).stat().st_mtime)
