@@ -164,6 +164,7 @@ def audit(
     chosen = algorithm or MeanProgram(columns=tuple(f"x{i}" for i in range(8000)), clip=1.0)
     coalition = Coalition(colluders, dropouts)
     coalition.honest(sites)
+    # Only to state the budget of the plan, which is then converted back to mu; the audit compares mu.
     delta = 1e-5
     terms = Terms(
         sites=tuple(PlannedSite(f"site {s}", units if declare_units else None) for s in range(sites)),
@@ -173,6 +174,7 @@ def audit(
         coalition=coalition,
     )
     asked = resolve(chosen, terms).requests(terms.adjacency)
+    # A publication needs public numbers of units: they determine the shape of what is sent.
     if any(isinstance(each, PrivatePublication) for each in asked):
         terms = replace(terms, sites=tuple(replace(site, units=units) for site in terms.sites))
     plan = make_plan(chosen, terms, "audit")
@@ -211,6 +213,7 @@ def audit(
                 drawn.setdefault(name, []).append(stream)
             words += run.words()
             on_step(number + 1, needed)
+    # The round with the fewest values determines the width of the interval.
     seen = min(sum(each.seen for each in found) for found in attacks.values())
     reached, faults = _reached(plan, attacks, distances)
     streams = {name: _stacked(parts) for name, parts in drawn.items()}
@@ -225,6 +228,7 @@ def audit(
         sites,
         colluders,
         dropouts,
+        # mu of the study: the root of the sum of squares over its rounds.
         planned=accountant.compose(float(plan.mus(round)[VICTIM]) for round in attacks),
         claimed=accountant.compose(_claimed(plan, round, helper_apart) for round in attacks),
         reached=reached,
@@ -255,6 +259,7 @@ def _reached(
     mus, streams = [], {}
     for round, found in attacks.items():
         squares = sum(each.noise**2 * each.seen for each in found)
+        # An estimate without errors (`Attack.errors` is empty) reads the victim's numbers exactly.
         if squares == 0 or not all(each.errors.size for each in found):
             return math.inf, ("what the coalition knows adds up to the victim's numbers, with no noise left",)
         # pooled over all studies, since a single one may have few numbers
@@ -373,6 +378,7 @@ class _Run:
             else:
                 centre[: len(sums)] = sums
             theirs = self._heard[len(self._sites) - len(self._colluding) :]
+            # The colluders' own noise should not help against the victim; `attack` includes it to find out.
             spare = [heard[round].own for heard in theirs if heard[round].own.size]
             # The other units are included: a unit must not change their contributions either.
             rest = list(self._sites[VICTIM].units.each())[1:]
@@ -391,6 +397,7 @@ class _Run:
 
     def _watched(self, releases: list[tuple[Request, Release]]) -> Any:
         """The program as a generator that also appends its requests and releases to `releases`."""
+        # As a generator around the program, so that the study itself runs unchanged.
         program = self._algorithm.program(self._plan.adjacency)
         request = next(program)
         while True:

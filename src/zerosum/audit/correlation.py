@@ -40,7 +40,15 @@ _MOST = 64  # largest number of blocks; with more noise the blocks are longer
 
 @dataclass(frozen=True)
 class Dependence:
-    """A finding: sentence, and correlation (1: the same noise twice)."""
+    """A finding.
+
+    Attributes
+    ----------
+    says : str
+        The finding in one sentence, with the names of the streams.
+    correlation : float
+        Magnitude of the correlation; 1 means the same noise twice.
+    """
 
     says: str
     correlation: float
@@ -75,16 +83,18 @@ def search(streams: Mapping[str, Floats]) -> tuple[Dependence, ...]:
 
     Returns
     -------
-    tuple of Echo
+    tuple of Dependence
         Empty for sound noise, except with probability FALSE_ALARM.
     """
     length, blocks = _cut(streams)
     looks = [look for block in blocks for look in (*_twice(block), *_within(block))]
     looks += [_between(one, other, length) for one, other in combinations(blocks, 2)]
+    # Logarithms, since the probabilities of strong findings underflow.
     bound = math.log(FALSE_ALARM / max(1, len(looks)))
     found = []
     for kind in ("twice", "within", "between"):
         if beyond := [look for look in looks if look.kind == kind and look.log_p < bound]:
+            # One sentence for each kind: a fault in the noise shows in many blocks at once.
             worst = max(beyond, key=lambda look: (look.correlation, -look.log_p))
             more = f" (such findings in the blocks of these streams: {len(beyond)})" if len(beyond) > 1 else ""
             found.append(Dependence(worst.says + more, worst.correlation))
@@ -105,6 +115,7 @@ def same_words(samplers: Sequence[tuple[str, NDArray[np.uint64]]]) -> tuple[Depe
 
 def _cut(streams: Mapping[str, Floats]) -> tuple[int, list[_Block]]:
     """Length of the Fourier transforms, and the blocks of all streams."""
+    # All pairs of blocks are compared, so their number is limited and long streams have long blocks.
     size = max(BLOCK, math.ceil(sum(len(stream) for stream in streams.values()) / _MOST))
     longest = min(size, max((len(stream) for stream in streams.values()), default=1))
     length = int(fft.next_fast_len(longest, real=True))
@@ -112,6 +123,7 @@ def _cut(streams: Mapping[str, Floats]) -> tuple[int, list[_Block]]:
     for name, stream in streams.items():
         for start in range(0, len(stream), size):
             values = stream[start : start + size]
+            # Noise that is missing altogether is found by `marginals`.
             if (norm := float(np.linalg.norm(values))) > 0:
                 blocks.append(_Block(name, values, np.asarray(fft.rfft(values / norm, length))))
     return length, blocks
@@ -121,6 +133,7 @@ def _twice(block: _Block) -> Iterator[_Look]:
     """Test for repeated values, in pieces that are short enough for few pairs by chance."""
     for start in range(0, len(block.values), BLOCK):
         piece = block.values[start : start + BLOCK]
+        # Relative to the measured size of the values, so that the test does not depend on the planned one.
         near = np.diff(np.sort(np.abs(piece))) <= NEAR * float(np.sqrt(np.mean(piece**2)))
         pairs, by_chance = _disjoint(near), len(piece) ** 2 / 2 * 1.25 * NEAR
         log_p = pairs * math.log(by_chance) - math.lgamma(pairs + 1) if pairs > by_chance else 0.0
@@ -142,6 +155,8 @@ def _within(block: _Block) -> Iterator[_Look]:
     # Padded to twice the length, so that the cyclic correlation equals the linear one.
     length = int(fft.next_fast_len(2 * n, real=True))
     spectrum = fft.rfft(x, length)
+    # Wiener-Khinchin: the inverse transform of |X|^2 is the autocorrelation, and that of X^2 the correlation with the
+    # reversed block.
     shifted = fft.irfft(np.abs(spectrum) ** 2, length)[1:n]
     mirrored = fft.irfft(spectrum**2, length)[: 2 * n - 1]
     mirrored[::2] -= x**2  # a value at the centre of the mirror does not pair with itself

@@ -1,8 +1,8 @@
 """Tests for noise of the wrong distribution: too small, missing, not normal, or with biased low bits.
 
-`echoes` tests independence; this module tests the distribution. The input are streams with one row per study and one
-column per number of a release, divided by their standard deviations. Each test has a bound on its probability for sound
-noise. The bounds are divided by the number of tests (Bonferroni), so that a set of sound streams is reported with
+`correlation` tests independence; this module tests the distribution. The input are streams with one row per study and
+one column per number of a release, divided by their standard deviations. Each test has a bound on its probability for
+sound noise. The bounds are divided by the number of tests (Bonferroni), so that a set of sound streams is reported with
 probability below FALSE_ALARM:
 
     size       sum of squares against chi-square, if the standard deviation is the planned one
@@ -35,10 +35,20 @@ _FAIR = 64.0  # steps per standard deviation from which remainders modulo 16 are
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Noise that should be standard normal, or discrete Gaussian on a grid of width `step`.
+    """Noise that should be standard normal, or discrete Gaussian on a grid.
 
-    If the scale was measured (`planned` is False), or an adversary learned on some of the numbers, which changes their
-    variance by at most `slack`, the bounds are widened accordingly.
+    If the scale was measured, or an adversary learned on some of the numbers, the bounds are widened accordingly.
+
+    Attributes
+    ----------
+    values : array of shape (studies, numbers)
+        Noise divided by its standard deviation.
+    step : float
+        Width of the grid in standard deviations; 0 without a grid.
+    planned : bool
+        Whether the values were divided by the planned standard deviation; otherwise by a measured one.
+    slack : float
+        Bound on the relative change of the variance by learning.
     """
 
     values: Floats
@@ -83,6 +93,8 @@ def _looks(name: str, stream: Stream) -> Iterator[_Look]:
     """All tests of one stream."""
     n, total = stream.values.size, float(np.sum(stream.values**2))
     if stream.planned and n:
+        # Both tails of chi-square with n degrees of freedom: noise may be too small (less privacy) or too large (less
+        # accuracy than stated).
         p = 2 * float(min(special.gammainc(n / 2, total / 2), special.gammaincc(n / 2, total / 2)))
         yield _Look("size", f"{name}: its size is {math.sqrt(total / n):.3f} times what was planned", p)
     if total == 0:
@@ -107,6 +119,7 @@ def _places(name: str, stream: Stream, total: float) -> Iterator[_Look]:
             part = float(np.sum(squares[chosen]))
             rest = total - part
             wider = 1 + stream.slack
+            # Learning may have changed either side by `slack`, so each tail is computed with its side enlarged.
             low = special.betainc(a, b, part * wider / (part * wider + rest))
             high = special.betainc(b, a, rest * wider / (part + rest * wider))
             size_there = math.sqrt(part / (studies * count) / (total / stream.values.size))
@@ -138,6 +151,7 @@ def _normal(name: str, stream: Stream) -> _Look:
 
 def _low_bits(name: str, stream: Stream) -> Iterator[_Look]:
     """Test whether remainders modulo 16 are uniform."""
+    # A sampler whose low bits are biased has the right size and shape but is not the planned discrete Gaussian.
     remainders = np.rint(stream.values / stream.step).astype(np.int64).ravel() % PARTS
     n = len(remainders)
     for left, count in enumerate(np.bincount(remainders, minlength=PARTS).tolist()):

@@ -43,6 +43,7 @@ class _ColludingShare(NoiseShare):
         """Add noise, and record dealt noise and the message."""
         if isinstance(noise_input, DealtNoise):
             self.handed.append(noise_input.from_helper)
+        # The message itself: under secure aggregation the coalition subtracts it from the sum.
         self.last = super().noisy(total, noise_input)
         return self.last  # type: ignore[no-any-return]  # what super returns
 
@@ -110,7 +111,21 @@ class _Overheard(Sampler):
 
 
 def record_draws(site: Site) -> list[SiteDraws]:
-    """Record all later draws of a site. Returns the list that receives one entry per round."""
+    """Record all later draws of a site.
+
+    The draws are taken where the site makes them and not where it accounts for them, so that noise which is planned but
+    not drawn shows as missing.
+
+    Parameters
+    ----------
+    site : Site
+        A site of the audit. Its methods are replaced on this one object.
+
+    Returns
+    -------
+    list of SiteDraws
+        Receives one entry per round, while the study runs.
+    """
     make = site._new_share
     rounds: list[SiteDraws] = []
 
@@ -119,6 +134,7 @@ def record_draws(site: Site) -> list[SiteDraws]:
         rounds.append(heard)
 
         def note(drawn: NDArray[Any], std: float) -> None:
+            # Under BROADCAST a site draws twice: first the noise that cancels, then its own.
             cancelling = law.mechanism is NoiseMechanism.BROADCAST and not heard.draws
             heard.draws["cancelling noise" if cancelling else "noise"] = drawn
             heard.own = np.asarray(drawn * (law.step or 1.0), dtype=np.float64)
@@ -165,7 +181,17 @@ def record_draws(site: Site) -> list[SiteDraws]:
 
 
 def planned_size(law: NoiseLaw, position: int, name: str) -> float:
-    """Planned standard deviation of a draw, in steps if there is a grid."""
+    """Planned standard deviation of a draw, in steps if there is a grid.
+
+    Parameters
+    ----------
+    law : NoiseLaw
+        Noise of the round.
+    position : int
+        Index of the site.
+    name : str
+        "noise", "cancelling noise", or a stream shared with another site.
+    """
     if name == "noise":
         return float(law.own[position]) / (law.step or 1.0)
     return float(law.cancelling[position] * (law.weight[position] if name == "cancelling noise" else 1.0))
@@ -181,6 +207,7 @@ class Recorder:
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
         """Exchange messages, and record them with the replies."""
         for site, reply in self._engine.exchange(frames):
+            # A lost site sends nothing that a coordinator could read.
             if reply is not None:
                 self.seen.append((decode_message(frames[site]), decode_reply(reply)))
             yield site, reply
@@ -216,11 +243,14 @@ def view(
     rows, known = [], []
     for message, reply in recorder.seen:
         if isinstance(message, Contribute) and message.round == round and isinstance(reply, Contribution):
+            # Rows are what honest sites sent; `known` is noise that the coordinator can subtract, because it dealt it
+            # or published its sum.
             dealt = message.noise_input
             if isinstance(dealt, DealtNoise):
                 known.append(dealt.from_coordinator)
                 if not helper_apart and reply.site not in names:
                     known.append(dealt.from_helper)
+            # The sum is the same in the messages to all sites: once is enough.
             if isinstance(dealt, DrawSum) and not known:
                 known.append(np.asarray(dealt.total, dtype=np.float64) * draw_step(law))
             if reply.site not in names:
