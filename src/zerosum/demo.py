@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import MeanProgram
 from zerosum.data.synthetic import COLUMNS, MEASURES, RANGES, hospitals
+from zerosum.kernel.schemes import Scheme
 from zerosum.report.build import FILES, write_report
 from zerosum.report.record import PrivacyReport, Result
 from zerosum.secagg.keys import Identity
@@ -134,7 +135,7 @@ def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, p
             lines.append(
                 Line(
                     scheme,
-                    _trusted_party(scheme),
+                    Scheme(scheme).facts.trusted_party,
                     predicted,
                     math.sqrt(float(np.mean(np.square(errors)))),
                     worst if math.isfinite(worst) else None,
@@ -163,17 +164,6 @@ def _policy(hospital: str, folder: Path) -> Policy:
     """Policy with a temporary ledger."""
     ledger = folder / f"{hospital}.sqlite"
     return Policy.throwaway(hospital, ledger, delta=DELTA)
-
-
-def _trusted_party(scheme: str) -> str:
-    """Party that must be trusted under a scheme."""
-    match scheme:
-        case "non-private" | "pooled":
-            return "coordinator"
-        case "cape-helper":
-            return "noise dealer"
-        case _:
-            return "no one"
 
 
 def draw(demo: Demo, path: Path) -> None:

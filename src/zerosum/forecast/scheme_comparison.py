@@ -26,7 +26,7 @@ from zerosum.forecast.forecasting import OnStep
 from zerosum.forecast.measures import Line, Measure, measure_of
 from zerosum.forecast.populations import population_of
 from zerosum.forecast.settings import Setting, split_by_site, study_in_setting
-from zerosum.kernel.schemes import DEFAULT_SCHEME, SCHEMES, SchemeFacts
+from zerosum.kernel.schemes import DEFAULT_SCHEME, SCHEMES
 from zerosum.kernel.terms import Calibration
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
@@ -173,11 +173,11 @@ def compare(
                     on_step(2 + number * seeds + seed, planned)
             # A scheme may be refused for this study: the table shows the reason, and the other schemes go on.
             except ZerosumError as error:
-                lines.append(SchemeLine(scheme, calibration, trusted_party(facts), refused=str(error)))
+                lines.append(SchemeLine(scheme, calibration, facts.trusted_party, refused=str(error)))
                 continue
             if not errors:
                 lines.append(
-                    SchemeLine(scheme, calibration, trusted_party(facts), refused="noise hides all of the result")
+                    SchemeLine(scheme, calibration, facts.trusted_party, refused="noise hides all of the result")
                 )
                 continue
             # Root mean square over seeds, then the smallest and the largest.
@@ -185,7 +185,7 @@ def compare(
             worst = result.report.worst_epsilon
             exact = worst if math.isfinite(worst) else None
             gone = hidden / (seeds if facts.noisy else 1)
-            lines.append(SchemeLine(scheme, calibration, trusted_party(facts), *figures, epsilon=exact, hidden=gone))
+            lines.append(SchemeLine(scheme, calibration, facts.trusted_party, *figures, epsilon=exact, hidden=gone))
     return Comparison(study.name, study.algorithm, measure.unit, description, seeds, tuple(lines), measure.loss)
 
 
@@ -217,13 +217,6 @@ class _ResultReader:
         values = self.measure.values(result.estimate, self.all_units, self.anchor)
         counting = np.array([line.counts for line in self.measure.lines])
         return np.asarray(values[counting] / [line.scale for line in self.counted])
-
-
-def trusted_party(facts: SchemeFacts) -> str:
-    """Party that must be trusted beside the site itself."""
-    if facts.sees_data:
-        return "coordinator"
-    return "noise dealer" if facts.deals_noise else "no one"
 
 
 def _chosen(schemes: Sequence[str]) -> list[tuple[str, Calibration]]:
