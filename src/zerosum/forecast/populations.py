@@ -37,7 +37,7 @@ from zerosum.data.design import Design
 from zerosum.errors import BadParameter
 from zerosum.forecast.assumptions import Assumptions, ColumnShape, Spectrum
 from zerosum.forecast.empirical_population import EmpiricalPopulation, Population, expand_design, refuse_columns
-from zerosum.forecast.structured_populations import ROWS, Classes, Classifier, Documents, Recordings
+from zerosum.forecast.structured_populations import ROWS, Classes, Classifier, Documents, Recordings, farthest_points
 
 _CENTRE_SHARE = 0.6  # share of the ranges that contains the cluster centres
 _MAX_SPREAD = 0.12  # largest standard deviation of a cluster, in half ranges
@@ -173,13 +173,7 @@ class ClustersPopulation(Population):
         reach = algorithm.half if algorithm.lower is not None else ones * algorithm.radius / math.sqrt(len(ones))
         rng = np.random.default_rng(0)
         candidates = rng.uniform(-1, 1, (200 * count, len(ones))) * _CENTRE_SHARE * reach / self.scale
-        # Farthest-point search among random candidates.
-        chosen = [candidates[np.argmax(np.sum(candidates**2, axis=1))]]
-        distance = np.full(len(candidates), np.inf)
-        while len(chosen) < count:
-            distance = np.minimum(distance, np.sum((candidates - chosen[-1]) ** 2, axis=1))
-            chosen.append(candidates[int(np.argmax(distance))])
-        centers = np.array(chosen)
+        centers = farthest_points(candidates, count)
         apart = [float(np.linalg.norm(a - b)) for i, a in enumerate(centers) for b in centers[:i]]
         widest = _MAX_SPREAD * float(np.min(reach / self.scale))  # so that few rows are clipped
         # As separated as guessed, but not so wide that the clusters leave their ranges.

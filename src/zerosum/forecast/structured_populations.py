@@ -222,15 +222,35 @@ def _centers(classes: int, dimensions: int, apart: float) -> Floats:
     """
     candidates = np.random.default_rng(0).uniform(-1, 1, (max(200, 50 * classes), dimensions))
     candidates /= np.maximum(np.linalg.norm(candidates, axis=1, keepdims=True), 1.0)
-    chosen = [candidates[int(np.argmax(np.sum(candidates**2, axis=1)))]]
-    distance = np.full(len(candidates), np.inf)
-    while len(chosen) < classes:
-        distance = np.minimum(distance, np.sum((candidates - chosen[-1]) ** 2, axis=1))
-        chosen.append(candidates[int(np.argmax(distance))])
-    centers = np.array(chosen) - np.mean(chosen, axis=0)
+    chosen = farthest_points(candidates, classes)
+    centers = chosen - np.mean(chosen, axis=0)
     # Scaled so that the two nearest classes have the wanted distance.
     nearest = min(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(centers, 2))
     return np.asarray(centers * apart / nearest)
+
+
+def farthest_points(candidates: Floats, count: int) -> Floats:
+    """Points that are far apart: the longest candidate, then always the one farthest from all that were chosen.
+
+    Parameters
+    ----------
+    candidates : array of shape (n, dimensions)
+        Points to choose from.
+    count : int
+        Number of points, at most n.
+
+    Returns
+    -------
+    array of shape (count, dimensions)
+        The chosen points, in the order of the search.
+    """
+    chosen = [candidates[int(np.argmax(np.sum(candidates**2, axis=1)))]]
+    # Squared distance of each candidate to the nearest chosen point.
+    distance = np.full(len(candidates), np.inf)
+    while len(chosen) < count:
+        distance = np.minimum(distance, np.sum((candidates - chosen[-1]) ** 2, axis=1))
+        chosen.append(candidates[int(np.argmax(distance))])
+    return np.array(chosen)
 
 
 def _patterns(shape: tuple[int, ...]) -> Floats:
