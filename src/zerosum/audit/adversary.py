@@ -124,11 +124,11 @@ def worst_pair(releases: Sequence[tuple[Statistic, float]], draw: Draw, seed: in
     pool = [unit for _ in range(60) for unit in draw(rng)]
     weights = [math.sqrt(share) / stat.sensitivity(Adjacency.REPLACE_ONE) for stat, share in releases]
 
-    def said(unit: Floats) -> Floats:
+    def contribution(unit: Floats) -> Floats:
         parts = [w * stat.total(Units.from_list([unit])) for w, (stat, _share) in zip(weights, releases, strict=True)]
         return np.concatenate(parts)
 
-    values = np.array([said(unit) for unit in pool])
+    values = np.array([contribution(unit) for unit in pool])
     gram = values @ values.T
     squares = np.diag(gram)
     # Squared distances of all pairs: |a|^2 + |b|^2 - 2 a'b.
@@ -137,7 +137,7 @@ def worst_pair(releases: Sequence[tuple[Statistic, float]], draw: Draw, seed: in
     pair = [pool[int(first)], pool[int(second)]]
 
     def distance(units: list[Floats]) -> float:
-        one, other = (said(unit) for unit in units)
+        one, other = (contribution(unit) for unit in units)
         return float(np.linalg.norm(one - other))
 
     # Random local search: a step that does not improve the distance reduces the step size.
@@ -160,16 +160,16 @@ def rehearsed(algorithm: Algorithm, draw: Draw, units: int) -> list[tuple[Statis
     knows approximately."""
     rng = np.random.default_rng(1)
     table = Units.from_list([draw(rng)[0] for _ in range(units)])
-    asked: list[tuple[Statistic, float]] = []
+    releases: list[tuple[Statistic, float]] = []
 
     def answer(request: Request) -> Release:
-        asked.append((request.statistic, request.share))
+        releases.append((request.statistic, request.share))
         if isinstance(request, PrivatePublication):
             return Release(request.statistic.rows(table), 0.0, float(units), (), (units,))
         return Release(contributed(request, table), 0.0, float(units), ())
 
     drive(algorithm.program(Adjacency.REPLACE_ONE), answer)
-    return asked
+    return releases
 
 
 def contributed(request: Request, units: Units, order: NDArray[np.intp] | None = None) -> Floats:

@@ -55,7 +55,7 @@ class Dependence:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _TestResult:
     """Strongest result of one test, and the logarithm of a bound on its probability for sound noise."""
 
     kind: str
@@ -87,15 +87,15 @@ def search(streams: Mapping[str, Floats]) -> tuple[Dependence, ...]:
         Empty for sound noise, except with probability FALSE_ALARM.
     """
     length, blocks = _cut(streams)
-    looks = [look for block in blocks for look in (*_twice(block), *_within(block))]
-    looks += [_between(one, other, length) for one, other in combinations(blocks, 2)]
+    results = [result for block in blocks for result in (*_twice(block), *_within(block))]
+    results += [_between(one, other, length) for one, other in combinations(blocks, 2)]
     # Logarithms, since the probabilities of strong findings underflow.
-    bound = math.log(FALSE_ALARM / max(1, len(looks)))
+    bound = math.log(FALSE_ALARM / max(1, len(results)))
     found = []
     for kind in ("twice", "within", "between"):
-        if beyond := [look for look in looks if look.kind == kind and look.log_p < bound]:
+        if beyond := [result for result in results if result.kind == kind and result.log_p < bound]:
             # One sentence for each kind: a fault in the noise shows in many blocks at once.
-            worst = max(beyond, key=lambda look: (look.correlation, -look.log_p))
+            worst = max(beyond, key=lambda result: (result.correlation, -result.log_p))
             more = f" (such findings in the blocks of these streams: {len(beyond)})" if len(beyond) > 1 else ""
             found.append(Dependence(worst.says + more, worst.correlation))
     return tuple(found)
@@ -129,7 +129,7 @@ def _cut(streams: Mapping[str, Floats]) -> tuple[int, list[_Block]]:
     return length, blocks
 
 
-def _twice(block: _Block) -> Iterator[_Look]:
+def _twice(block: _Block) -> Iterator[_TestResult]:
     """Test for repeated values, in pieces that are short enough for few pairs by chance."""
     for start in range(0, len(block.values), BLOCK):
         piece = block.values[start : start + BLOCK]
@@ -138,7 +138,7 @@ def _twice(block: _Block) -> Iterator[_Look]:
         pairs, by_chance = _disjoint(near), len(piece) ** 2 / 2 * 1.25 * NEAR
         log_p = pairs * math.log(by_chance) - math.lgamma(pairs + 1) if pairs > by_chance else 0.0
         says = f"{block.name}: {2 * pairs} of {len(piece)} numbers come in pairs that are equal up to their sign"
-        yield _Look("twice", says, 1.0, log_p)
+        yield _TestResult("twice", says, 1.0, log_p)
 
 
 def _disjoint(near: NDArray[np.bool_]) -> int:
@@ -147,7 +147,7 @@ def _disjoint(near: NDArray[np.bool_]) -> int:
     return int(np.sum((ends[1::2] - ends[::2] + 1) // 2))
 
 
-def _within(block: _Block) -> Iterator[_Look]:
+def _within(block: _Block) -> Iterator[_TestResult]:
     """Tests for autocorrelation and for mirrored values in one block."""
     x, n = block.values, len(block.values)
     if n < 2:
@@ -163,16 +163,16 @@ def _within(block: _Block) -> Iterator[_Look]:
     for values, how, step in ((shifted, "numbers {:g} apart", 1.0), (mirrored, "numbers mirrored at place {:g}", 0.5)):
         at, r = _strongest(values / float(x @ x))
         says = f"{block.name}: {how.format(step * (at + 1))} are correlated, {r:.2f} over all"
-        yield _Look("within", says, r, math.log(2 * len(values)) + n / 4 * _log_rest(r))
+        yield _TestResult("within", says, r, math.log(2 * len(values)) + n / 4 * _log_rest(r))
 
 
-def _between(one: _Block, other: _Block, length: int) -> _Look:
+def _between(one: _Block, other: _Block, length: int) -> _TestResult:
     """Test for correlation between two blocks at any cyclic shift."""
     _, r = _strongest(fft.irfft(one.spectrum * np.conj(other.spectrum), length))
     n = max(len(one.values), len(other.values))
     whose = f"{one.name}, early and late" if one.name == other.name else f"{one.name} and {other.name}"
     says = f"{whose}: the noise agrees, correlation {r:.2f}"
-    return _Look("between", says, r, math.log(length) + (n - 1) / 2 * _log_rest(r))
+    return _TestResult("between", says, r, math.log(length) + (n - 1) / 2 * _log_rest(r))
 
 
 def _strongest(values: Floats) -> tuple[int, float]:

@@ -22,9 +22,9 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
+def _version(requested: bool) -> None:
     """Print the version and exit, before the command itself is parsed."""
-    if asked:
+    if requested:
         typer.echo(f"zerosum {VERSION}")
         raise typer.Exit
 

@@ -53,13 +53,13 @@ class ConsentPrompt:
 
     def _run(self) -> None:
         """Prompt for every plan that waits, each once in this process, until the block ends."""
-        asked: set[str] = set()
+        prompted_plans: set[str] = set()
         # s between two looks at the folder of proposals; chosen by hand. Waiting on the event ends the thread at once
         # when the site stops.
         while not self._over.wait(0.5):
             for digest in self._consents.waiting():
-                if digest not in asked and not self._over.is_set() and _in_front():
-                    asked.add(digest)
+                if digest not in prompted_plans and not self._over.is_set() and _in_front():
+                    prompted_plans.add(digest)
                     try:
                         self._ask(digest)
                     except ZerosumError as error:  # for instance if another process has decided meanwhile
@@ -92,9 +92,9 @@ class ConsentPrompt:
             # In its normal mode a terminal delivers whole lines, so one read has the answer. The foreground is checked
             # again right before the read, which would stop a background process.
             if select.select([keyboard], [], [], 0.2)[0] and _in_front():
-                said = os.read(keyboard, 4096).decode(errors="replace").partition("\n")[0].strip().lower()
-                if said in ("yes", "no"):
-                    self._decide(digest, "approved" if said == "yes" else "refused")
+                answer = os.read(keyboard, 4096).decode(errors="replace").partition("\n")[0].strip().lower()
+                if answer in ("yes", "no"):
+                    self._decide(digest, "approved" if answer == "yes" else "refused")
                 return
 
 

@@ -109,12 +109,12 @@ def coordinator_health(
     terminal.out.print(f"{how}, {record['rounds']} of {counted(record['planned'], 'round')}; {sites}", soft_wrap=True)
 
 
-def _site_address(said: str) -> tuple[str, Path]:
+def _site_address(text: str) -> tuple[str, Path]:
     """Name and socket of a site, from `NAME=SOCKET`.
 
     The path is made absolute: the settings are stored, and `resume` may run in another working directory.
     """
-    name, equals, path = said.partition("=")
+    name, equals, path = text.partition("=")
     if not (name and equals and path):
         raise BadParameter("--site is NAME=SOCKET")
     return name, Path(path).absolute()
@@ -129,7 +129,7 @@ class _StopHandler:
 
     def __init__(self) -> None:
         # Whether a signal has arrived, and whether rounds have begun (any progress report).
-        self._asked = self._busy = False
+        self._stop_requested = self._busy = False
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -143,9 +143,9 @@ class _StopHandler:
 
     def _on_signal(self, *_: object) -> None:
         """End at once if nothing would be lost, or on the second signal; otherwise note the request."""
-        if self._asked or not self._busy:
+        if self._stop_requested or not self._busy:
             raise KeyboardInterrupt
-        self._asked = True
+        self._stop_requested = True
         log_event("stopping", "asked to stop: the current round is finished first")
 
     def log_attendance(self, sites: Mapping[str, str]) -> None:
@@ -168,7 +168,7 @@ class _StopHandler:
             result is left to be computed and written.
         """
         self._busy = True
-        if seen.stage == "round" and self._asked and seen.done < seen.planned:
+        if seen.stage == "round" and self._stop_requested and seen.done < seen.planned:
             raise KeyboardInterrupt
 
 

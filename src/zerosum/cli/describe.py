@@ -90,12 +90,12 @@ def describe(
         study = _study(sites, parameters, _tokens(missing_token or ()), epsilon, delta, protected)
     # The plan that is shown is the plan that runs: its random name and its digest are made here once.
     planned = study.plan()
-    report, said = privacy_report(planned), resolve(study.build_algorithm(), planned).describe
+    report, description = privacy_report(planned), resolve(study.build_algorithm(), planned).describe
     if plan:
         if json_:
-            terminal.print_json(report.as_record() | {"describe": said})
+            terminal.print_json(report.as_record() | {"describe": description})
             return
-        terminal.print_titled(report.algorithm, f": {said}")
+        terminal.print_titled(report.algorithm, f": {description}")
         terminal.show_report(report)
         return
     if out is not None:
@@ -113,11 +113,13 @@ def describe(
                 observer(Progress("writing", 1, 1))
         if json_:
             folder = {} if out is None else {"folder": str(out)}
-            terminal.print_json(result.as_record() | {"table": records_of(result.estimate), "describe": said} | folder)
+            terminal.print_json(
+                result.as_record() | {"table": records_of(result.estimate), "describe": description} | folder
+            )
             return
         terminal.show_tables(tables_of(result.estimate))
-        if said:
-            terminal.out.print(said[0].upper() + said[1:] + ".")
+        if description:
+            terminal.out.print(description[0].upper() + description[1:] + ".")
         for sentence in result.report.sentences():
             terminal.out.print(sentence)
         terminal.show_warnings(result.warnings)
@@ -158,8 +160,8 @@ def _parameters(
         If no column is declared, or one twice: a column is either a number with a range or a category with levels.
     """
     found: dict[str, Any] = {
-        "ranges": {name: _range(name, said) for name, said in map(_split_option, ranges)},
-        "levels": {name: [_value(each) for each in said.split(",")] for name, said in map(_split_option, levels)},
+        "ranges": {name: _range(name, value) for name, value in map(_split_option, ranges)},
+        "levels": {name: [_value(each) for each in value.split(",")] for name, value in map(_split_option, levels)},
     }
     columns = [name for name, _ in map(_split_option, (*ranges, *levels))]
     if len(set(columns)) < len(columns):
@@ -169,7 +171,9 @@ def _parameters(
         raise BadParameter("declare the columns: --range COLUMN=LOW:HIGH, --levels COLUMN=A,B")
     # `observed` without a column is the rule for all columns; a rule for one column replaces it.
     rules: dict[str, Any] = dict.fromkeys(columns, "observed") if "observed" in missing else {}
-    rules |= {name: _value(said) for name, said in map(_split_option, (each for each in missing if each != "observed"))}
+    rules |= {
+        name: _value(value) for name, value in map(_split_option, (each for each in missing if each != "observed"))
+    }
     named = {"by": by, "missing": rules or None, "probabilities": quantile, "whole": whole}
     return found | {"columns": columns} | {name: value for name, value in named.items() if value is not None}
 
@@ -250,21 +254,21 @@ def _sites(files: Sequence[str], delimiters: Sequence[str], encodings: Sequence[
     return sites
 
 
-def _by_site(option: str, said: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+def _by_site(option: str, values: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Value of an option for each site: VALUE for all sites, NAME=VALUE for one.
 
     Parameters
     ----------
     option : str
         Name of the option, for the message.
-    said : sequence of str
+    values : sequence of str
         Values of the option in the order they were given.
     names : sequence of str
         Names of the sites.
     """
     found: dict[str, str] = {}
     for each in sorted(
-        said, key=lambda each: each.partition("=")[0] in names
+        values, key=lambda each: each.partition("=")[0] in names
     ):  # values for one site override the value for all
         name, separator, value = each.partition("=")
         if separator and name in names:
@@ -276,58 +280,58 @@ def _by_site(option: str, said: Sequence[str], names: Sequence[str]) -> dict[str
     return found
 
 
-def _site(said: str) -> dict[str, str]:
+def _site(text: str) -> dict[str, str]:
     """Entry of one site, from `FILE` or `NAME=FILE`. A file `east.csv.gz` without a name is the site `east`."""
-    name, separator, path = said.partition("=")
-    return {"name": name, "data": path} if separator else {"name": Path(said).name.split(".")[0], "data": said}
+    name, separator, path = text.partition("=")
+    return {"name": name, "data": path} if separator else {"name": Path(text).name.split(".")[0], "data": text}
 
 
-def _tokens(said: Sequence[str]) -> Any:
+def _tokens(options: Sequence[str]) -> Any:
     """Missing-value tokens: a list for all columns, or a table by column.
 
     The two forms are not mixed: a study file has one or the other, and a token for all columns beside one for a column
     would leave open whether the second replaces the first.
     """
     by_column: dict[str, list[str]] = {}
-    for each in said:
+    for each in options:
         if "=" in each:
             name, token = _split_option(each)
             by_column.setdefault(name, []).append(token)
-    if by_column and len(by_column) < len(said) and any("=" not in each for each in said):
+    if by_column and len(by_column) < len(options) and any("=" not in each for each in options):
         raise BadParameter("--missing-token is for all columns, or always COLUMN=TOKEN")
-    return by_column or list(said)
+    return by_column or list(options)
 
 
-def _split_option(said: str) -> tuple[str, str]:
+def _split_option(option: str) -> tuple[str, str]:
     """Column and value of `COLUMN=VALUE`. The first equals sign separates: values may contain others."""
-    name, separator, value = said.partition("=")
+    name, separator, value = option.partition("=")
     if not separator:
-        raise BadParameter(f"{said!r} must be COLUMN=...")
+        raise BadParameter(f"{option!r} must be COLUMN=...")
     return name.strip(), value.strip()
 
 
-def _range(name: str, said: str) -> tuple[float, float]:
+def _range(name: str, text: str) -> tuple[float, float]:
     """Lower and upper end of a public range.
 
     Parameters
     ----------
     name : str
         The column, for the message.
-    said : str
+    text : str
         `LOW:HIGH`.
     """
     try:
-        low, high = (float(each) for each in said.split(":"))
+        low, high = (float(each) for each in text.split(":"))
     except ValueError:
         raise BadParameter(f"the range of {name!r} must be LOW:HIGH, two numbers") from None
     return low, high
 
 
-def _value(said: str) -> str | float:
+def _value(text: str) -> str | float:
     """A finite number if it is one, otherwise the text."""
     try:
-        number = float(said)
+        number = float(text)
     except ValueError:
-        return said.strip()
+        return text.strip()
     # `nan` and `inf` parse as numbers but are levels or tokens of a text column here.
-    return number if math.isfinite(number) else said.strip()
+    return number if math.isfinite(number) else text.strip()

@@ -106,14 +106,14 @@ def provision(
         return
     if (ca_certificate is None) != (ca_key is None):
         raise BadParameter("an authority of your own is a certificate and its key: --ca-certificate and --ca-key")
-    asked = [certificates.Request.read(path) for path in request]
+    requests = [certificates.Request.read(path) for path in request]
     # An institution may have an authority whose key is kept and revoked by its own rules.
     own = None if ca_certificate is None or ca_key is None else (ca_certificate, ca_key)
     # The first call founds the project; later calls approve more requests with its authority.
     if not out.exists():
         certificates.found(out, _required_server(server), port, admin, days=days, ca=own)
         terminal.out.print(f"kits of the server and of {admin}: {out / 'kits'}", soft_wrap=True)
-    for each in asked:
+    for each in requests:
         terminal.out.print(f"send back {certificates.approve(out, roster, each, days=days)}", soft_wrap=True)
     # A fingerprint that travels with the signed package proves nothing: an attacker who replaces the package would
     # replace both.

@@ -178,10 +178,10 @@ def assumptions_of(
     from zerosum.forecast import Assumptions, ColumnShape, read_like, read_spectrum
 
     columns = {}
-    for said in guess or ():
-        name, separator, shape = said.partition("=")
+    for option in guess or ():
+        name, separator, shape = option.partition("=")
         if not separator:
-            raise BadParameter(f"a guess must be COLUMN=SHAPE, got {said!r}")
+            raise BadParameter(f"a guess must be COLUMN=SHAPE, got {option!r}")
         columns[name.strip()] = ColumnShape.parse(shape)
     if like is not None and columns:
         raise BadParameter("people are drawn from a public file (--like) or from guesses (--guess): not both")
@@ -190,18 +190,18 @@ def assumptions_of(
     return Assumptions(columns, drawn, kind, r_squared, separation, rows)
 
 
-def _targets(said: Sequence[str]) -> dict[str, float] | None:
+def _targets(options: Sequence[str]) -> dict[str, float] | None:
     """Errors to reach, by the name of a number; None if there is none.
 
     Parameters
     ----------
-    said : sequence of str
+    options : sequence of str
         `NUMBER` for the error as a whole, or `NAME=NUMBER` for one number of the result.
     """
     from zerosum.forecast import WHOLE
 
     found = {}
-    for each in said:
+    for each in options:
         # The last equals sign: a name of a number may contain one.
         name, separator, error = each.rpartition("=")
         try:
@@ -242,14 +242,14 @@ def _show(found: WhatIf) -> None:
     _show_lines(found, sampled)
     _show_hidden(found)
     if found.target is not None:
-        asked = ", ".join(f"{name} {error:g}" if name else f"{error:g}" for name, error in found.target.wanted.items())
+        wanted = ", ".join(f"{name} {error:g}" if name else f"{error:g}" for name, error in found.target.wanted.items())
         if found.target.forecast is None:
-            sentence = f"No epsilon up to {LARGEST:g} that can be planned reaches an error of {visible(asked)}: "
+            sentence = f"No epsilon up to {LARGEST:g} that can be planned reaches an error of {visible(wanted)}: "
             sentence += "more people may."
         else:
             # A formula gives the epsilon exactly, rehearsals with an error of their own.
             about = "about " if found.own.runs else ""
-            sentence = f"An error of {visible(asked)} takes {about}epsilon {found.target.epsilon:g}."
+            sentence = f"An error of {visible(wanted)} takes {about}epsilon {found.target.epsilon:g}."
         terminal.out.print(sentence)
     if found.level:
         terminal.out.print(
@@ -295,9 +295,9 @@ def _show_hidden(found: WhatIf) -> None:
         "Hidden numbers are not in the result, because noise is larger than they are. Errors refer to the others."
     )
     if hidden := found.own.hidden:
-        said = ", ".join(f"{visible(line.label)} ({100 * line.missing:.0f} %)" for line in hidden[:_LINES])
+        names = ", ".join(f"{visible(line.label)} ({100 * line.missing:.0f} %)" for line in hidden[:_LINES])
         more = f" and {len(hidden) - _LINES} more" if len(hidden) > _LINES else ""
-        terminal.out.print(f"Hidden in this study, with their share of the rehearsals: {said}{more}.")
+        terminal.out.print(f"Hidden in this study, with their share of the rehearsals: {names}{more}.")
 
 
 def _figure(value: float) -> str:

@@ -185,8 +185,8 @@ def _places(path: Path | None, policy: Path | None, counter: Path | None) -> lis
     from zerosum.site.policy import Policy, ledger_folder
 
     if policy is not None:
-        said = Policy.load(policy)
-        return [_Place(path or said.ledger_path, counter or said.counter_path, said.cap)]
+        loaded = Policy.load(policy)
+        return [_Place(path or loaded.ledger_path, counter or loaded.counter_path, loaded.cap)]
     if path is None and counter is not None:
         raise BadParameter("--counter belongs to one ledger: name the ledger too")
     if counter is not None and not counter.is_file():

@@ -336,26 +336,26 @@ def site_dry_run(
 
     loaded = SiteFile.load(site)
     consents = Consents(loaded.state_folder, automatic=loaded.consent.automatic)
-    asked = read_plan(Path(plan)) if Path(plan).exists() else consents.proposal(consents.find(plan))
-    policy, identity, digest = loaded.own_policy(), loaded.keep_identity(), asked.digest()
-    position = own_position(asked, loaded.name, identity)
+    proposal = read_plan(Path(plan)) if Path(plan).exists() else consents.proposal(consents.find(plan))
+    policy, identity, digest = loaded.own_policy(), loaded.keep_identity(), proposal.digest()
+    position = own_position(proposal, loaded.name, identity)
     # Each step is one that the site itself takes when the plan arrives, so the refusal is the one that would be sent.
     refusal: ZerosumError | None = None
     unfit: list[str] = []
     try:
         schema = ready_schema(loaded, policy)
-        review_question(asked, loaded, schema)
+        review_question(proposal, loaded, schema)
         faults: Faults = []
-        member = Site(loaded.name, load_for(asked, loaded, schema, faults), policy, identity, schema=schema)
+        member = Site(loaded.name, load_for(proposal, loaded, schema, faults), policy, identity, schema=schema)
         unfit = fault_lines(faults)
         try:
-            member.review(asked)
+            member.review(proposal)
         finally:
             member.close()
     except ZerosumError as error:
         refusal = error
     decided = consents.decision(digest) or ("automatic" if consents.automatic else "waits for the steward")
-    report = privacy_report(asked)
+    report = privacy_report(proposal)
     record: dict[str, Any] = {
         "digest": digest,
         "would_agree": refusal is None,
@@ -363,16 +363,16 @@ def site_dry_run(
         "unfit": unfit,
         "consent": decided,
         "epsilon": report.per_site[position].epsilon,
-        "delta": asked.delta,
+        "delta": proposal.delta,
         "plan": report.as_record(),
     }
     if json_:
         terminal.print_json(record)
         return
-    terminal.print_titled(visible(asked.study), f": {asked.algorithm}")
-    terminal.out.print(f"columns: {', '.join(visible(name) for name in asked.question.columns)}", soft_wrap=True)
+    terminal.print_titled(visible(proposal.study), f": {proposal.algorithm}")
+    terminal.out.print(f"columns: {', '.join(visible(name) for name in proposal.question.columns)}", soft_wrap=True)
     terminal.show_report(report)
-    terminal.out.print(f"here: epsilon {record['epsilon']:.4f} at delta {asked.delta:g}; nothing was spent")
+    terminal.out.print(f"here: epsilon {record['epsilon']:.4f} at delta {proposal.delta:g}; nothing was spent")
     terminal.out.print(f"consent: {decided}")
     terminal.show_warnings([f"not for others: {visible(each)}" for each in unfit])
     if refusal is not None:

@@ -123,12 +123,12 @@ def plan(
 
     # A forecast is another output of the same study file; it makes many plans, so no single plan is written.
     if what_if:
-        asked = Study.load(study)
+        loaded = Study.load(study)
         assumptions = assumptions_of(
-            asked, guess, like, spectrum=spectrum, r_squared=r_squared, separation=separation, rows=rows
+            loaded, guess, like, spectrum=spectrum, r_squared=r_squared, separation=separation, rows=rows
         )
         given = target_error or ()
-        print_forecasts(asked, out, json_, people=people, assumptions=assumptions, targets=given, runs=runs)
+        print_forecasts(loaded, out, json_, people=people, assumptions=assumptions, targets=given, runs=runs)
         return
     # Options without effect are refused rather than ignored: the user would read the plan as a forecast.
     forecasting = (target_error, guess, people, like, spectrum, r_squared, separation, rows, runs)

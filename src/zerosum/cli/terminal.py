@@ -595,18 +595,18 @@ def show_tables(tables: Iterable[ReportTable]) -> None:
         out.print()
 
 
-def _column_list(asked: dict[str, Any]) -> str:
+def _column_list(question: dict[str, Any]) -> str:
     """Columns of a study with their ranges, as text.
 
     Parameters
     ----------
-    asked : dict
+    question : dict
         What the ledger recorded about the question. Of many columns it has only some names; the first and last are
         printed, with the number of all.
     """
-    names, bounds = asked.get("columns", []), asked.get("bounds", {})
-    if asked.get("n_columns", 0) > len(names):
-        return f"{names[0]} ... {names[-1]} ({asked['n_columns']})"
+    names, bounds = question.get("columns", []), question.get("bounds", {})
+    if question.get("n_columns", 0) > len(names):
+        return f"{names[0]} ... {names[-1]} ({question['n_columns']})"
     ranges = _ranges({"columns": names, "parameters": bounds})
     return ", ".join(f"{name} ({ranges[name]})" if name in ranges else name for name in names)
 
@@ -636,13 +636,13 @@ def show_ledger(record: dict[str, Any]) -> None:
     headings = ("who", "asked", "columns", "epsilon", *agreed)
     studies = Table("study", Column("when (UTC)", no_wrap=True), *headings, title=title)
     for line in record["studies"]:
-        asked = line["asked"]
+        question = line["asked"]
         studies.add_row(
             visible(line["study"]),
             line["first"][:16].replace("T", " "),
-            visible(asked.get("user", "")),
-            asked.get("algorithm", ", ".join(line["statistics"])),
-            visible(_column_list(asked)),
+            visible(question.get("user", "")),
+            question.get("algorithm", ", ".join(line["statistics"])),
+            visible(_column_list(question)),
             f"{line['epsilon']:.4f}",
             *([f"{line['consent'] or ''}{', under 0.2' if line['exposed'] else ''}"] if agreed else []),
         )

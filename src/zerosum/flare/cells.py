@@ -80,9 +80,9 @@ class Cells:
         Interrupted
             If FLARE is ending the job.
         """
-        asked = {self._pool.submit(self._carry, name, frame): name for name, frame in frames.items()}
-        for done in as_completed(asked):
-            name, reply = asked.pop(done), done.result()
+        pending = {self._pool.submit(self._carry, name, frame): name for name, frame in frames.items()}
+        for done in as_completed(pending):
+            name, reply = pending.pop(done), done.result()
             # A loss while FLARE ends the job is not the site's. If it were yielded, the coordinator would record the
             # site as lost, and the resumed study would go on without it.
             if reply is None and self._abort.triggered:

@@ -184,7 +184,7 @@ def _found(
     keep_in(folder / "kits" / server, folder / "server")
 
 
-def approve(folder: Path, roster: Mapping[str, str | None], asked: Request, *, days: int) -> Path:
+def approve(folder: Path, roster: Mapping[str, str | None], site_request: Request, *, days: int) -> Path:
     """Sign a request of a site that is on the roster, under the identity that the roster names.
 
     Parameters
@@ -193,7 +193,7 @@ def approve(folder: Path, roster: Mapping[str, str | None], asked: Request, *, d
         Folder of the project.
     roster : mapping
         Identity of each site by its name, from the study file.
-    asked : Request
+    site_request : Request
         A request whose signature was checked when it was read.
     days : int
         Validity of the certificate.
@@ -204,20 +204,20 @@ def approve(folder: Path, roster: Mapping[str, str | None], asked: Request, *, d
         The package to send back.
     """
     fingerprint(folder)
-    if asked.site not in roster:
-        raise Refused(f"there is no site named {asked.site!r} on the roster")
-    if roster[asked.site] != asked.identity:
-        raise Refused(f"the request comes under another identity for {asked.site!r} than the roster names")
-    out = folder / "signed" / f"{asked.site}.signed.zip"
+    if site_request.site not in roster:
+        raise Refused(f"there is no site named {site_request.site!r} on the roster")
+    if roster[site_request.site] != site_request.identity:
+        raise Refused(f"the request comes under another identity for {site_request.site!r} than the roster names")
+    out = folder / "signed" / f"{site_request.site}.signed.zip"
     if out.exists():
         raise BadInput(f"{out} exists already: a site has one certificate; move it away to give another")
     out.parent.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as made:
-        path = Path(made) / f"{asked.site}.request.zip"
-        path.write_bytes(asked.request)
+        path = Path(made) / f"{site_request.site}.request.zip"
+        path.write_bytes(site_request.request)
         signed = _approved(folder, path, Path(made) / out.name, days)
-        if _certified(signed) != (asked.site, "client"):  # what FLARE's request says is the site's own word
-            raise Refused(f"the request of {asked.site!r} asks for a certificate that is no site's of that name")
+        if _certified(signed) != (site_request.site, "client"):  # what FLARE's request says is the site's own word
+            raise Refused(f"the request of {site_request.site!r} asks for a certificate that is no site's of that name")
         signed.replace(out)
     return out
 
@@ -289,19 +289,19 @@ def _participant(folder: Path, project: str, who: Mapping[str, object]) -> Path:
     return path
 
 
-def _approved(folder: Path, asked: Path, signed: Path, days: int) -> Path:
+def _approved(folder: Path, request: Path, signed: Path, days: int) -> Path:
     """Sign a request with the authority of the project, by FLARE's tool.
 
     Parameters
     ----------
     folder : Path
         Folder of the project, with the authority in `ca`.
-    asked, signed : Path
+    request, signed : Path
         Request to read, and package to write.
     days : int
         Validity in days.
     """
-    words = ["cert", "approve", asked, "-c", folder / "ca", "--profile", folder / "project.yml", "--out", signed]
+    words = ["cert", "approve", request, "-c", folder / "ca", "--profile", folder / "project.yml", "--out", signed]
     _ask(*words, "--valid-days", str(days), home=folder)
     return signed
 

@@ -55,21 +55,21 @@ class ColumnShape:
     numbers: tuple[float, ...] = ()
 
     @classmethod
-    def parse(cls, said: str) -> ColumnShape:
+    def parse(cls, text: str) -> ColumnShape:
         """Parse the value of a command-line option.
 
         >>> ColumnShape.parse("normal:60:15")
         ColumnShape(kind='normal', numbers=(60.0, 15.0))
         """
-        kind, *rest = said.strip().split(":")
+        kind, *rest = text.strip().split(":")
         try:
             numbers = tuple(float(each) for each in rest)
         except ValueError:
-            raise BadParameter(f"a guess must be one of {_SHAPES}, got {said!r}") from None
+            raise BadParameter(f"a guess must be one of {_SHAPES}, got {text!r}") from None
         # Parameters of each kind. Shares are as many as are given, at least two.
         wanted = {"uniform": 0, "normal": 2, "skewed": 2, "shares": max(len(numbers), 2)}
         if wanted.get(kind) != len(numbers) or not all(map(math.isfinite, numbers)):
-            raise BadParameter(f"a guess must be one of {_SHAPES}, got {said!r}")
+            raise BadParameter(f"a guess must be one of {_SHAPES}, got {text!r}")
         if kind == "normal" and not numbers[1] > 0:
             raise BadParameter("the standard deviation of a guess must be positive")
         if kind == "skewed" and not (numbers[0] > 0 and numbers[1] > 1):
@@ -132,32 +132,32 @@ class Spectrum:
     `values(count)` gives the largest `count` of them in descending order.
     """
 
-    said: str
+    text: str
     values: Callable[[int], Floats]
 
     @classmethod
-    def parse(cls, said: str, folder: Path = Path()) -> Spectrum:
+    def parse(cls, text: str, folder: Path = Path()) -> Spectrum:
         """Parse the value of a command-line option. A path is relative to `folder`.
 
         >>> Spectrum.parse("power:1.0").values(4).tolist()
         [1.0, 0.5, 0.3333333333333333, 0.25]
         """
-        kind, _, number = said.partition(":")
+        kind, _, number = text.partition(":")
         try:
             amount = float(number) if number else math.nan
         except ValueError:
             amount = math.nan
         if kind == "flat" and not number:
-            return cls(said, np.ones)
+            return cls(text, np.ones)
         if kind == "power" and 0 <= amount <= 20:
-            return cls(said, lambda count: np.arange(1.0, count + 1) ** np.float64(-amount))
+            return cls(text, lambda count: np.arange(1.0, count + 1) ** np.float64(-amount))
         if kind == "exponential" and 0 < amount <= 1:
             # The lower bound keeps the square roots of eigenvalues away from underflow.
-            return cls(said, lambda count: np.maximum(amount ** np.arange(count), 1e-12))
-        path = folder / said
+            return cls(text, lambda count: np.maximum(amount ** np.arange(count), 1e-12))
+        path = folder / text
         if not path.is_file():
-            raise BadParameter(f"the spectrum must be {_SPECTRA}; got {said!r}")
-        return cls(said, _read(path))
+            raise BadParameter(f"the spectrum must be {_SPECTRA}; got {text!r}")
+        return cls(text, _read(path))
 
 
 def _read(path: Path) -> Callable[[int], Floats]:
@@ -270,10 +270,10 @@ def read_like(study: Study, path: Path) -> Units:
     ).units
 
 
-def read_spectrum(study: Study, said: str) -> Spectrum:
+def read_spectrum(study: Study, text: str) -> Spectrum:
     """Parse a spectrum. A path that holds a site's private data is refused before it is read."""
-    _check_public(study, Path(said))
-    return Spectrum.parse(said)
+    _check_public(study, Path(text))
+    return Spectrum.parse(text)
 
 
 def _check_public(study: Study, path: Path) -> None:

@@ -230,9 +230,9 @@ def _topics(algorithm: TopicsProgram) -> Measure:
 
     def whole(estimate: Estimate) -> Floats:
         """Topics over all words, shape (n_topics, n_words); words that were not released have probability 0."""
-        describe_columns = estimate["topics"]
-        found = np.zeros((len(describe_columns.value), len(place)))
-        found[:, [place[name] for name in describe_columns.axes[-1].labels]] = describe_columns.value
+        topics = estimate["topics"]
+        found = np.zeros((len(topics.value), len(place)))
+        found[:, [place[name] for name in topics.axes[-1].labels]] = topics.value
         return found
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
@@ -320,12 +320,12 @@ def _table(algorithm: GroupedAlgorithm) -> Measure:
     width = {name: high - low for name, (low, high) in algorithm.ranges.items()}
     wanted = getattr(algorithm, "wanted", ("quantiles",))
     lines: list[Line] = []
-    kept: list[str] = []
+    quantities: list[str] = []
     if "means" in wanted:
-        kept.append("mean")
+        quantities.append("mean")
         lines += [Line(_label(group, name, "mean"), width[name]) for group in groups for name in names]
     if "quantiles" in wanted:
-        kept.append("quantile")
+        quantities.append("quantile")
         shares = getattr(algorithm, "probabilities", ())
         lines += [
             Line(_label(group, name, f"{100 * share:g} %"), width[name])
@@ -334,10 +334,10 @@ def _table(algorithm: GroupedAlgorithm) -> Measure:
             for share in shares
         ]
     if "proportions" in wanted and algorithm.described:
-        kept.append("proportion")
+        quantities.append("proportion")
         levels = [f"{name} = {level}" for name in algorithm.described for level in algorithm.levels[name]]
         lines += [Line(_label(group, level, ""), 1.0) for group in groups for level in levels]
-    return Measure(tuple(lines), "of a column's range, or of a proportion", _flat(*kept))
+    return Measure(tuple(lines), "of a column's range, or of a proportion", _flat(*quantities))
 
 
 def _label(group: str, name: str, what: str) -> str:

@@ -138,10 +138,10 @@ class IndependentPopulation(Population):
 
 def describe_columns(assumptions: Assumptions, columns: tuple[str, ...]) -> str:
     """Sentence about the guesses for columns."""
-    said = [f"{name} {assumptions.columns[name].to_option()}" for name in columns if name in assumptions.columns]
-    if len(said) < len(columns):
-        said.append("the others uniform over their ranges" if said else "every column uniform over its range")
-    return ", ".join(said) or "no assumption about columns"
+    parts = [f"{name} {assumptions.columns[name].to_option()}" for name in columns if name in assumptions.columns]
+    if len(parts) < len(columns):
+        parts.append("the others uniform over their ranges" if parts else "every column uniform over its range")
+    return ", ".join(parts) or "no assumption about columns"
 
 
 def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
@@ -238,7 +238,7 @@ class SpectrumPopulation(Population):
             size = 1 / (_RANGE_STDS * float(np.max(widest)))
         self.root, self.center = size * root * algorithm.scale[:, None], algorithm.middle
         of = f", {self.length} of them a person" if recorded else ""
-        self.description = f"normal rows with a spectrum {spectrum.said}{of}"
+        self.description = f"normal rows with a spectrum {spectrum.text}{of}"
 
     @property
     def numbers_each(self) -> int:

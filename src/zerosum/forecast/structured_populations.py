@@ -97,10 +97,10 @@ class Recordings(Population):
         Each course is drawn in the frequency domain with the AR(1) power spectrum 1 / |1 - a exp(-2 pi i f dt)|^2.
         """
         frequency = np.fft.rfftfreq(self.length, self.seconds)
-        kept = np.linspace(_LAST_LAG1, _FIRST_LAG1, self.count)
+        lag1 = np.linspace(_LAST_LAG1, _FIRST_LAG1, self.count)
         # exp(-2 pi i f dt), the transfer of one time step, shape (frequencies, 1).
         turn = np.exp(-2j * math.pi * frequency * self.seconds)[:, None]
-        power = 1 / np.abs(1 - kept * turn) ** 2
+        power = 1 / np.abs(1 - lag1 * turn) ** 2
         if self.band is not None:
             power *= ((frequency >= self.band[0]) & (frequency <= self.band[1]))[:, None]
         # No constant: recordings are centred.

@@ -145,8 +145,8 @@ def what_if(
             known[setting] = found.rescale(privacy, _ratio(sampling, found.sampling) if found.runs else 1.0)
     around = {kind: tuple(known[each] for each in row if each in known) for kind, row in kinds.items()}
     reached = None if target is None else search(advisor, target, some, privacy, steps(before, whole - before))
-    said = advisor.unit, advisor.description, advisor.source
-    return WhatIf(study.name, study.algorithm, *said, known[own], around, reached, advisor.level)
+    texts = advisor.unit, advisor.description, advisor.source
+    return WhatIf(study.name, study.algorithm, *texts, known[own], around, reached, advisor.level)
 
 
 def _check_wanted(advisor: Advisor, wanted: Mapping[str, float]) -> None:

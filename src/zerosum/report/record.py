@@ -398,8 +398,8 @@ class Result:
                 parts.append(html.table((places.name if places else "", name, "noise", "measured in"), lines))
             else:
                 parts.append(html.paragraphs([f"{name}: {' x '.join(map(str, quantity.shape))} numbers"]))
-        kept = [f"kept as {self.kept}"] if self.kept else []
-        sentences = [*(f"warning: {each}" for each in self.warnings), *self.report.sentences(), *kept]
+        archive_note = [f"kept as {self.kept}"] if self.kept else []
+        sentences = [*(f"warning: {each}" for each in self.warnings), *self.report.sentences(), *archive_note]
         parts.append(html.paragraphs([*sentences, f"public digest {self.report.public_digest}"]))
         return "".join(parts)
 

@@ -161,8 +161,8 @@ def _group_intervals(estimate: Estimate, name: str, title: str) -> Iterator[Bloc
 def _quantiles(estimate: Estimate, question: Question) -> Iterator[Block]:
     """Lowest, middle and highest requested quantile of each column and group."""
     value, ends = estimate["quantile"].value, estimate["quantile_interval"].value
-    groups, columns, asked = estimate["quantile"].axes
-    if len(asked.labels) < 2 or len(columns.labels) * len(groups.labels) > _MOST_ROWS:
+    groups, columns, levels = estimate["quantile"].axes
+    if len(levels.labels) < 2 or len(columns.labels) * len(groups.labels) > _MOST_ROWS:
         return
     ranges = question.parameters.get("ranges")
     rows = []
@@ -173,10 +173,10 @@ def _quantiles(estimate: Estimate, question: Question) -> Iterator[Block]:
         for g, group in enumerate(groups.labels):
             label = _labels(columns)[j] if len(groups.labels) == 1 else f"{column}, {group}"
             # Quantiles are in increasing order of their level: the first, the middle and the last one.
-            middle = value[g, j, len(asked.labels) // 2]
+            middle = value[g, j, len(levels.labels) // 2]
             span = middle, value[g, j, 0], value[g, j, -1], start, end, ends[g, j, 0, 0], ends[g, j, -1, 1]
             rows.append(Interval(label, *all_known(span)))
-    labels = asked.labels[0], asked.labels[len(asked.labels) // 2], asked.labels[-1]
+    labels = levels.labels[0], levels.labels[len(levels.labels) // 2], levels.labels[-1]
     about = (
         f"On the public range: the bar from {labels[0]} to {labels[2]}, the dot at {labels[1]}, the line from the "
         "lower end of the lowest 95 % interval to the upper end of the highest."

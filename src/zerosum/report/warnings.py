@@ -56,22 +56,22 @@ def _components(estimate: Mapping[str, Quantity]) -> Iterator[str]:
     """Warn if fewer components than requested are above the noise, or are stable."""
     if "above_noise" not in estimate or "eigenvalues" not in estimate:
         return
-    above, asked = int(estimate["above_noise"][0]), len(estimate["eigenvalues"])
+    above, requested = int(estimate["above_noise"][0]), len(estimate["eigenvalues"])
     if "stability" in estimate:
-        asked = len(estimate["stability"])
-        if above < asked:
+        requested = len(estimate["stability"])
+        if above < requested:
             yield (
-                f"{above} of {asked} dimensions are above the noise: the rest of the space is noise, and there the "
+                f"{above} of {requested} dimensions are above the noise: the rest of the space is noise, and there the "
                 "stability of components has no meaning"
             )
         unstable = int(np.sum(estimate["stability"].value < _LEAST_STABILITY))
         if unstable:
             yield (
-                f"{unstable} of {asked} components have a stability below {_LEAST_STABILITY:g}: the release hardly "
+                f"{unstable} of {requested} components have a stability below {_LEAST_STABILITY:g}: the release hardly "
                 "determines them. More people, longer recordings, fewer components or a larger epsilon would"
             )
-    elif above < asked:
-        yield f"{above} of {asked} components are above the noise: the others cannot be distinguished from noise"
+    elif above < requested:
+        yield f"{above} of {requested} components are above the noise: the others cannot be distinguished from noise"
 
 
 def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> Iterator[str]:

@@ -422,7 +422,7 @@ class SiteReader:
             events.study if events is not None and events.study else (plan.study if plan is not None else digest[:16])
         )
         line = ledger.studies.get(name, {})
-        asked = line.get("asked", {})
+        question = line.get("asked", {})
         rounds, planned = (len(events.rounds), events.planned) if events is not None else (0, 0)
         decision = None if waits else consents.decision(digest)
         first, last = (events.first, events.last) if events is not None else ("", "")
@@ -431,8 +431,8 @@ class SiteReader:
             name,
             _state(waits, decision, events, planned),
             digest,
-            str(asked.get("algorithm") or (plan.algorithm if plan is not None else "")),
-            tuple(asked.get("columns") or (plan.question.columns if plan is not None else ())),
+            str(question.get("algorithm") or (plan.algorithm if plan is not None else "")),
+            tuple(question.get("columns") or (plan.question.columns if plan is not None else ())),
             rounds,
             planned or (plan.rounds if plan is not None else 0),
             first,
@@ -460,7 +460,7 @@ def _state(waits: bool, decision: Decision | None, events: _PlanEvents | None, p
 
 def _from_ledger(name: str, line: Mapping[str, Any]) -> StudyState:
     """A study that is known from the ledger only."""
-    asked, plan = line["asked"], line["plan"] or ""
+    question, plan = line["asked"], line["plan"] or ""
     return StudyState(
         # Entries of early versions have no digest of a plan; a digest of the name keeps the address free of characters
         # from others.
@@ -468,8 +468,8 @@ def _from_ledger(name: str, line: Mapping[str, Any]) -> StudyState:
         name,
         "over",
         plan,
-        asked.get("algorithm", ", ".join(line["statistics"])),
-        tuple(asked.get("columns", ())),
+        question.get("algorithm", ", ".join(line["statistics"])),
+        tuple(question.get("columns", ())),
         line["entries"],
         0,
         line["first"],

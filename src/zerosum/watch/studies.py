@@ -193,20 +193,20 @@ class ArchiveLine:
 
 def archive_lines() -> list[ArchiveLine]:
     """Archived studies, newest first. Ledgers are not read."""
-    return [archive_line(kept) for kept in reversed(ArchivedStudy.all())]
+    return [archive_line(archived) for archived in reversed(ArchivedStudy.all())]
 
 
-def archive_line(kept: ArchivedStudy) -> ArchiveLine:
+def archive_line(archived: ArchivedStudy) -> ArchiveLine:
     """Summary of an archived study."""
-    about, algorithm, fault = kept.about, "", ""
-    place = kept.folder / "result" / "result.json"
+    about, algorithm, fault = archived.about, "", ""
+    place = archived.folder / "result" / "result.json"
     done = place.is_file()
     if done:
         try:
             algorithm = _algorithm(place, place.stat().st_mtime_ns)
         except (OSError, ValueError, TypeError, KeyError):
             fault = "its result cannot be read"
-    return ArchiveLine(kept.id, kept.folder, str(about["study"]), str(about["began"]), algorithm, done, fault)
+    return ArchiveLine(archived.id, archived.folder, str(about["study"]), str(about["began"]), algorithm, done, fault)
 
 
 # Cache: path and modification time of a result to the name of its algorithm.
