@@ -274,7 +274,7 @@ def _quality(estimate: Estimate, question: Question, space: Masker | None) -> It
     clear = total > 4 * noise[0]  # bins well above the noise
     middle = (np.arange(len(total)) + 0.5) / len(total)
     if np.any(clear):
-        # Noise can make more hits than answers.
+        # With noise there can be more hits than people in a bin.
         share = np.clip(hits[clear] / total[clear], 0, 1)
         # Delta method for the ratio hits / total with independent noise in both.
         half = _Z95 * np.hypot(noise[1], share * noise[0]) / total[clear]

@@ -210,7 +210,7 @@ def server_of(watch: Watch, started: Callable[[], None] = lambda: None) -> uvico
     config = uvicorn.Config(
         _limited(watch.app),
         http=_Protocol,
-        # No feature that the page does not use: WebSockets, lifespan events, proxy headers.
+        # Features that the page does not use are off: WebSockets, lifespan events, proxy headers.
         ws="none",
         lifespan="off",
         loop="asyncio",

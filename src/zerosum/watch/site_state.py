@@ -29,8 +29,8 @@ from zerosum.site.steward import decide
 from zerosum.study.site_file import SiteFile
 from zerosum.watch.cache import TimedCache
 
-# waits: for the steward's decision; approved: not yet begun; agreed: under way; over: every round answered; stopped:
-# begun and interrupted, or without news.
+# waits: for the steward's decision; approved: not yet begun; refused: by the steward; agreed: under way; over: the last
+# round was answered; stopped: interrupted, or without news.
 State = Literal["waits", "approved", "refused", "agreed", "over", "stopped"]
 _MOST_LINES = 200  # audit log lines in memory, of each study and of all
 _MOST_PLANS = 5000  # newest studies of the log in memory
@@ -167,11 +167,11 @@ class LogReader:
             self.plans.pop(next(iter(self.plans)))
         events.lines.append(line)
         events.last = line.time
-        # Rounds are a set, since an attempt that is repeated logs the same round again.
         if isinstance(rounds, int):
             events.planned = rounds
         if line.event == "consented":
             events.agreed = True
+        # A set, since a repeated attempt logs the same round again.
         if line.event == "released" and isinstance(round, int):
             events.rounds.add(round)
 
