@@ -26,7 +26,7 @@ from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.polynomial import PolynomialCoefficients
 from zerosum.statistics.published import DistinctSecondMoment, InfomaxGradient
 from zerosum.statistics.records import ClippedRecords, LabelledRecords
-from zerosum.statistics.regression import ColumnMoments, NewtonStep, ResidualGradient, ResidualMoment
+from zerosum.statistics.regression import ColumnMoments, CountStep, NewtonStep, ResidualGradient, ResidualMoment
 from zerosum.statistics.rounded_scatter import RoundedScatter
 from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms, ScatterProduct
 from zerosum.statistics.softmax import FeatureMoments, SoftmaxGradient, SoftmaxPredictions
@@ -55,6 +55,7 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     ResidualGradient,
     ResidualMoment,
     NewtonStep,
+    CountStep,
     PolynomialCoefficients,
     FitHistogram,
     TwoLayerGradient,
