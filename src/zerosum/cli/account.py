@@ -230,6 +230,11 @@ def _show_cost(cost: Cost) -> None:
         table.add_row(name, f"{value:.6g}", "")
     table.add_row("noise of the released sum", f"{cost.noise_std:.6g}", "")
     table.add_row("its variance / pooled at equal mu", f"{cost.variance_ratio:.6f}", "")
+    if (each := cost.solutions) is not None:
+        printed = "no solution" if each.printed is None else f"{each.printed:.6f}"
+        table.add_row("  by the papers' printed solution", printed, "")
+        table.add_row("  by the solution of least variance", f"{each.solved:.6f}", "")
+        table.add_row("  by combine sums", f"{each.sums:.6f}", "")
     terminal.show_table(table)
 
 
