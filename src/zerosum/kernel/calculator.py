@@ -10,7 +10,7 @@ import numpy as np
 
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, amounts, published
-from zerosum.kernel.events import Sampling, Subsampled
+from zerosum.kernel.events import MOST_STEPS, Sampling, Subsampled
 from zerosum.kernel.schemes import Combine, NoiseLaw, Scheme, SiteShape, weighted_laws
 from zerosum.kernel.view import Coalition, calibrate, worst_mu
 
@@ -131,6 +131,8 @@ def account(
         raise BadParameter(f"give either the noise or epsilon, got {'neither' if tau is None else 'both'}")
     if not scheme.facts.noisy:
         raise BadParameter("the non-private scheme has no noise to account for")
+    if not 1 <= rounds <= MOST_STEPS:
+        raise BadParameter(f"rounds must be a whole number from 1 to {MOST_STEPS}, got {rounds}")
     sampling = Sampling(rate, rounds)
     shapes = [SiteShape()] * sites if isinstance(sites, int) else list(sites)
     unit = scheme.law(shapes, coalition.honest(len(shapes)))
