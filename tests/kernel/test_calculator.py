@@ -180,7 +180,7 @@ def test_account_compares_accountants_and_the_exact_one_is_the_smallest() -> Non
 
 
 @pytest.mark.parametrize(
-    ("change", "named"), [({"rounds": 0}, "steps"), ({"rate": 0.0}, "rate"), ({"rate": 2}, "rate")]
+    ("change", "named"), [({"rounds": 0}, "rounds"), ({"rate": 0.0}, "rate"), ({"rate": 2}, "rate")]
 )
 def test_account_bad_rounds_are_refused(change: dict[str, Any], named: str) -> None:
     with pytest.raises(BadParameter, match=named):
