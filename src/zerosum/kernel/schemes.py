@@ -23,7 +23,8 @@ schemes differ in four vectors (c, p, `own`, `cancelling`) and in how e_s is mad
 All standard deviations are multiplied by one scale, which calibration chooses (`zerosum.kernel.view.calibrate`). H is
 the number of honest sites in the worst case. A site that asks for a stronger guarantee has a_s in (0, 1]: its units
 have the guarantee a_s mu instead of mu. The two cape schemes can also combine sites as the papers do (`Combine`): means
-of unequal sites, c_s = 1/n_s, with noise that grows as n_s, the number of units, shrinks.
+of unequal sites, c_s = 1/n_s, with noise that grows as n_s, the number of units, shrinks. There a_s divides the noise
+of a site's message, as in the papers, and the mu of the site is not a_s mu.
 """
 
 from __future__ import annotations
@@ -335,9 +336,9 @@ def _average_of_means(mechanism: NoiseMechanism, units: Floats, asked: Floats) -
 class WeightedLaws:
     """The noise of weighted means by the papers' printed solution, and by a closed form for their constraints.
 
-    `printed` is None where a variance of the printed solution is negative, or where it leaves so few sites with own and
-    cancelling noise that all of them may collude: then a coalition reads a message without noise. Both laws have the
-    noise of pooled data in the release, and at least the noise tau_s in the message of every site.
+    `printed` is None where a variance of the printed solution is negative, or where all sites with own and cancelling
+    noise may collude: then a coalition reads a message without noise. Both laws have the noise of pooled data in the
+    release, and at least the noise tau_s in the message of every site.
     """
 
     printed: NoiseLaw | None
