@@ -129,6 +129,16 @@ def test_scheme_capepca_prints_no_solution_for_four_equal_sites_and_algorithm_1_
     assert weighted_laws(NoiseMechanism.HELPER, [SiteShape(8)] * 2, 1).printed is not None
 
 
+@pytest.mark.parametrize("small", [1e-3, 1e-9, 1e-15, 1e-40])
+def test_scheme_weighted_means_of_one_dominant_site_have_finite_noise(small: float) -> None:
+    """The difference that sets the cancelling noise is lost in rounding here."""
+    shapes = [SiteShape(10**12, weight=1 - small), SiteShape(1, weight=small)]
+    law = Scheme("cape-published", combine=Combine.WEIGHTED).law(shapes, 1)
+    assert np.all(np.isfinite(law.own))
+    assert np.all(law.cancelling >= 0)
+    assert np.all(np.isfinite(worst_mu(law, 1.0, Coalition(1))))
+
+
 def test_scheme_printed_solution_without_own_noise_at_most_sites_is_not_used() -> None:
     """Sites of equal size, of which the last asks for half the mu: the printed solution gives it all own noise."""
     shapes = [SiteShape(100)] * 3 + [SiteShape(100, 0.5)]

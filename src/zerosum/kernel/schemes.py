@@ -428,7 +428,8 @@ def _variances_solved(p: Floats, tau2: Floats, units: Floats, honest: int) -> tu
     y = level + np.maximum(0.0, moved - honest * level)
     # The sum is rounded once, in any order of the sites. The pooled variance is 1/N^2.
     y = y / (math.fsum(y.tolist()) * np.sum(units) ** 2)
-    common = np.max(p * p * tau2 - y) / (1 - 1 / S)
+    # Rounding can make the difference negative where one site has nearly all units and nearly all weight.
+    common = max(float(np.max(p * p * tau2 - y)), 0.0) / (1 - 1 / S)
     return common / (p * p), y / (p * p)
 
 
