@@ -242,6 +242,7 @@ EXPERIMENTS = tuple(
             "runs": "runs",
         },
         data=("abide",),
+        brief_seeds=1,
     )
     for name, (along, epsilon, people) in _FIGURES.items()
 )
