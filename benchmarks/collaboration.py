@@ -32,9 +32,9 @@ from zerosum.kernel import accountant
 from zerosum.kernel.request import PrivatePublication
 from zerosum.papers.figures import collaboration as figures
 from zerosum.papers.methods import collaboration as methods
-from zerosum.papers.methods import perceptron
 from zerosum.papers.methods import reidentification as attacks
 from zerosum.papers.methods.collaboration import Records
+from zerosum.statistics import perceptron
 from zerosum.statistics.softmax import BIAS, SoftmaxGradient
 from zerosum.study.rehearsal import Rehearsal
 

@@ -8,8 +8,8 @@ import pytest
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
 from zerosum.papers.methods import collaboration as methods
-from zerosum.papers.methods import perceptron
 from zerosum.papers.methods.collaboration import Records
+from zerosum.statistics import perceptron
 
 
 def blobs(count: int, seed: int, columns: int = 30) -> Records:

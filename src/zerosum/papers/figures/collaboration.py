@@ -20,8 +20,8 @@ from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet
 from zerosum.papers.methods import collaboration as methods
-from zerosum.papers.methods import perceptron
 from zerosum.papers.methods.collaboration import Records
+from zerosum.statistics import perceptron
 from zerosum.statistics.softmax import BIAS
 from zerosum.study.rehearsal import Rehearsal
 

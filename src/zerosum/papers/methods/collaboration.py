@@ -32,8 +32,8 @@ import numpy as np
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
-from zerosum.papers.methods import perceptron
-from zerosum.papers.methods.perceptron import Labels, Weights
+from zerosum.statistics import perceptron
+from zerosum.statistics.perceptron import Labels, Weights
 
 EPSILON, DELTA = 50.0, 0.01  # values of the paper
 # Number of anchor records.
