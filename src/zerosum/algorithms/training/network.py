@@ -63,13 +63,14 @@ class RowClassifier(RangedAlgorithm):
         """
         if not isinstance(given, dict):
             return given
-        for name in ("lower", "upper"):
-            if np.shape(given.get(name)) == () and given.get(name) is not None:
-                given = {**given, name: np.full(len(given.get("columns", ())) - 1, float(given[name]))}
+        features = len(given.get("columns", ())) - 1
         last = {"lower": 0.0, "upper": float(len(given.get("classes", (0, 1))) - 1)}
         for name, end in last.items():
-            if given.get(name) is not None and np.shape(given[name]) == (len(given.get("columns", ())) - 1,):
-                given = {**given, name: np.append(np.asarray(given[name], dtype=np.float64), end)}
+            bound: Any = given.get(name)
+            if bound is not None and np.shape(bound) == ():
+                bound = np.full(features, float(bound))
+            if bound is not None and np.shape(bound) == (features,):
+                given = {**given, name: np.append(np.asarray(bound, dtype=np.float64), end)}
         return given
 
     @model_validator(mode="after")

@@ -21,6 +21,7 @@ from zerosum.errors import BadData, BadParameter
 from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet
 from zerosum.papers.methods import collaboration as methods
 from zerosum.papers.methods.collaboration import Records
+from zerosum.papers.programs.federated import CLIP
 from zerosum.statistics import perceptron
 from zerosum.statistics.softmax import BIAS
 from zerosum.study.rehearsal import Rehearsal
@@ -128,7 +129,7 @@ def accuracy(
         weights = methods.federated(clients, seed)
     elif method == "FL-DP":
         noise = methods.federated_noise(methods.EPSILON, methods.DELTA, records)
-        weights = methods.federated(clients, seed, noise=noise, clip=methods.CLIP)
+        weights = methods.federated(clients, seed, noise=noise, clip=CLIP)
     else:
         own = clients[0] if method == "individual" else Records.joined(clients)
         epochs *= 3 if method == "individual" else 1
