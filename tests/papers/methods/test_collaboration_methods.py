@@ -80,6 +80,18 @@ def test_data_collaboration_published_noise_protects_pixel_not_record() -> None:
     assert np.linalg.norm(again(SITES[0].x[1:]) - reduction(SITES[0].x[1:])) > 1.0
 
 
+def test_dc_dp_anchors_mapped_without_noise_tell_neighbours_apart() -> None:
+    """The coordinator needs the mapped anchors of one site only: no epsilon holds for a record."""
+    replaced = Records(SITES[0].x.copy(), SITES[0].y)
+    replaced.x[0] = 1 - replaced.x[0]
+    seen = [
+        methods.collaborate([own, *SITES[1:]], 10, 0, methods.published_noise()).mapped_anchors[0]
+        for own in (SITES[0], SITES[0], replaced)
+    ]
+    assert np.array_equal(seen[0], seen[1])
+    assert np.linalg.norm(seen[0] - seen[2]) > 1.0
+
+
 def test_federated_epsilon_claimed_is_far_below_proved() -> None:
     claimed, proved = methods.federated_epsilons(50.0, 0.01, 100)
     assert claimed < 50 < 1000 * 50 < proved
