@@ -81,6 +81,7 @@ class LocalTraining(Examples):
 
     @model_validator(mode="after")
     def _weights_fit(self) -> Self:
+        """Refuse layers and weights that do not fit each other."""
         if any(not 1 <= units <= 100_000 for units in self.hidden):
             raise ValueError(f"hidden layers must have from 1 to 100000 units, got {list(self.hidden)}")
         wanted = perceptron.n_weights(self.columns - 1, self.classes, self.hidden)

@@ -98,6 +98,7 @@ class FLDPProgram(RowClassifier):
         )
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """One sum for each round; refuses add-remove neighbours."""
         if adjacency is not Adjacency.REPLACE_ONE:
             raise BadParameter(
                 "fl-dp weights sites by their number of units, which add-remove neighbours keep secret: plan it with "
@@ -106,6 +107,7 @@ class FLDPProgram(RowClassifier):
         return (PrivateSum(self.statistic(self.first_weights()), 1 / self.rounds),) * self.rounds
 
     def program(self, adjacency: Adjacency) -> Program:
+        """The rounds: local training at each site, then the weighted mean of the weights."""
         weights, noise = self.first_weights(), 0.0
         for turn in range(self.rounds):
             release = yield PrivateSum(self.statistic(weights, turn), 1 / self.rounds)

@@ -66,6 +66,7 @@ class CapeNetworkProgram(NeuralClassifierProgram):
 
     @model_validator(mode="after")
     def _published(self) -> Self:
+        """Refuse settings of `neural-classifier` that are not published."""
         fixed = {"model": TWO_LAYER, "optimizer": SGD, "optimizer_settings": {}, "rate": 1.0}
         for name, value in fixed.items():
             if getattr(self, name) != value:
@@ -75,11 +76,13 @@ class CapeNetworkProgram(NeuralClassifierProgram):
         return self
 
     def statistic(self, weights: Floats) -> ClippedGradient:
+        """The statistic of an iteration at these weights (n,)."""
         if self.clipping == "joint":
             return super().statistic(weights)
         return TensorClippedGradient(**self._parameters(weights, "fitted"))
 
     def _parameters(self, weights: Floats, part: Part) -> dict[str, Any]:
+        """Parameters of a statistic at these weights (n,), over one part of the units, without a clip of inputs."""
         found = super()._parameters(weights, part)
         # The paper does not clip inputs: the radius is the largest norm within the ranges, and a little more for
         # rounding.
