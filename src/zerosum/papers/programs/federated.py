@@ -53,7 +53,7 @@ class FLDPProgram(RowClassifier):
     name: ClassVar[str] = "fl-dp"
 
     largest_site: int = Field(gt=0, le=MAX_UNITS)
-    """M, the public number of units of the largest site; a site with more counts as one of M."""
+    """M, the public number of units of the largest site. A site with more counts as one of M: the mean is too small."""
     hidden: tuple[int, ...] = perceptron.HIDDEN
     """Units of each hidden layer."""
     rounds: int = Field(default=ROUNDS, gt=0, le=10_000)
