@@ -32,9 +32,10 @@ from zerosum.kernel import accountant
 from zerosum.kernel.request import PrivatePublication
 from zerosum.papers.figures import collaboration as figures
 from zerosum.papers.methods import collaboration as methods
-from zerosum.papers.methods import perceptron
 from zerosum.papers.methods import reidentification as attacks
 from zerosum.papers.methods.collaboration import Records
+from zerosum.papers.programs.federated import CLIP, LOCAL_EPOCHS
+from zerosum.statistics import perceptron
 from zerosum.statistics.softmax import BIAS, SoftmaxGradient
 from zerosum.study.rehearsal import Rehearsal
 
@@ -109,7 +110,7 @@ def guarantee_cell(folder: Path, name: str, method: str, epsilon: float, seed: i
     drawn = figures.shared_out(images, 1000, seed)
     if method.startswith("FL-DP"):
         noise = methods.federated_noise(epsilon, figures.OUR_DELTA, 1000, rounds=1, exact=True)
-        weights = methods.federated(drawn, seed, rounds=1, epochs=10, noise=noise, clip=methods.CLIP)
+        weights = methods.federated(drawn, seed, rounds=1, epochs=10, noise=noise, clip=CLIP)
         return [perceptron.accuracy(weights, test.x, test.y)]
     if method.startswith("centralized"):
         return [figures.ours("private sum", drawn, test, epsilon, seed, scheme="pooled")]
@@ -214,10 +215,10 @@ def _told_by_updates(what: str, clients: list[Records], own: Records, others: Re
     """By the first client's weights, round by round; the scores of its records, and of others."""
     noise = methods.federated_noise(50.0, 0.01, 1000) if what.startswith("FL-DP") else 0.0
     heard: list[Any] = []
-    methods.federated(clients, seed, noise=noise, clip=methods.CLIP if noise else None, transcript=heard)
+    methods.federated(clients, seed, noise=noise, clip=CLIP if noise else None, transcript=heard)
     candidates = Records.joined([clients[0], others])
     told = [answers[0] for answers in heard]
-    return attacks.update_scores(told, own, candidates, size=1000, epochs=methods.LOCAL_EPOCHS, seed=seed)
+    return attacks.update_scores(told, own, candidates, size=1000, epochs=LOCAL_EPOCHS, seed=seed)
 
 
 def _told_by_gradients(what: str, clients: list[Records], own: Records, others: Records, seed: int) -> Floats:

@@ -214,12 +214,14 @@ def _featured(name: str, **more: Any) -> Callable[[Rng], Ask]:
     return ask
 
 
-def _network(rng: Rng) -> Ask:
-    columns, classes = _classes(rng)
-    ranges = _ranges(columns[:-1])
-    bounds = {"lower": [*ranges["lower"], 0.0], "upper": [*ranges["upper"], float(len(classes) - 1)]}
-    steps = {"steps": 3, "rate": 1.0, "hidden": 4}  # the phase of a case of its own is sub-sampled
-    return Ask("neural-classifier", "table", columns, {"classes": classes, **bounds, **steps})
+def _network(name: str, **more: Any) -> Callable[[Rng], Ask]:
+    def ask(rng: Rng) -> Ask:
+        columns, classes = _classes(rng)
+        ranges = _ranges(columns[:-1])
+        bounds = {"lower": [*ranges["lower"], 0.0], "upper": [*ranges["upper"], float(len(classes) - 1)]}
+        return Ask(name, "table", columns, {"classes": classes, **bounds, **more})
+
+    return ask
 
 
 def _topics(rng: Rng) -> Ask:
@@ -257,7 +259,7 @@ QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
         "polynomial-loss", "dose", table=[[0.0, 0.0, 1.0], [0.0, -2.0, 0.0], [1.0, 0.0, 0.0]]
     ),
     "feature-classifier": _featured("feature-classifier", directions=2, rounds=2),
-    "neural-classifier": _network,
+    "neural-classifier": _network("neural-classifier", steps=3, hidden=4),  # the phase of another case is sub-sampled
     "data-collaboration": _featured("data-collaboration", n_components=2),
     "describe": _grouped("describe", levels_too=True),
     "quantiles": _grouped("quantiles", levels_too=False),
@@ -265,6 +267,8 @@ QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "cape-pca": _ranged("cape-pca", 2, 3, n_components=2),
     "cape-fm": _ranged("cape-fm", 2, 3),
     "cape-djica": _components("cape-djica", n_components=2, rounds=3, row_clip=5.0),
+    "cape-network": _network("cape-network", steps=3, hidden=4),
+    "fl-dp": _network("fl-dp", largest_site=8, hidden=[4], rounds=2, epochs=1),
 }
 
 

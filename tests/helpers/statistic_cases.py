@@ -162,6 +162,25 @@ SMALL: list[Case] = [
         },
     ),
     (
+        "tensor_clipped_gradient",
+        {"columns": 3, "hidden": 2, "clip": 0.02, "radius": 2.0, "weights": _weights(3, 2, 2)},
+    ),
+    (
+        "tensor_clipped_gradient",
+        {
+            **{"columns": 3, "hidden": 3, "clip": 0.02, "radius": 2.0, "weights": _weights(3, 3, 2)},
+            **{"part": "fitted", "hold_out": 0.3},
+        },
+    ),
+    ("local_training", {"columns": 3, "clip": 0.001, "epochs": 1, "weights": np.zeros(6), "largest_site": 1}),
+    (
+        "local_training",
+        {
+            **{"columns": 2, "clip": 0.5, "hidden": (3,), "weights": np.zeros(14), "step": 1.0},
+            **{"largest_site": 1, "lower": [-1, 0], "upper": [3, 1], "part": "fitted", "hold_out": 0.3},
+        },
+    ),
+    (
         "two_layer_predictions",
         {"columns": 3, "hidden": 4, "clip": 1.0, "radius": 9.0, "weights": 3 * _weights(3, 4, 2)},
     ),
@@ -331,6 +350,10 @@ def _wide() -> list[Case]:
             "two_layer_gradient",
             {"columns": D, "hidden": 9, "clip": 0.5, "radius": 3.0, "weights": _weights(D, 9, 4), "classes": 4},
         ),
+        (
+            "tensor_clipped_gradient",
+            {"columns": D, "hidden": 9, "clip": 0.3, "radius": 3.0, "weights": _weights(D, 9, 4), "classes": 4},
+        ),
         ("feature_moments", {"columns": D + 1, "features": {"kind": "linear", **bounds}}),
         (
             "softmax_gradient",
@@ -452,6 +475,7 @@ EXTREME: list[Case] = [
 
 ONE_ROW = ("rounded_scatter",)  # does something to records that it does not do to people
 MANY_ROWS = ("fourth_cumulants", "unmixing_score")
+WHOLE_SITE = ("local_training",)  # no sum over units: each entry depends on all rows of a site
 
 
 def of_many_rows(stat: BoundedStatistic, rng: np.random.Generator) -> NDArray[np.float64] | None:

@@ -170,6 +170,8 @@ _SENSITIVITIES = [
         ("third_moment", "mixture:ThirdMoment", "2.0"),
         ("mixture_sums", "mixture:MixtureSums", "2.0"),
         ("documents", "topics:DocumentStatistic", "math.sqrt(2)"),
+        ("tensor_clipped_gradient", "published:TensorClippedGradient", "4 * self.clip"),
+        ("local_training", "local_training:LocalTraining", "2 * self.clip"),
     )
 ]
 _SENSITIVITIES.append(

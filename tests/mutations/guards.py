@@ -48,6 +48,8 @@ GUARDS = {
     "third-moment-sensitivity": MOMENTS,
     "mixture-sums-sensitivity": SPREADS,
     "documents-sensitivity": DOCUMENTS,
+    "tensor-clipped-gradient-sensitivity": f"{SENSITIVITY}[tensor_clipped_gradient-*",
+    "local-training-sensitivity": f"{SENSITIVITY}[local_training-*",
     "uncounted-colluders": "kernel/test_view.py::test_worst_mu_equals_worst_of_all_coalitions",
     "uncounted-dropouts": "kernel/test_view.py::test_dropouts_count_as_colluders",
     "extra-delta": "kernel/test_grid.py::test_plan_epsilon_at_whole_delta_includes_extra_delta",

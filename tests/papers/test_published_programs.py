@@ -18,7 +18,14 @@ from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel.statistic import Adjacency
 from zerosum.papers.methods import functional
-from zerosum.papers.programs import PROGRAMS, CapeDJICAProgram, CapeFMProgram, CapePCAProgram
+from zerosum.papers.programs import (
+    PROGRAMS,
+    CapeDJICAProgram,
+    CapeFMProgram,
+    CapeNetworkProgram,
+    CapePCAProgram,
+    FLDPProgram,
+)
 from zerosum.papers.rehearsal import PublicData
 from zerosum.report.record import Result
 from zerosum.site.ledger import Ledger
@@ -150,7 +157,9 @@ def write_tables(folder: Path, columns: tuple[str, ...]) -> None:
         rows = 3 * people
         cells = rng.laplace(size=(rows, len(columns)))
         if "age" in columns:
-            cells = np.array([59, 150, 35, 170]) + cells * [10, 15, 5, 30]
+            cells[:, :4] = np.array([59, 150, 35, 170]) + cells[:, :4] * [10, 15, 5, 30]
+        if "smoker" in columns:
+            cells[:, -1] = cells[:, 0] > 59
         lines = [f"p{at // 3}," + ",".join(f"{cell:.6g}" for cell in row) for at, row in enumerate(cells)]
         (folder / f"{name}.csv").write_text("\n".join([",".join(("patient", *columns)), *lines]) + "\n")
         (folder / f"{name}.toml").write_text(
@@ -177,7 +186,7 @@ def test_study_file_of_a_published_program_runs_on_unequal_sites_and_charges_eve
     result = study.run()
     assert all(np.all(np.isfinite(np.asarray(each))) for each in result.estimate.values())
     with Ledger.inspect(tmp_path / "north.sqlite") as ledger:
-        assert ledger.verify() == len(result.plan.releases)
+        assert ledger.verify() == result.plan.rounds
         assert ledger.epsilon(1e-5) <= 2.0
 
 
@@ -232,15 +241,41 @@ def test_published_program_runs_under_every_scheme_at_the_exact_epsilon(name: st
         "cape-pca": {"columns": COLUMNS, "n_components": 2, "clip": 1.0},
         "cape-fm": {"columns": COLUMNS, "lower": -np.ones(4), "upper": np.ones(4)},
         "cape-djica": {"columns": COLUMNS, "n_components": 2, "rounds": 3, "row_clip": 1.0},
+        "cape-network": {"columns": COLUMNS, "lower": -1.0, "upper": 1.0, "hidden": 3, "steps": 2},
+        "fl-dp": {"columns": COLUMNS, "lower": -1.0, "upper": 1.0, "hidden": [3], "rounds": 2, "largest_site": 110},
     }
     result = synthetic_run(build(name, parameters[name]), tables(), epsilon=1.5, delta=1e-5, scheme=scheme, colluders=1)
     assert result.plan.epsilon == 1.5
     assert all(np.all(np.isfinite(np.asarray(each))) for each in result.estimate.values())
 
 
-def test_cape_djica_under_add_remove_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("cape-djica", {"n_components": 4}),
+        ("cape-network", {"lower": -1.0, "upper": 1.0}),
+        ("fl-dp", {"lower": -1.0, "upper": 1.0, "largest_site": 9}),
+    ],
+)
+def test_published_program_that_divides_by_units_refuses_add_remove(name: str, parameters: dict[str, Any]) -> None:
     with pytest.raises(BadParameter, match="replace-one"):
-        CapeDJICAProgram(columns=COLUMNS, n_components=4).requests(Adjacency.ADD_REMOVE)
+        build(name, {"columns": COLUMNS, **parameters}).requests(Adjacency.ADD_REMOVE)
+
+
+def test_fl_dp_charges_every_round_at_twice_the_clip() -> None:
+    algorithm = FLDPProgram(columns=COLUMNS, lower=-1.0, upper=1.0, largest_site=9, clip=3.0, rounds=4, hidden=())
+    requests = algorithm.requests(Adjacency.REPLACE_ONE)
+    assert [each.share for each in requests] == [0.25] * 4
+    assert {each.statistic.sensitivity(Adjacency.REPLACE_ONE) for each in requests} == {6.0}
+
+
+def test_cape_network_charges_four_tensors_or_one_clip_of_all() -> None:
+    for clipping, sensitivity in (("tensor", 2.0), ("joint", 1.0)):
+        algorithm = CapeNetworkProgram(columns=COLUMNS, lower=-1.0, upper=1.0, clip=0.5, clipping=clipping, steps=7)
+        (request,) = algorithm.requests(Adjacency.REPLACE_ONE)
+        assert request.statistic.sensitivity(Adjacency.REPLACE_ONE) == sensitivity
+        (release,) = algorithm.releases(Adjacency.REPLACE_ONE)
+        assert (release.steps, release.sampled) == (7, None)
 
 
 @pytest.mark.parametrize(
@@ -252,6 +287,14 @@ def test_cape_djica_under_add_remove_is_refused() -> None:
         (CapeDJICAProgram, {"n_components": 2}, "row_clip"),
         (CapeDJICAProgram, {"n_components": 5}, "n_components"),
         (CapeDJICAProgram, {"n_components": 1}, "n_components"),
+        (CapeNetworkProgram, {}, "lower"),
+        (CapeNetworkProgram, {"lower": -1, "upper": 1, "rate": 0.1}, "rate"),
+        (CapeNetworkProgram, {"lower": -1, "upper": 1, "optimizer": "Adam"}, "optimizer"),
+        (CapeNetworkProgram, {"lower": -1, "upper": 1, "clipping": "each"}, "clipping"),
+        (FLDPProgram, {"lower": -1, "upper": 1}, "largest_site"),
+        (FLDPProgram, {"largest_site": 5}, "lower"),
+        (FLDPProgram, {"lower": -1, "upper": 1, "largest_site": 0}, "largest_site"),
+        (FLDPProgram, {"lower": -1, "upper": 1, "largest_site": 5, "rounds": 0}, "rounds"),
     ],
 )
 def test_published_program_refuses_parameters_that_do_not_fit(

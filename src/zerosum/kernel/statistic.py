@@ -65,7 +65,7 @@ class Statistic(BaseModel, ABC):
     @abstractmethod
     def sensitivity(self, adjacency: Adjacency) -> float:
         """The largest L2 distance between the sums of two neighbours. Under ADD_REMOVE this is the largest norm of one
-        contribution.
+        contribution; for a statistic that is no sum over units, the largest distance that a unit more or less makes.
         """
 
     @abstractmethod

@@ -69,7 +69,7 @@ class PlannedRelease:
     size:
         How many numbers the release has; for a publication, how many numbers each unit has.
     bound:
-        C, the largest L2 norm of one unit's contribution.
+        C, the largest L2 norm of one unit's contribution: how far one unit more or less moves the sum.
     columns:
         How many columns the data must have; None in plans of version 0.1.
     kind:

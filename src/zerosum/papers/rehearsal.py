@@ -111,7 +111,7 @@ class PublicSums(ABC):
 
         def answer(request: Request) -> Release:
             nonlocal asked
-            if not isinstance(request, PrivateSum) or request.sampling is not None:
+            if not isinstance(request, PrivateSum) or not (request.sampling is None or request.sampling.full):
                 raise BadParameter(f"only sums over all units are rehearsed, got another request of {algorithm.name}")
             asked += 1
             totals = self._first_sums(request) if asked == 1 else self.sums(request)

@@ -18,13 +18,14 @@ from zerosum.statistics.cumulants import FourthCumulants
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.groups import GroupedCounts, GroupedMoments, GroupedRanks
 from zerosum.statistics.histogram import Histogram
+from zerosum.statistics.local_training import LocalTraining
 from zerosum.statistics.mixture import AugmentedScatter, MixtureSums, ThirdMoment
 from zerosum.statistics.module import ModuleGradient, ModulePredictions
 from zerosum.statistics.moments import SecondMoment
 from zerosum.statistics.network import TwoLayerGradient, TwoLayerPredictions
 from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.polynomial import PolynomialCoefficients
-from zerosum.statistics.published import DistinctSecondMoment, InfomaxGradient
+from zerosum.statistics.published import DistinctSecondMoment, InfomaxGradient, TensorClippedGradient
 from zerosum.statistics.records import ClippedRecords, LabelledRecords
 from zerosum.statistics.regression import ColumnMoments, CountStep, NewtonStep, ResidualGradient, ResidualMoment
 from zerosum.statistics.rounded_scatter import RoundedScatter
@@ -80,6 +81,8 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     SurvivalTable,
     DistinctSecondMoment,
     InfomaxGradient,
+    TensorClippedGradient,
+    LocalTraining,
 )
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 

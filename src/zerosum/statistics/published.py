@@ -32,7 +32,8 @@ from zerosum.compute.statistic import BoundedStatistic
 from zerosum.compute.symmetric import packed
 from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import Adjacency, FloatArray, Positive
+from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
+from zerosum.statistics.network import TwoLayerGradient
 from zerosum.statistics.ranges import Ranged
 
 # Largest entry of an unmixing matrix, of a bias and of a projection, so that products of three of them stay far from
@@ -223,3 +224,43 @@ class InfomaxGradient(BoundedStatistic):
         """A release as the sums over units of G (R, R) and h (R,)."""
         R = self.sources
         return release[: R * R].reshape(R, R) * self.clip, release[R * R :] * math.sqrt(self.clip)
+
+
+class TensorClippedGradient(TwoLayerGradient):
+    """The sum over units of the gradient of a network with one hidden layer, each tensor of a row clipped by itself.
+
+    capeFM (section 5.1) gives the gradient of each tensor (W, b, V and c of `zerosum.statistics.network`) noise in
+    proportion to its own sensitivity, so that each is clipped to norm c. Everything else is that of `TwoLayerGradient`,
+    which clips the four together and needs half of the noise for the same clip.
+
+    Sensitivity. A row contributes four tensors, each of norm at most c, so that a contribution lies in the ball of
+    radius 2c, and the mean over a unit's rows too. D = 4c for a replaced unit; 2c for one added or removed. Both are
+    attained: an example and the same example with the other class of two have gradients of opposite sign in every
+    tensor, and all four are clipped if c is small. The paper charges one tensor of one iteration.
+
+    Parameters
+    ----------
+    clip : float
+        c, the largest norm of the gradient of each tensor.
+    hidden, weights, radius, columns, classes, center, scale, part, hold_out, lower, upper, fill, own_rows
+        As for `TwoLayerGradient`.
+    """
+
+    name: ClassVar[str] = "tensor_clipped_gradient"
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
+        return 4 * self.clip if adjacency is Adjacency.REPLACE_ONE else 2 * self.clip
+
+    def sum_block(self, block: Units) -> Array:
+        """The gradient of a block in the order of the flat weights."""
+        x, A, B, e = self._slopes(block)
+        b, r, own = fold(B * B), fold(e * e), block.row_weights(x)
+        # The gradient of W is the outer product of x and B, that of V the one of A and e: the squared norm of an outer
+        # product is the product of the squared norms. That of b is B, and that of c is e.
+        squared = b * fold(x * x), b, r * fold(A * A), r
+        W, bias, V, constant = (
+            own * np.minimum(1.0, self.clip / np.maximum(np.sqrt(each) * INSIDE, SMALLEST)) for each in squared
+        )
+        parts = x.T @ (B * W[:, None]), bias @ B, A.T @ (e * V[:, None]), constant @ e
+        return np.concatenate([part.ravel() for part in parts])

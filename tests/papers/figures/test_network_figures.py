@@ -10,14 +10,12 @@ import pytest
 from zerosum.errors import BadParameter
 from zerosum.papers.figures import network as figures
 from zerosum.papers.figures import reproduce
-from zerosum.papers.methods import network as methods
 
 
 @pytest.fixture
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"RECORDS": 600, "HELD_OUT": 300, "QUICK_SEEDS": 2, "QUICK_STEPS": 5}.items():
+    for name, value in {"RECORDS": 600, "HELD_OUT": 300, "QUICK_SEEDS": 2, "QUICK_STEPS": 5, "ITERATIONS": 5}.items():
         monkeypatch.setattr(figures, name, value)
-    monkeypatch.setattr(methods, "ITERATIONS", 5)
 
 
 @pytest.mark.usefixtures("_tiny")
@@ -29,7 +27,7 @@ def test_network_figure_quick_run_writes_csv_and_picture(name: str, tmp_path: Pa
     assert (tmp_path / f"{name}-norm.png").read_bytes().startswith(b"\x89PNG")
     with (tmp_path / f"{name}-norm.csv").open(newline="") as file:
         assert [{key: str(value) for key, value in row.items()} for row in rows] == list(csv.DictReader(file))
-    assert {row["method"] for row in rows} == {figures.OURS, *methods.METHODS}
+    assert {row["method"] for row in rows} == {figures.OURS, *figures.SCHEMES, figures.NON_PRIVATE}
     for row in rows:
         if row["calibration"] == "exact":
             assert row["exact_epsilon"] == row["epsilon"]

@@ -8,8 +8,9 @@ import pytest
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
 from zerosum.papers.methods import collaboration as methods
-from zerosum.papers.methods import perceptron
 from zerosum.papers.methods.collaboration import Records
+from zerosum.papers.programs.federated import CLIP, ROUNDS
+from zerosum.statistics import perceptron
 
 
 def blobs(count: int, seed: int, columns: int = 30) -> Records:
@@ -79,13 +80,23 @@ def test_data_collaboration_published_noise_protects_pixel_not_record() -> None:
     assert np.linalg.norm(again(SITES[0].x[1:]) - reduction(SITES[0].x[1:])) > 1.0
 
 
+def test_dc_dp_anchors_mapped_without_noise_tell_neighbours_apart() -> None:
+    """The coordinator needs the mapped anchors of one site only: no epsilon holds for a record."""
+    replaced = Records(SITES[0].x.copy(), SITES[0].y)
+    replaced.x[0] = 1 - replaced.x[0]
+    seen = [
+        methods.collaborate([own, *SITES[1:]], 10, 0, methods.published_noise()).mapped_anchors[0]
+        for own in (SITES[0], SITES[0], replaced)
+    ]
+    assert np.array_equal(seen[0], seen[1])
+    assert np.linalg.norm(seen[0] - seen[2]) > 1.0
+
+
 def test_federated_epsilon_claimed_is_far_below_proved() -> None:
     claimed, proved = methods.federated_epsilons(50.0, 0.01, 100)
     assert claimed < 50 < 1000 * 50 < proved
     noise = methods.federated_noise(8.0, 1e-5, 100, exact=True)
-    worth = accountant.epsilon(2 * methods.CLIP * np.sqrt(methods.ROUNDS) / noise, 1e-5)
+    worth = accountant.epsilon(2 * CLIP * np.sqrt(ROUNDS) / noise, 1e-5)
     assert worth == pytest.approx(8.0, rel=1e-6)
-    clipped = methods.clipped(perceptron.start(784, 10, 0), 3.0)
-    assert np.sqrt(sum(float(np.sum(each**2)) for each in clipped)) == pytest.approx(3.0, rel=1e-4)
     with pytest.raises(BadParameter):
         methods.federated_noise(1.0, 0.01, 0)

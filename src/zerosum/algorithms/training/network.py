@@ -45,7 +45,62 @@ from zerosum.statistics.network import ClippedGradient
 from zerosum.statistics.predictions import PredictionHistogram
 
 
-class NeuralClassifierProgram(RangedAlgorithm):
+class RowClassifier(RangedAlgorithm):
+    """Base of classifiers on rows: `columns` are the features and, last, the class. Public ranges of the features are
+    required; one of the class, 0 to the number of classes minus 1, may follow.
+    """
+
+    classes: tuple[str | float | bool, ...] = Field(default=(0, 1), min_length=2, max_length=10_000)
+    """Public classes, in the order of their numbers 0, 1, ..."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _range_of_classes(cls, given: Any) -> Any:
+        """Completes ranges before validation.
+
+        A single number is the bound of every feature. Ranges of the features alone are followed by that of the class, 0
+        to the number of classes minus 1.
+        """
+        if not isinstance(given, dict):
+            return given
+        features = len(given.get("columns", ())) - 1
+        last = {"lower": 0.0, "upper": float(len(given.get("classes", (0, 1))) - 1)}
+        for name, end in last.items():
+            bound: Any = given.get(name)
+            if bound is not None and np.shape(bound) == ():
+                bound = np.full(features, float(bound))
+            if bound is not None and np.shape(bound) == (features,):
+                given = {**given, name: np.append(np.asarray(bound, dtype=np.float64), end)}
+        return given
+
+    @model_validator(mode="after")
+    def _classes_fit(self) -> Self:
+        """Refuse ranges and classes that do not fit each other, before a plan is made."""
+        if self.lower is None or self.upper is None:
+            raise ValueError("lower and upper are required: public ranges of the features, not taken from the data")
+        if len(self.columns) < 2:
+            raise ValueError(f"columns must be at least one feature and, last, the class, got {list(self.columns)}")
+        if (self.lower[-1], self.upper[-1]) != (0, len(self.classes) - 1):
+            raise ValueError(
+                f"the range of the class must be 0 to {len(self.classes) - 1}, since classes are numbered, got "
+                f"{self.lower[-1]:g} to {self.upper[-1]:g}: leave it out"
+            )
+        if len(set(self.classes)) < len(self.classes):
+            raise ValueError(f"classes must be different from each other, got {list(self.classes)}")
+        return self
+
+    @property
+    def features(self) -> int:
+        """p, the number of features."""
+        return len(self.columns) - 1
+
+    @property
+    def categories(self) -> dict[str, tuple[str | float | bool, ...]]:  # type: ignore[override]
+        """The classes, in the last column."""
+        return {self.columns[-1]: self.classes}
+
+
+class NeuralClassifierProgram(RowClassifier):
     """A neural network classifier. `columns` are the features and, last, the class.
 
     `model` is "two-layer", a network with one hidden layer of `hidden` rectified units that needs NumPy alone, or the
@@ -92,7 +147,6 @@ class NeuralClassifierProgram(RangedAlgorithm):
 
     name: ClassVar[str] = "neural-classifier"
 
-    classes: tuple[str | float | bool, ...] = Field(default=(0, 1), min_length=2, max_length=10_000)
     model: str = Field(default=TWO_LAYER, min_length=1)
     hidden: int = Field(default=16, gt=0, le=100_000)
     settings: dict[str, JsonValue] = Field(default_factory=dict)
@@ -117,40 +171,15 @@ class NeuralClassifierProgram(RangedAlgorithm):
 
     @model_validator(mode="before")
     @classmethod
-    def _range_of_classes(cls, given: Any) -> Any:
-        """Completes columns and ranges before validation.
-
-        A single number is the bound of every feature. Ranges of the features alone are followed by that of the class, 0
-        to the number of classes minus 1. Columns without names are numbered by the shape of the input.
-        """
-        if not isinstance(given, dict):
-            return given
-        # images have no names for their pixels
-        if "columns" not in given and given.get("shape"):
-            given = {**given, "columns": (*(f"x{at}" for at in range(math.prod(given["shape"]))), "class")}
-        for name in ("lower", "upper"):
-            if np.shape(given.get(name)) == () and given.get(name) is not None:
-                given = {**given, name: np.full(len(given.get("columns", ())) - 1, float(given[name]))}
-        last = {"lower": 0.0, "upper": float(len(given.get("classes", (0, 1))) - 1)}
-        for name, end in last.items():
-            if given.get(name) is not None and np.shape(given[name]) == (len(given.get("columns", ())) - 1,):
-                given = {**given, name: np.append(np.asarray(given[name], dtype=np.float64), end)}
+    def _columns_of_shape(cls, given: Any) -> Any:
+        """Numbers the columns by the shape of the input: images have no names for their pixels."""
+        if isinstance(given, dict) and "columns" not in given and given.get("shape"):
+            return {**given, "columns": (*(f"x{at}" for at in range(math.prod(given["shape"]))), "class")}
         return given
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """Refuse ranges, classes and optimisers that do not fit each other, before a plan is made."""
-        if self.lower is None or self.upper is None:
-            raise ValueError("lower and upper are required: public ranges of the features, not taken from the data")
-        if len(self.columns) < 2:
-            raise ValueError(f"columns must be at least one feature and, last, the class, got {list(self.columns)}")
-        if (self.lower[-1], self.upper[-1]) != (0, len(self.classes) - 1):
-            raise ValueError(
-                f"the range of the class must be 0 to {len(self.classes) - 1}, since classes are numbered, got "
-                f"{self.lower[-1]:g} to {self.upper[-1]:g}: leave it out"
-            )
-        if len(set(self.classes)) < len(self.classes):
-            raise ValueError(f"classes must be different from each other, got {list(self.classes)}")
+        """Refuse scales, optimisers and models that do not fit, before a plan is made."""
         for what, value in (("center", self.center), ("scale", self.scale)):
             if value is not None and value.shape != (self.features,):
                 raise ValueError(
@@ -161,16 +190,6 @@ class NeuralClassifierProgram(RangedAlgorithm):
         # Raises if settings and shape do not fit the model. No module is built and no weights are drawn here.
         _ = self.network
         return self
-
-    @property
-    def features(self) -> int:
-        """p, the number of features."""
-        return len(self.columns) - 1
-
-    @property
-    def categories(self) -> dict[str, tuple[str | float | bool, ...]]:  # type: ignore[override]
-        """The classes, in the last column."""
-        return {self.columns[-1]: self.classes}
 
     @property
     def describe(self) -> str:

@@ -13,12 +13,12 @@ nevertheless assumed equal for both neighbours, as is the noise-free copy of the
 that protects a pixel with an epsilon of 50 protects a record that differs in more columns by much less:
 `record_epsilon`. Labels are sent without noise.
 
-**FedAvg** averages weights after local epochs. **FL-DP** (Wei et al. 2020, "NbAFL") clips a client's weights to norm C
-and adds noise of c T (2C/m)/epsilon to each, with c = sqrt(2 log(1.25/delta)), T exposures and m records of the
-smallest client. Its sensitivity 2C/m assumes that training is a mean over records of separate results. This is not the
-case: one record can move the result of training anywhere in the ball, so that 2C is proved, and the factor m is lost.
-`federated_epsilons` has both. Its server adds noise if there are more rounds than sqrt(clients) times the exposures of
-a client. Here every client is exposed in every round, so the server adds none.
+**FedAvg and FL-DP** (Wei et al. 2020, "NbAFL") are the program `fl-dp` (`zerosum.papers.programs.federated`), driven
+here as the papers' figures and the attacks need it: with a given noise on the weights of each client, and with a record
+of what the server sees. FL-DP as published clips a client's weights to norm C and adds noise of c T (2C/m)/epsilon to
+each, with c = sqrt(2 log(1.25/delta)), T exposures and m records of the smallest client. Its sensitivity 2C/m assumes
+that training is a mean over records of separate results. This is not the case: one record can move the result of
+training anywhere in the ball, so that 2C is proved, and the factor m is lost. `federated_epsilons` has both.
 """
 
 from __future__ import annotations
@@ -26,20 +26,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from zerosum.arrays import Floats
+from zerosum.compute.units import Units
+from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
-from zerosum.papers.methods import perceptron
-from zerosum.papers.methods.perceptron import Labels, Weights
+from zerosum.kernel.request import Release, Request
+from zerosum.kernel.statistic import Adjacency
+from zerosum.papers.programs.federated import CLIP, LOCAL_EPOCHS, ROUNDS, FLDPProgram
+from zerosum.statistics import perceptron
+from zerosum.statistics.local_training import LocalTraining
+from zerosum.statistics.perceptron import Labels, Weights
 
 EPSILON, DELTA = 50.0, 0.01  # values of the paper
 # Number of anchor records.
 ANCHORS = 1000
-# Federated learning. The paper states no values; chosen by hand. Uniform initial weights have norm 15.
-ROUNDS, LOCAL_EPOCHS, CLIP = 10, 2, 15.0
+# Classes of the paper's data.
+CLASSES = 10
+# A clip that is never reached.
+_UNCLIPPED = 1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,34 +172,36 @@ def federated(
     transcript : list, optional
         Receives what the server sees: for every round and client the weights sent and the weights returned.
     """
-    rng = np.random.default_rng(seed)
-    weights = perceptron.start(sites[0].x.shape[1], 10, seed, normal=clip is None)
-    shares = np.array([len(site.y) for site in sites]) / sum(len(site.y) for site in sites)
-    for turn in range(rounds):
-        sent = []
-        for site in sites:
-            found = perceptron.train(site.x, site.y, epochs=epochs, seed=seed + turn, weights=weights)
-            sent.append([each + np.float32(noise) * _normal(rng, each.shape) for each in clipped(found, clip)])
+    rng, sizes = np.random.default_rng(seed), [len(site.y) for site in sites]
+    inputs = sites[0].x.shape[1]
+    algorithm = FLDPProgram(
+        columns=(*(f"x{at}" for at in range(inputs)), "class"),
+        lower=0.0,
+        upper=1.0,
+        classes=tuple(range(CLASSES)),
+        largest_site=max(sizes),
+        rounds=rounds,
+        epochs=epochs,
+        clip=_UNCLIPPED if clip is None else clip,
+        initial="normal" if clip is None else "uniform",
+        start=seed,
+    )
+    data = [Units(np.column_stack([site.x, site.y])) for site in sites]
+    shares = np.array(sizes) / max(sizes)
+
+    def answer(request: Request) -> Release:
+        statistic = cast(LocalTraining, request.statistic)
+        # A client sends its weights as they are; the statistic weights them by the size of the site.
+        sent = np.stack([statistic.total(own) / share for own, share in zip(data, shares, strict=True)])
+        sent += noise * rng.standard_normal(sent.shape)
         if transcript is not None:
-            transcript.append([(weights, answer) for answer in sent])
-        weights = [
-            np.asarray(sum(share * one[at] for share, one in zip(shares, sent, strict=True)), dtype=np.float32)
-            for at in range(len(weights))
-        ]
-    return weights
+            returned = [perceptron.of_flat(own, inputs, CLASSES) for own in sent]
+            transcript.append([(statistic.tensors, own) for own in returned])
+        std = noise * float(np.linalg.norm(shares))
+        return Release(shares @ sent, std, sum(sizes), tuple(f"site {s + 1}" for s in range(len(sites))))
 
-
-def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> perceptron.Singles:
-    """Standard normal draws in single precision."""
-    return rng.standard_normal(shape, dtype=np.float32)
-
-
-def clipped(weights: Weights, clip: float | None) -> Weights:
-    """All weights together scaled to norm at most `clip`."""
-    if clip is None:
-        return weights
-    norm = math.sqrt(sum(float(np.sum(each * each)) for each in weights))
-    return [each * np.float32(min(1.0, clip / max(norm, 1e-30))) for each in weights]
+    found = drive(algorithm.program(Adjacency.REPLACE_ONE), answer)[0]
+    return perceptron.of_flat(np.asarray(found["weights"]), inputs, CLASSES)
 
 
 def federated_noise(

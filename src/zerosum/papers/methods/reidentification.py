@@ -29,9 +29,9 @@ import numpy as np
 from scipy.special import logsumexp
 
 from zerosum.arrays import Floats
-from zerosum.papers.methods import perceptron
 from zerosum.papers.methods.collaboration import Records, Reduction
-from zerosum.papers.methods.perceptron import Labels, Singles, Weights
+from zerosum.statistics import perceptron
+from zerosum.statistics.perceptron import Labels, Singles, Weights
 
 # Rows per block of distance matrices; limits memory.
 _BLOCK = 500

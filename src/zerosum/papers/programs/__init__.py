@@ -7,10 +7,28 @@ programs for the same questions need less noise; docs/papers.md compares them.
 from __future__ import annotations
 
 from zerosum.algorithms.program import Algorithm
+from zerosum.papers.programs.federated import FLDPProgram
 from zerosum.papers.programs.ica import CapeDJICAProgram
+from zerosum.papers.programs.network import CapeNetworkProgram
 from zerosum.papers.programs.pca import CapePCAProgram
 from zerosum.papers.programs.regression import CapeFMProgram
 
-PROGRAMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (CapePCAProgram, CapeFMProgram, CapeDJICAProgram)}
+PROGRAMS: dict[str, type[Algorithm]] = {
+    kind.name: kind
+    for kind in (
+        CapePCAProgram,
+        CapeFMProgram,
+        CapeDJICAProgram,
+        CapeNetworkProgram,
+        FLDPProgram,
+    )
+}
 
-__all__ = ["PROGRAMS", "CapeDJICAProgram", "CapeFMProgram", "CapePCAProgram"]
+__all__ = [
+    "PROGRAMS",
+    "CapeDJICAProgram",
+    "CapeFMProgram",
+    "CapeNetworkProgram",
+    "CapePCAProgram",
+    "FLDPProgram",
+]

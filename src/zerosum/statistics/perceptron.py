@@ -1,6 +1,9 @@
-"""Neural network of the Data Collaboration paper (inputs-512-128-classes, rectified units) in NumPy, trained by Adam.
+"""Networks with layers of rectified units in NumPy, in single precision, trained by Adam over shuffled batches.
 
-**Public or synthetic data only**, as in all of `zerosum.papers`.
+The network of the Data Collaboration paper (inputs-512-128-classes) is one of them. A site trains such a network on its
+own records for a round of federated averaging (`zerosum.statistics.local_training`).
+
+**Nothing in this module is private by itself**: trained weights are a function of all records.
 """
 
 from __future__ import annotations
@@ -37,6 +40,36 @@ def start(inputs: int, classes: int, seed: int, hidden: tuple[int, ...] = HIDDEN
         end = 1 / math.sqrt(before)
         found += [rng.uniform(-end, end, shape).astype(np.float32) for shape in ((before, after), (after,))]
     return found
+
+
+def n_weights(inputs: int, classes: int, hidden: tuple[int, ...] = HIDDEN) -> int:
+    """Number of weights of such a network.
+
+    >>> n_weights(2, 3, hidden=(4,))
+    27
+    """
+    sizes = (inputs, *hidden, classes)
+    return sum((before + 1) * after for before, after in itertools.pairwise(sizes))
+
+
+def flat(weights: Weights) -> Floats:
+    """All weights in one vector, layer by layer."""
+    return np.concatenate([each.ravel() for each in weights]).astype(np.float64)
+
+
+def of_flat(vector: Floats, inputs: int, classes: int, hidden: tuple[int, ...] = HIDDEN) -> Weights:
+    """The weights of a network from one vector, in single precision.
+
+    >>> [each.shape for each in of_flat(np.zeros(27), 2, 3, hidden=(4,))]
+    [(2, 4), (4,), (4, 3), (3,)]
+    """
+    shapes = [
+        shape
+        for before, after in itertools.pairwise((inputs, *hidden, classes))
+        for shape in ((before, after), (after,))
+    ]
+    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+    return [part.astype(np.float32).reshape(shape) for part, shape in zip(np.split(vector, ends), shapes, strict=True)]
 
 
 def _layers(weights: Weights, x: Singles) -> list[Singles]:
