@@ -10,7 +10,7 @@ import pytest
 from helpers.secure_sum import CONTEXT, Study, random_vectors, total
 from zerosum.errors import BadParameter, Forged, Inconsistent, Malformed, Misdirected, OutOfTurn, ZerosumError
 from zerosum.secagg import wire
-from zerosum.secagg.addition import Addition, summed_sites
+from zerosum.secagg.addition import Addition, sites_and_vector
 from zerosum.secagg.collector import Collector
 from zerosum.secagg.wire import Kind
 
@@ -59,7 +59,9 @@ def test_addition_partial_sum_has_size_of_vector_and_its_list() -> None:
     study = grown()
     message = sums(study, study.masked(0, random_vectors(7, SIZE), study.everybody))[0]
     assert len(message) == 100 + 32 + 1 + 8 * SIZE
-    assert summed_sites(message, 7) == (0, 2, 3, 4)
+    listed, vector = sites_and_vector(message, 7)
+    assert listed == (0, 2, 3, 4)
+    assert len(vector) == 8 * SIZE
 
 
 def altered(study: Study, message: bytes, sender: int, change: Callable[[bytearray], None], attempt: int = 0) -> bytes:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from zerosum.errors import BadMessage
+from zerosum.errors import BadMessage, Malformed
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.codec import Frame, decode_reply, encode
-from zerosum.protocol.messages import Contribution, Refusal, Relay, Relayed
-from zerosum.secagg.addition import summed_sites
+from zerosum.protocol.messages import Contribution, Refusal, Relay, Relayed, Reply
+from zerosum.secagg.addition import sites_and_vector
 
 
 def split(plan: Plan, nodes: tuple[str, ...], frames: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
@@ -77,9 +77,18 @@ def unpacked(
 def _summed(plan: Plan, frame: Frame) -> set[str]:
     """The sites whose masked vectors a reply contains; none if it is no contribution."""
     try:
-        reply = decode_reply(frame)
-        if not isinstance(reply, Contribution) or not isinstance(reply.payload, memoryview):
-            return set()
-        return {plan.sites[s].name for s in summed_sites(reply.payload, len(plan.sites)) if s < len(plan.sites)}
+        return set(masked_vector(plan, decode_reply(frame))[0])
     except BadMessage:
         return set()
+
+
+def masked_vector(plan: Plan, reply: Reply) -> tuple[tuple[str, ...], memoryview]:
+    """The sites whose masked vectors are in a contribution, and the sum of these vectors, as the contribution claims.
+    Raises `BadMessage` for any other reply.
+    """
+    if not isinstance(reply, Contribution) or not isinstance(reply.payload, memoryview):
+        raise Malformed("a reply holds no masked vector")
+    places, vector = sites_and_vector(reply.payload, len(plan.sites))
+    if max(places, default=0) >= len(plan.sites):
+        raise Malformed("a masked vector names a site that is not on the roster")
+    return tuple(plan.sites[place].name for place in places), vector

@@ -103,9 +103,12 @@ class Addition:
         return wire.encode_in_place(Kind.PARTIAL, study, self._attempt, me, length, fill, identity)
 
 
-def summed_sites(data: bytes | bytearray | memoryview, sites: int) -> tuple[int, ...]:
-    """The sites whose vectors a message of kind MASKED or PARTIAL holds, as it claims; no signature is checked."""
+def sites_and_vector(data: bytes | bytearray | memoryview, sites: int) -> tuple[tuple[int, ...], memoryview]:
+    """The sites in a message of kind MASKED or PARTIAL of `sites` sites, and its vector, as the message claims; no
+    signature is checked.
+    """
     message = wire.decode(data)
-    if message.kind is Kind.PARTIAL:
-        return wire.unpack_list(message.body[32 : 32 + (sites + 7) // 8], sites)
-    return (message.sender,)
+    if message.kind is not Kind.PARTIAL:
+        return (message.sender,), message.body
+    end = 32 + (sites + 7) // 8
+    return wire.unpack_list(message.body[32:end], sites), message.body[end:]
