@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from helpers.small_studies import QUESTION, make, make_sites
@@ -30,7 +29,7 @@ def tree_sites(folder: Path, **policy: object) -> list[Site]:
 def tree_plan(dropouts: int = 2, colluders: int = 1, **changes: object) -> Plan:
     settings: dict[str, object] = {"parents": PARENTS, **changes}
     sites = tuple(PlannedSite(name) for name in NAMES)
-    return replace(make("secure-sum", sites=sites, coalition=Coalition(colluders, dropouts)), **settings)  # type: ignore[arg-type]
+    return make("secure-sum", sites=sites, coalition=Coalition(colluders, dropouts), **settings)
 
 
 def along_tree(plan: Plan, sites: list[Site], loses: Callable[[str, Message], bool] | None = None) -> Result:

@@ -66,6 +66,13 @@ def test_tree_of_scheme_without_masked_contributions_is_refused(scheme: str) -> 
         make(scheme, parents={"s1": "s0"})
 
 
+def test_tree_without_colluders_is_refused() -> None:
+    """An inner node has the view of a star's coordinator at most, and knows its own noise: it counts as a colluder."""
+    tree_plan(colluders=0, parents={}, results_to_sites=False)
+    with pytest.raises(BadParameter, match="colluder"):
+        tree_plan(colluders=0, results_to_sites=False)
+
+
 def test_tree_with_publication_is_refused() -> None:
     plan = make("secure-sum", sites=tuple(PlannedSite(f"s{i}", 12) for i in range(4)))
     rows = PlannedRelease("clipped_records", 2.0, 1.0, 3, 1.0, kind="publication")

@@ -222,6 +222,12 @@ class Terms:
                 f"a tree needs the scheme 'secure-sum', got {self.scheme.name!r}: under it an inner node would read "
                 "the messages of the sites below it without masks"
             )
+        # An inner node reads messages of other sites, as the coordinator of a star does, and knows its own noise.
+        if self.parents and self.coalition.colluders == 0:
+            raise BadParameter(
+                "an inner node of a tree reads messages of other sites and knows its own noise: plan for at least one "
+                "colluder"
+            )
         # Under add-remove neighbours the number of units differs between neighbours, so a declared count would disclose
         # it.
         counted = self.scheme.combine is not Combine.SUMS or any(site.units is not None for site in self.sites)
