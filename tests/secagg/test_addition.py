@@ -17,7 +17,11 @@ from zerosum.secagg.wire import Kind
 SIZE = 5
 # Sites 0 and 1 are at the top; 2 and 3 are below 0, and 4 is below 2. Sites 5 and 6 are below 1.
 TOP = {0: (0, 2, 3, 4), 1: (1, 5, 6)}
-BELOW = {0: {0: (0,), 2: (2, 4), 3: (3,)}, 1: {1: (1,), 5: (5,), 6: (6,)}, 2: {2: (2,), 4: (4,)}}
+BELOW: dict[int, dict[int, tuple[int, ...]]] = {
+    0: {0: (0,), 2: (2, 4), 3: (3,)},
+    1: {1: (1,), 5: (5,), 6: (6,)},
+    2: {2: (2,), 4: (4,)},
+}
 
 
 def grown(dropouts: int = 2, attempts: int = 1) -> Study:
