@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.frame_mutations import mutated
 from helpers.small_studies import QUESTION, entries
 from helpers.trees import NAMES, along_tree, tree_plan, tree_sites
 from zerosum.coordinator.journal import Journal
@@ -31,6 +33,8 @@ from zerosum.protocol.messages import (
     Secure,
 )
 from zerosum.protocol.progress import Progress
+from zerosum.protocol.relaying import unpacked
+from zerosum.secagg.keys import Identity
 from zerosum.site.inner_node import InnerNode
 from zerosum.site.site import Site
 from zerosum.study import execute, pin
@@ -213,6 +217,41 @@ def test_tree_node_that_repeats_a_confirmation_does_not_hide_a_lost_one(tmp_path
 
     with pytest.raises(Abandoned):
         with_liar(tree_plan(), tree_sites(tmp_path), "s1", hiding)
+
+
+def test_mutated_replies_of_a_branch_are_read_or_lost(tmp_path: Path) -> None:
+    sites = tree_sites(tmp_path)
+    plan, rng = pin(tree_plan(), sites), random.Random(1)
+    masked = Identity().sign(b"") * 3
+    replies = {name: encode(Consent(name, 12)) for name in ("s2", "s6")}
+    frame = encode(Relayed("s2", replies, encode(Contribution("s2", masked))))
+    branch, lost = dict.fromkeys(("s2", "s6"), b""), 0
+    for _ in range(3000):
+        found = list(unpacked(plan, "s2", branch, mutated(frame, rng)))
+        assert {name for name, _ in found} == set(branch)
+        lost += all(reply is None for _, reply in found)
+    assert lost > 1500
+
+
+def test_mutated_frames_of_a_branch_are_relayed_or_refused(tmp_path: Path) -> None:
+    """By an inner node of a study in progress: any frame that can be read is answered, or refused by a known error."""
+    sites = tree_sites(tmp_path)
+    plan, rng = pin(tree_plan(), sites), random.Random(2)
+    node = InnerNode("s2", lambda plan: sites[2].identity)
+    request = QUESTION.requests(plan.adjacency)[0]
+    frames = [
+        encode(Relay(plan.digest(), (encode(message),), {"s2": 0, "s6": 0}, 1.0))
+        for message in (Propose(plan), Contribute(0, 0, request), Secure("open", 0, bytes(200)), Dismiss())
+    ]
+    refusals = 0
+    for number in range(2000):
+        try:
+            message = decode_message(frames[number] if number < 4 else mutated(frames[number % 4], rng))
+            if isinstance(message, Relay):
+                node.relay(message, lambda frames, seconds: ((name, None) for name in frames))
+        except ZerosumError:
+            refusals += 1
+    assert 1000 < refusals < 2000
 
 
 def test_tree_silent_node_in_set_up_ends_study_before_spending(tmp_path: Path) -> None:

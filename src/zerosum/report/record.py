@@ -316,8 +316,8 @@ def _notes(plan: Plan) -> list[str]:
     if plan.parents:
         tree = plan.tree
         notes.append(
-            f"messages travel along a tree of {tree.levels} levels, {tree}: with an inner node its whole branch is "
-            f"lost, up to {counted(tree.worst_loss, 'site')}, and the plan tolerates "
+            f"messages travel along a tree of {tree.levels} levels, {tree}; an inner node carries the messages of its "
+            f"branch, and if it is lost so is the branch, up to {counted(tree.worst_loss, 'site')}; the plan tolerates "
             f"{counted(plan.coalition.dropouts, 'loss', 'losses') if plan.coalition.dropouts else 'no loss'}"
         )
     if plan.scheme.combine is not Combine.SUMS or any(site.scale != 1 for site in plan.sites):
