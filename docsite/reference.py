@@ -41,12 +41,20 @@ from zerosum.estimators.base import JointEstimator
 from zerosum.site.policy import Policy
 from zerosum.site.schema import ColumnSchema, DataSchema, ImagesSchema
 from zerosum.study import Study
-from zerosum.study.entries import CoalitionTable, ImagingTable, PrivacyTable, RosterTable, SchemeTable, UnitTable
+from zerosum.study.entries import (
+    CoalitionTable,
+    ImagingTable,
+    PrivacyTable,
+    RosterTable,
+    SchemeTable,
+    TreeTable,
+    UnitTable,
+)
 from zerosum.study.site_file import ConsentTable, LimitsTable, SiteFile
 
 _HERE = re.compile(r"^<!-- code: (\w+)(?: (\w+))? -->$", re.MULTILINE)
 _TABLES = (
-    *(Study, UnitTable, PrivacyTable, CoalitionTable, SchemeTable, ImagingTable, RosterTable, Design),
+    *(Study, UnitTable, PrivacyTable, CoalitionTable, SchemeTable, TreeTable, ImagingTable, RosterTable, Design),
     *(SiteFile, ConsentTable, LimitsTable, DataSchema, ColumnSchema, ImagesSchema, Policy),
 )
 MODELS: dict[str, type[BaseModel]] = {model.__name__: model for model in _TABLES}

@@ -149,6 +149,7 @@ OTHERS = {
     ("docs/deployment.md", 0),
     ("docs/deployment.md", 2),
     ("docs/gpu.md", 0),
+    ("docs/secure-sum.md", 1),
 }
 STUDIES = [(page, at) for page in PAGES for at in range(len(blocks(page, "toml"))) if (page, at) not in OTHERS]
 
@@ -179,6 +180,8 @@ def test_docs_site_and_policy_files_load(tmp_path: Path) -> None:
     assert SiteFile.load(tmp_path / "site.toml").own_policy().study_epsilon == 2.0
     (tmp_path / "site.toml").write_text(blocks("docs/gpu.md", "toml")[0])
     assert SiteFile.load(tmp_path / "site.toml").device == "cuda"
+    (tmp_path / "site.toml").write_text(blocks("docs/secure-sum.md", "toml")[1])
+    assert list(SiteFile.load(tmp_path / "site.toml").children) == ["east", "west"]
     for page, at in (("docs/tutorial.md", 1), ("docs/steward.md", 0)):
         (tmp_path / "policy.toml").write_text(blocks(page, "toml")[at])
         assert Policy.load(tmp_path / "policy.toml").minimum_units == 100

@@ -199,6 +199,19 @@ def test_audit_records_with_equal_noise_are_found() -> None:
     assert any("the estimate" in sentence and "43 apart" in sentence for sentence in found.faults)
 
 
+@pytest.mark.parametrize(("colluders", "dropouts"), [(2, 0), (1, 2)])
+def test_audit_along_tree_reaches_claim_and_no_more(colluders: int, dropouts: int) -> None:
+    """Against the coordinator, the colluders, and the transcripts of all inner nodes."""
+    found = audit(Scheme("secure-sum"), sites=7, colluders=colluders, dropouts=dropouts, fan_out=2, samples=40_000)
+    assert found.holds, found
+    assert found.tight, found
+
+
+def test_audit_along_tree_of_vectors_without_masks_is_found() -> None:
+    with seeded("no-masks"):
+        assert audit(Scheme("secure-sum"), sites=7, colluders=1, fan_out=2, samples=16_000).reached == math.inf
+
+
 @pytest.mark.parametrize("scheme", ["secure-sum", "zero-sum", "cape-published", "cape-helper", "pairwise"])
 def test_audit_uncounted_colluder_is_found(scheme: str) -> None:
     with seeded("uncounted-colluders"):

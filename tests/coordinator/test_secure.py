@@ -9,7 +9,6 @@ import pytest
 from helpers.small_studies import carry_out, make, make_sites
 from zerosum.audit.transcript import Recorder
 from zerosum.coordinator.secure import SecureSums
-from zerosum.engines.in_process import InProcess
 from zerosum.errors import Abandoned
 from zerosum.protocol.messages import Contribution, Message, Secure
 from zerosum.study import execute, pin
@@ -17,7 +16,7 @@ from zerosum.study import execute, pin
 
 def test_secure_sum_contributions_are_masked_and_distinct_bytes(tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
-    recorder = Recorder(InProcess(sites))
+    recorder = Recorder(sites)
     plan = pin(make("secure-sum"), sites)
     from helpers.small_studies import QUESTION
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -103,16 +104,26 @@ class Deployment:
         parameters: str = "",
         ranges: str = RANGES,
         scheme: str = "secure-sum",
+        parents: Mapping[str, str] | None = None,
     ) -> Path:
         """The public part of a study, with everybody's identity."""
         privacy = ("" if seed is None else f"random_state = {seed}\n") + f"attempts = {attempts}"
         text = STUDY.format(name=name, algorithm=algorithm, parameters=ranges + parameters, privacy=privacy)
         text += f'\n[scheme]\nname = "{scheme}"\n'
+        if parents:
+            text += "\n[tree.parents]\n" + "".join(f'{child} = "{above}"\n' for child, above in parents.items())
         for each in NAMES:
             text += f'\n[[sites]]\nname = "{each}"\nunits = 60\nidentity = "{self.identities[each]}"\n'
         path = self.folder / f"{name}.toml"
         path.write_text(text)
         return path
+
+    def join(self, parents: Mapping[str, str]) -> None:
+        """Name in the file of each inner node the sockets of its children."""
+        for parent in set(parents.values()):
+            below = [f'{child} = "../{child}/state/socket"' for child, above in parents.items() if above == parent]
+            with (self.folder / parent / "site.toml").open("a") as file:
+                file.write("\n".join(["\n[children]", *below]) + "\n")
 
     def start(self, *names: str) -> None:
         for name in names or NAMES:

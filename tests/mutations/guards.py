@@ -123,6 +123,8 @@ GUARDS = {
     "second-list": "secagg/test_secagg_malicious.py::test_secagg_site_that_signed_one_list_refuses_other",
     "unsigned": "secagg/test_secagg_messages.py::test_secagg_every_message_in_bad_form_is_refused_and_study_goes_on",
     "unsigned-list": "secagg/test_secagg_malicious.py::test_secagg_bad_warrant_is_refused",
+    "tree-of-any-scheme": "kernel/test_tree.py::test_tree_of_scheme_without_masked_contributions_is_refused",
+    "no-masks": "audit/test_audit.py::test_audit_along_tree_reaches_claim_and_no_more",
     "copied-key": "secagg/test_secagg_malicious.py::test_secagg_copied_key_is_refused",
     "mask-again": "secagg/test_secagg_view.py::test_secagg_no_key_is_derived_twice",
     "mask-in-blocks": "secagg/test_secagg_vectors.py::test_mask_over_blocks_continues_and_never_repeats",

@@ -359,6 +359,23 @@ SECAGG = [
             ),
         ),
     ),
+    # Trees.
+    Fault(
+        "tree-of-any-scheme",
+        "inner nodes of a tree relay messages without masks",
+        (
+            Edit(
+                "kernel.terms:Terms.__post_init__",
+                "if self.parents and self.scheme.facts.mechanism is not NoiseMechanism.MASKED:",
+                "if False:",
+            ),
+        ),
+    ),
+    Fault(
+        "no-masks",
+        "no mask is added to a vector, and none is removed from the sum",
+        (Edit("secagg.masks:_add", "for stream, plus in streams:", "for stream, plus in streams[:0]:"),),
+    ),
     # Keys and masks.
     Fault(
         "copied-key",

@@ -37,6 +37,8 @@ from zerosum.protocol.messages import (
     Propose,
     PublicKeys,
     Refusal,
+    Relay,
+    Relayed,
     Reply,
     Secure,
     Secured,
@@ -52,6 +54,7 @@ MESSAGES: list[Message] = [
     Prepare(3, 1),
     Dismiss(),
     Secure("open", 2, b"\x00\xff" * 9),
+    Relay("ab" * 32, (encode(Dismiss()), encode(Prepare(0, 0))), {"$": 1, "b": 0, "c": 0}, 60.0),
     Contribute(0, 0, PrivateSum(SUM, 0.25)),
     Contribute(1, 0, PrivateSum(SUM, 0.5, Sampling(0.01, 300))),
     Contribute(1, 2, PrivatePublication(ClippedRecords(columns=3, clip=2.0))),
@@ -69,6 +72,8 @@ REPLIES: list[Reply] = [
     Contribution("s", np.array([[1, -(2**63)], [3, 2**63 - 1]])),
     Contribution("s", b"masked"),
     Refusal("s", BudgetExceeded("no more")),
+    Relayed("s", {}),
+    Relayed("s", {"$": encode(Consent("$", 3)), "s": encode(Dismissed("s"))}, encode(Contribution("s", b"masked"))),
 ]
 
 
@@ -157,6 +162,20 @@ def framed(body: Any, data: bytes = b"") -> bytes:
         framed(["Secure", {"step": "open", "attempt": 0, "data": {"$": ["f8", 1 << 31, 1 << 31]}}]),
         framed(["Secure", {"step": "open", "attempt": 0, "data": {"$": ["f8", *[1] * 60]}}], b"12345678"),
         framed(["Propose", {"plan": {"$": ["bytes", 2]}}], b"{}"),
+        *(
+            framed(["Relay", {"plan": "ab", "frames": frames, "names": names, "of": of, "seconds": seconds}], b"x")
+            for frames, names, of, seconds in (
+                ([], [], [], 1.0),
+                ([{"$": ["bytes", 1]}], ["a"], [1], 1.0),
+                ([{"$": ["bytes", 1]}], ["a"], [True], 1.0),
+                ([{"$": ["bytes", 1]}], ["a", "a"], [0, 0], 1.0),
+                ([{"$": ["bytes", 1]}], ["a"], [0, 0], 1.0),
+                ([{"$": ["bytes", 1]}], [["a"]], [0], 1.0),
+                ([{"$": ["bytes", 1]}], ["a"], [0], 1e9),
+                ([{"$": ["bytes", 1]}], ["a"], [0], -1.0),
+                ([{"$": ["f8", 0]}, {"$": ["bytes", 1]}], ["a"], [0], 1.0),
+            )
+        ),
     ],
 )
 def test_codec_bad_frame_is_refused_in_one_line(frame: bytes) -> None:
@@ -223,6 +242,15 @@ def test_codec_mutated_frame_raises_only_package_errors(seed: int) -> None:
     for decode in (decode_message, decode_reply):
         with suppress(ZerosumError):
             decode(bytes(frame))
+
+
+@pytest.mark.parametrize(
+    ("names", "frames"),
+    [(["a"], []), (["a", "a"], [{"$": ["bytes", 1]}, {"$": ["bytes", 0]}]), ([1], [{"$": ["bytes", 1]}]), (1, 2)],
+)
+def test_codec_bad_replies_of_branch_are_malformed(names: Any, frames: Any) -> None:
+    with pytest.raises(Malformed):
+        decode_reply(framed(["Relayed", {"site": "s", "names": names, "frames": frames, "total": None}], b"x"))
 
 
 def test_codec_unreadable_reply_raises_bad_message() -> None:

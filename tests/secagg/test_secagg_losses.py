@@ -57,7 +57,7 @@ def play(study: Study, attempt: int, lost: Trace, size: int = 5) -> bool:
     vectors = random_vectors(roster.sites, size)
     here = [s for s in study.everybody if s not in lost[0]]
     study.fold(attempt, study.masked(attempt, vectors, here), size)
-    held = collector._sums[attempt].total
+    held = collector._sums[attempt].vectors.total
     right = total(vectors, here) if here else np.zeros(size, dtype=np.uint64)
     if len(lost[0]) <= roster.dropouts and not too_few(roster, *lost):
         result, listed = study.finish(attempt, lost[1], lost[2])

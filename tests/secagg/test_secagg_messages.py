@@ -52,7 +52,7 @@ def bad_forms(study: Study, data: bytes) -> list[tuple[type[BadMessage], bytes]]
         (Unsupported, changed(data, 2, b"\x02")),  # a version from the future
         (Unsupported, changed(data, 2, b"\xff")),
         (Malformed, changed(data, 3, b"\x00")),
-        (Malformed, changed(data, 3, b"\x0b")),
+        (Malformed, changed(data, 3, bytes([max(Kind) + 1]))),
         (OutOfTurn, changed(data, 3, bytes([other_kind]))),
         (Misdirected, changed(data, 4, bytes(16))),  # another study
         (Misdirected, changed(data, 20, (message.attempt + 1).to_bytes(4))),  # another attempt
@@ -392,7 +392,7 @@ def test_secagg_wrong_shares_of_lost_site_end_attempt(share: bytes, named: str) 
     study = Study(5, 1, 1).set_up()
     vectors = random_vectors(5)
     study.fold(0, study.masked(0, vectors, [0, 1, 2, 3]), 5)
-    held = study.collector._sums[0].total
+    held = study.collector._sums[0].vectors.total
     closed = study.collector.close_list(0)
     for s in range(4):
         study.collector.take_signature(0, study.sites[s].sign(0, closed))

@@ -20,6 +20,10 @@ Of a publication the adversary reads every row. The victim's row is that of the 
 likelihood ratio of its two possible rows, and all rows of its site give the size of their noise. The order in which a
 site publishes is secret; the audit reveals it to the adversary.
 
+Along a tree the adversary also has what every inner node reads: masked vectors and partial sums. They are further rows
+of its view, less the contributions in them that it knows. Under sound masks these rows are uniform, and no combination
+with them reaches more.
+
 This assumes that the numbers of a release, and the releases, are independent. `correlation` tests that assumption: it
 searches for repeated noise in the errors of the adversary's estimates, over all numbers, rounds and studies, and in all
 draws of all sites. If the error of one estimate has correlation r with that of another, their difference reaches 1 /
@@ -44,16 +48,17 @@ from zerosum.algorithms import Algorithm, MeanProgram
 from zerosum.arrays import Floats
 from zerosum.audit import correlation, marginals
 from zerosum.audit.adversary import Attack, Draw, attack, candidates, contributed, rehearsed, worst_pair
-from zerosum.audit.transcript import ColludingSite, Recorder, planned_size, record_draws, view
+from zerosum.audit.transcript import ColludingSite, Recorder, masked_at_nodes, planned_size, record_draws, view
 from zerosum.compute.units import Units
 from zerosum.coordinator.conduct import conduct
-from zerosum.engines.in_process import InProcess
+from zerosum.engines.tree import Tree
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, Release, Request
 from zerosum.kernel.schemes import NoiseMechanism, Scheme
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
+from zerosum.kernel.tree import balanced
 from zerosum.kernel.view import Coalition, dealer_mu
 from zerosum.protocol.messages import Contribute, Message, Prepare, Secure
 from zerosum.site.policy import Policy
@@ -89,6 +94,7 @@ class Finding:
     samples: int
     helper_apart: bool = False
     faults: tuple[str, ...] = ()
+    fan_out: int | None = None
 
     @property
     def holds(self) -> bool:
@@ -103,6 +109,8 @@ class Finding:
     @property
     def name(self) -> str:
         """Name of the scheme, and of the adversary if there are two."""
+        if self.fan_out is not None:
+            return f"{self.scheme} (tree)"
         return f"{self.scheme} (helper apart)" if self.helper_apart else self.scheme
 
     @property
@@ -125,6 +133,7 @@ def audit(
     samples: int = 100_000,
     declare_units: bool = False,
     helper_apart: bool = False,
+    fan_out: int | None = None,
     site_kind: type[Site] = Site,
     on_step: Callable[[int, int], None] = lambda done, planned: None,
 ) -> Finding:
@@ -149,6 +158,9 @@ def audit(
     helper_apart : bool
         Withhold the noise of a trusted helper from the coordinator, as in capePCA. Otherwise the coordinator is the
         helper.
+    fan_out : int, optional
+        Run the study along a balanced tree (`zerosum.kernel.tree`). The adversary has the transcript of every inner
+        node too, beside those of the coordinator and of the colluders.
     site_kind : type
         Class of the honest sites.
     on_step : callable
@@ -166,8 +178,10 @@ def audit(
     coalition.honest(sites)
     # Only to state the budget of the plan, which is then converted back to mu; the audit compares mu.
     delta = 1e-5
+    names = [f"site {s}" for s in range(sites)]
     terms = Terms(
-        sites=tuple(PlannedSite(f"site {s}", units if declare_units else None) for s in range(sites)),
+        sites=tuple(PlannedSite(name, units if declare_units else None) for name in names),
+        parents={} if fan_out is None else balanced(names, fan_out),
         epsilon=accountant.epsilon(mu, delta),
         delta=delta,
         scheme=scheme,
@@ -239,6 +253,7 @@ def audit(
         samples=sample_size,
         helper_apart=helper_apart,
         faults=faults,
+        fan_out=fan_out,
     )
 
 
@@ -357,8 +372,8 @@ class _Run:
     def attack(self) -> Iterator[tuple[Attack, float]]:
         """Run the study. Yield, for each round, the attack and the distance of the two data sets."""
         releases: list[tuple[Request, Release]] = []
-        recorder = Recorder(InProcess(self._sites, self._loses))
-        conduct(self._plan, self._watched(releases), recorder)
+        recorder = Recorder(self._sites, self._loses)
+        conduct(self._plan, self._watched(releases), Tree(self._plan, recorder))
         for round, (request, release) in enumerate(releases):
             law = self._plan.law(round)
             contribution = partial(contributed, request)
@@ -382,6 +397,11 @@ class _Run:
             theirs = self._records[len(self._sites) - len(self._colluding) :]
             # The colluders' own noise should not help against the victim; `attack` includes it to find out.
             spare = [records[round].own for records in theirs if records[round].own.size]
+            # Nor should what inner nodes read. Less the contributions in it, a vector without its masks would be noise
+            # of the release.
+            plain = {s.name: law.factor[at] * contribution(s.units) for at, s in enumerate(self._sites)}
+            for names, vector in masked_at_nodes(self._plan, round, recorder):
+                spare.append(vector - np.sum([plain[name] for name in names], axis=0))
             # The other units are included: a unit must not change their contributions either.
             rest = list(self._sites[VICTIM].units.each())[1:]
             # Distance of the two data sets in the released statistic, with all other units equal.

@@ -5,7 +5,7 @@ The coalition sees the first two. The draws of honest sites are recorded for the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,12 +14,24 @@ from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
-from zerosum.engines.in_process import InProcess
+from zerosum.engines.in_process import InProcess, Loses
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism, draw_step
 from zerosum.noise.sampler import Sampler
 from zerosum.protocol.codec import decode_message, decode_reply
-from zerosum.protocol.messages import Contribute, Contribution, DealtNoise, DrawSum, Message, NoiseInput, Reply, Steps
+from zerosum.protocol.messages import (
+    Contribute,
+    Contribution,
+    DealtNoise,
+    DrawSum,
+    Message,
+    NoiseInput,
+    Relay,
+    Relayed,
+    Reply,
+    Steps,
+)
+from zerosum.protocol.relaying import masked_vector
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
 from zerosum.site.site import Site
@@ -197,20 +209,37 @@ def planned_size(law: NoiseLaw, position: int, name: str) -> float:
     return float(law.cancelling[position] * (law.weight[position] if name == "cancelling noise" else 1.0))
 
 
-class Recorder:
-    """Engine that records every message that the coordinator can read."""
+class Recorder(InProcess):
+    """Engine that records every message that the coordinator can read, or in a tree any inner node."""
 
-    def __init__(self, engine: InProcess) -> None:
-        self._engine = engine
+    def __init__(self, sites: Iterable[Site], loses: Loses | None = None) -> None:
+        super().__init__(sites, loses)
         self.seen: list[tuple[Message, Reply]] = []
 
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
-        """Exchange messages, and record them with the replies."""
-        for site, reply in self._engine.exchange(frames):
+        """Exchange messages, and record them with the replies. Inner nodes exchange theirs by this method too."""
+        for site, reply in super().exchange(frames):
             # A lost site sends nothing that a coordinator could read.
             if reply is not None:
                 self.seen.append((decode_message(frames[site]), decode_reply(reply)))
             yield site, reply
+
+
+def masked_at_nodes(plan: Plan, round: int, recorder: Recorder) -> list[tuple[tuple[str, ...], Floats]]:
+    """The masked vectors and partial sums that travel along a tree in one round, in units of the sum: for each the
+    names of the sites in it, and its numbers. In a star there is no inner node, and the list is empty.
+    """
+    if not plan.parents:
+        return []
+    found = []
+    for message, reply in recorder.seen:
+        # A partial sum stays in the frame of its branch; all other vectors are replies by themselves.
+        asked = decode_message(message.frames[0]) if isinstance(message, Relay) else message
+        frame = decode_reply(reply.total) if isinstance(reply, Relayed) and reply.total is not None else reply
+        if isinstance(asked, Contribute) and asked.round == round and isinstance(frame, Contribution):
+            names, vector = masked_vector(plan, frame)
+            found.append((names, np.frombuffer(vector, dtype="<i8") * plan.law(round).step))
+    return found
 
 
 def view(
@@ -236,7 +265,8 @@ def view(
     if law.mechanism is NoiseMechanism.TRUSTED:
         return released[None, :]
     if law.mechanism is NoiseMechanism.MASKED:
-        # The coalition subtracts its own vectors from the sum. Masked vectors are uniform and contain no information.
+        # The coalition subtracts its own vectors from the sum. Masked vectors are uniform and contain no information,
+        # which `masked_at_nodes` tests for those that travel along a tree.
         theirs = sum((np.asarray(share.last, dtype=np.float64) * law.step for share in shares), np.zeros(len(released)))
         return (released - theirs)[None, :]
     names = {site.name for site in colluding}

@@ -43,6 +43,10 @@ def audit(
     samples: Annotated[
         int, typer.Option(min=1000, help="Number of noise values to examine; half are measured.")
     ] = 100_000,
+    fan_out: Annotated[
+        int | None,
+        typer.Option(help="Along a balanced tree, with what every inner node reads; for --scheme secure-sum."),
+    ] = None,
     mistake: Annotated[
         str | None,
         typer.Option(
@@ -82,6 +86,7 @@ def audit(
                     mu=mu,
                     samples=samples,
                     helper_apart=apart,
+                    fan_out=fan_out,
                     # `n=number` binds the value of this turn: a closure would read the loop variable when it is called.
                     on_step=lambda done, planned, n=number: on_step(n * planned + done, len(attacks) * planned),  # type: ignore[misc]
                 )

@@ -33,8 +33,9 @@ def flare_job(
     ping: Annotated[float, typer.Option(help="Seconds until a silent relay counts as lost.")] = 2.0,
 ) -> None:
     """Begin a study on the FLARE server's machine, and write the job that runs or resumes it."""
-    from zerosum.flare.jobs import write_job
+    from zerosum.flare.jobs import refuse_tree, write_job
     from zerosum.report.record import read_plan
+    from zerosum.study import Study
     from zerosum.study.coordinating import Settings, begin
 
     times = {"seconds": seconds, "wait": wait, "every": every, "patience": patience, "ping": ping}
@@ -45,7 +46,9 @@ def flare_job(
     # Before `begin`, which cannot be repeated in the same state folder.
     if job.exists():
         raise BadParameter(f"{job} exists already; choose another place for the job")
-    chosen = begin(settings, state, None if plan is None else read_plan(plan))
+    approved = None if plan is None else read_plan(plan)
+    refuse_tree(approved or Study.load(study).plan())
+    chosen = begin(settings, state, approved)
     write_job(job, state.absolute().name, len(chosen.sites))
     terminal.out.print(f"plan {chosen.digest()}", soft_wrap=True)
     terminal.out.print(f"submit {job}; submitted again, it resumes the study", soft_wrap=True)

@@ -19,6 +19,7 @@ import signal
 import sys
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,6 +70,9 @@ ledger = "state/ledger.sqlite"
 # coordinator = "64 digits" # coordinator's key, which plans must pin and reports are signed with
 # [policy.roster]           # the only sites to join with, and their identities
 # east = "64 digits in hex" # or several, while a key is being replaced
+
+# [children]                # sites below this one in trees, by their sockets
+# east = "../east/state/socket"
 
 [limits]
 frame_bytes = 268435456     # a larger frame is refused
@@ -180,6 +184,7 @@ def site_run(
     from zerosum.site.service import Service
     from zerosum.site.steward import decide
     from zerosum.study import SiteFile
+    from zerosum.study.children import children_of
     from zerosum.study.site_data import review_question
     from zerosum.study.site_schema import data_version, ready_schema, served_units
 
@@ -210,6 +215,8 @@ def site_run(
             hold=limits.hold_seconds,
             settle=limits.settle_seconds,
             former=site.former_identities(),
+            children=site.children,
+            connect=partial(children_of, site),
         )
         stack.callback(service.close)
         server = Server(

@@ -441,6 +441,8 @@ def show_check(record: dict[str, Any]) -> None:
     verdict = "it would not run" if record["faults"] else "it would run"
     left = "" if record["left"] is None else f"; afterwards one more study may cost epsilon {record['left']:.4f}"
     print_titled(visible(record["site"]), f": {verdict}{units}{left}")
+    if record["relays_for"]:
+        out.print(f"  it relays the messages of {', '.join(map(visible, record['relays_for']))}", soft_wrap=True)
     for kind in ("faults", "warnings"):
         for sentence in record[kind]:
             out.print(

@@ -14,7 +14,7 @@ from zerosum.errors import Abandoned, BadMessage
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.codec import Frame
 from zerosum.protocol.messages import Lost, Message, Reply, Secure, Secured
-from zerosum.protocol.roster import roster
+from zerosum.protocol.roster import branches, roster
 from zerosum.secagg.collector import Collector
 
 Settle = Callable[[Sequence[str]], object]
@@ -41,7 +41,7 @@ class SecureSums:
         self._index = {name: s for s, name in enumerate(self._names)}
         self._exchange = exchange
         self._losses = plan.coalition.dropouts
-        self._collector = Collector(roster(plan))
+        self._collector = Collector(roster(plan), branches(plan, plan.tree.top))
 
     def advertised(self) -> bytes | None:
         """The keys of all sites; None if a site did not advertise its key."""

@@ -97,6 +97,9 @@ class Sockets:
         except BaseException:
             stream.close()
             raise
+        # A caller may stop reading replies and begin the next exchange: then two connections to one site are in use.
+        if (other := self._open.pop(name, None)) is not None:
+            other.close()
         # Stored again only after a complete reply: a connection with half a frame in it is never used again.
         self._open[name] = stream
         return reply[1]

@@ -21,6 +21,7 @@ from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from zerosum.engines.base import Engine
 from zerosum.errors import ZerosumError
 from zerosum.flare.cells import Cells, Interrupted
+from zerosum.flare.jobs import refuse_tree
 from zerosum.kernel.plan import Plan
 from zerosum.study.coordinating import Settings, coordinate
 
@@ -63,6 +64,7 @@ class Coordinator(Controller):  # type: ignore[misc]  # FLARE ships no types
 
             # Called by `coordinate` once the plan is known: the digest of the plan names the study at the sites.
             def connect(plan: Plan) -> AbstractContextManager[Engine]:
+                refuse_tree(plan)
                 engine, job = fl_ctx.get_engine(), fl_ctx.get_job_id()
                 # A site's job process listens at the cell <client>.<job>; the name of the client is that of the site.
                 targets = {client.name: FQCN.join([client.get_fqcn(), job]) for client in engine.get_clients()}

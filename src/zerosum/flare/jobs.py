@@ -11,12 +11,21 @@ import json
 from pathlib import Path
 from typing import Any
 
-from zerosum.errors import BadInput
+from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.names import check_name
+from zerosum.kernel.plan import Plan
 
 ALLOWED = "zerosum.flare."  # classes that a job may name
 _RIGHTS = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate")  # what one word stood for
 _STREAMERS = {"site_log_streamer", "log_receiver"}  # they send a site's logs to the server
+
+
+def refuse_tree(plan: Plan) -> None:
+    """Refuse a plan with a tree: FLARE's cells connect the server with each site and no site with another."""
+    if plan.parents:
+        raise BadParameter(
+            "FLARE carries messages between the server and each site only: leave [tree] out of the study"
+        )
 
 
 def write_job(folder: Path, study: str, sites: int) -> None:

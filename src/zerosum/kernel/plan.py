@@ -122,6 +122,11 @@ class Plan(Terms):
     def _check(self, release: PlannedRelease) -> None:
         """Refuse a release that these terms cannot account for."""
         check_name("a statistic", release.statistic)
+        if release.kind == "publication" and self.parents:
+            raise BadParameter(
+                "a publication has no masks, and an inner node of a tree would read the rows of the sites below it: "
+                "plan it without a tree"
+            )
         if release.kind == "sum" and release.sampled is None:
             return
         if release.sampled is not None and self.calibration != "exact":
@@ -165,13 +170,19 @@ class Plan(Terms):
         """
         if not names or len(set(names)) > self.absences or not set(names) <= {site.name for site in self.sites}:
             raise BadParameter(f"this plan allows {self.absences} of its sites to be left out, not {', '.join(names)}")
+        for child, parent in self.parents.items():
+            if parent in names and child not in names:
+                raise BadParameter(
+                    f"the messages of {child!r} travel through {parent!r}: leave both out, or plan another tree"
+                )
         sites = tuple(site for site in self.sites if site.name not in names)
+        parents = {child: parent for child, parent in self.parents.items() if child not in names}
         colluders, most = self.coalition.colluders, len(sites) - self.coalition.colluders - 1
         # Secure aggregation needs colluders + 2 dropouts < sites (checked in `Terms`); other schemes need one honest
         # site.
         losses = min(self.coalition.dropouts, most // 2 if self.scheme.facts.secure else most)
         left = self.absences - len(set(names))
-        return replace(self, sites=sites, coalition=Coalition(colluders, losses), absences=left)
+        return replace(self, sites=sites, coalition=Coalition(colluders, losses), absences=left, parents=parents)
 
     def identified(self, sites: tuple[PlannedSite, ...]) -> Plan:
         """Return the plan with the public keys of its sites.
@@ -520,7 +531,7 @@ class Plan(Terms):
     @property
     def _unsaid(self) -> set[str]:
         """Fields left out of the JSON when they have default values, so that digests of older plans do not change."""
-        return {name for name in ("attempts", "absences", "coordinator") if not getattr(self, name)}
+        return {name for name in ("attempts", "absences", "coordinator", "parents") if not getattr(self, name)}
 
     @staticmethod
     def from_json(text: bytes) -> Plan:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -16,8 +16,9 @@ from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, amounts, grid, published
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.names import check_identity, check_name
-from zerosum.kernel.schemes import RUNNABLE_RATIO, Combine, NoiseLaw, Scheme, SiteShape
+from zerosum.kernel.schemes import RUNNABLE_RATIO, Combine, NoiseLaw, NoiseMechanism, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.tree import SiteTree
 from zerosum.kernel.view import Coalition, calibrate
 
 Calibration = Literal["exact", "published"]
@@ -149,6 +150,9 @@ class Terms:
         How many sites may be left out before the first release; the remaining sites draw more noise.
     coordinator:
         Public signing key of the coordinator in hex, which signs reports; None if it is not pinned.
+    parents:
+        For each site the site through which its messages travel (`zerosum.kernel.tree`). Sites that are not named
+        exchange messages with the coordinator itself. No cost depends on it.
     """
 
     sites: tuple[PlannedSite, ...]
@@ -164,6 +168,7 @@ class Terms:
     attempts: int = 0  # part of the cost in any case
     absences: int = 0  # before the first release only
     coordinator: str | None = None  # pinned public key
+    parents: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.coordinator is not None:
@@ -211,6 +216,18 @@ class Terms:
                 f"{C} colluders and {L} dropouts are too many for a secure sum over {S} sites: "
                 "colluders + 2 dropouts must be less than the number of sites"
             )
+        _ = self.tree  # validates the names
+        if self.parents and self.scheme.facts.mechanism is not NoiseMechanism.MASKED:
+            raise BadParameter(
+                f"a tree needs the scheme 'secure-sum', got {self.scheme.name!r}: under it an inner node would read "
+                "the messages of the sites below it without masks"
+            )
+        # An inner node reads messages of other sites, as the coordinator of a star does, and knows its own noise.
+        if self.parents and self.coalition.colluders == 0:
+            raise BadParameter(
+                "an inner node of a tree reads messages of other sites and knows its own noise: plan for at least one "
+                "colluder"
+            )
         # Under add-remove neighbours the number of units differs between neighbours, so a declared count would disclose
         # it.
         counted = self.scheme.combine is not Combine.SUMS or any(site.units is not None for site in self.sites)
@@ -221,6 +238,11 @@ class Terms:
     def private(self) -> bool:
         """Whether a run on these terms protects the units: not without noise, and not with noise from a known seed."""
         return self.scheme.facts.noisy and self.seed is None
+
+    @cached_property
+    def tree(self) -> SiteTree:
+        """The tree along which messages travel; without `parents` a star."""
+        return SiteTree([site.name for site in self.sites], self.parents)
 
     @cached_property
     def _shape(self) -> NoiseLaw:

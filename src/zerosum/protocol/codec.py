@@ -43,6 +43,8 @@ from zerosum.protocol.messages import (
     Propose,
     PublicKeys,
     Refusal,
+    Relay,
+    Relayed,
     Reply,
     Secure,
     Secured,
@@ -52,6 +54,7 @@ from zerosum.statistics import build
 VERSION: Final = 1
 MAX_FRAME: Final = 1 << 32  # bytes; a transport may set a lower limit
 MAX_TEXT: Final = 1 << 20  # of them JSON: numbers of any quantity travel as arrays
+MOST_SECONDS: Final = 86400.0  # longest time-out that a coordinator may set for the replies of a branch. Chosen by hand
 
 _MAGIC = b"ZSUM"
 _HEAD = struct.Struct(">4sHI")
@@ -386,6 +389,37 @@ def _read_refusal(reader: _Reader) -> Refusal:
     return Refusal(site, by_code(code)(message[:_MOST_WORDS]))
 
 
+def _read_relay(reader: _Reader) -> Relay:
+    plan, frames, seconds = reader.text("plan"), reader.take("frames"), _positive(reader.take("seconds"), "seconds")
+    names, of = reader.take("names"), reader.take("of")
+    if not isinstance(frames, list) or not isinstance(names, list) or not isinstance(of, list):
+        raise Malformed("a message's frames are none")
+    parts = tuple(bytes(frame) for frame in frames if isinstance(frame, memoryview))
+    to = {name: at for name, at in zip(names, of, strict=False) if isinstance(name, str) and type(at) is int}
+    # Each frame has a site and each site a frame: an index outside the frames would fail later, at the inner node.
+    if (
+        not parts
+        or len(parts) < len(frames)
+        or not len(to) == len(names) == len(of)
+        or {*to.values()} != {*range(len(parts))}
+    ):
+        raise Malformed("a message's frames are not those of the sites that it names")
+    if seconds > MOST_SECONDS:
+        raise Malformed(f"a message's time-out is longer than {MOST_SECONDS:g} seconds")
+    return Relay(plan, parts, to, seconds)
+
+
+def _read_relayed(reader: _Reader) -> Relayed:
+    site, names, frames, total = (reader.text("site"), *(reader.take(name) for name in ("names", "frames", "total")))
+    if not isinstance(names, list) or not isinstance(frames, list) or not isinstance(total, memoryview | None):
+        raise Malformed("a message's replies are none")
+    pairs = zip(names, frames, strict=False)
+    replies = {name: frame for name, frame in pairs if isinstance(name, str) and isinstance(frame, memoryview)}
+    if not len(replies) == len(names) == len(frames):
+        raise Malformed("a message's replies are not one of each site that it names")
+    return Relayed(site, replies, total)
+
+
 _WRITERS: dict[type, Callable[[Any], Fields]] = {
     Propose: lambda m: {"plan": m.plan.to_json(), "keep": m.keep},
     Prepare: lambda m: {"round": m.round, "attempt": m.attempt},
@@ -397,12 +431,25 @@ _WRITERS: dict[type, Callable[[Any], Fields]] = {
         "noise_input": _write_noise(m.noise_input),
     },
     Dismiss: lambda m: {},
+    Relay: lambda m: {
+        "plan": m.plan,
+        "frames": m.frames,
+        "names": list(m.to),
+        "of": list(m.to.values()),
+        "seconds": m.seconds,
+    },
     Consent: lambda m: {"site": m.site, "units": m.units},
     Prepared: lambda m: {"site": m.site, "payload": m.payload},
     Secured: lambda m: {"site": m.site, "data": m.data},
     Contribution: lambda m: {"site": m.site, "payload": m.payload},
     Dismissed: lambda m: {"site": m.site},
     Refusal: lambda m: {"site": m.site, "code": m.error.code, "message": str(m.error)},
+    Relayed: lambda m: {
+        "site": m.site,
+        "names": list(m.replies),
+        "frames": list(m.replies.values()),
+        "total": m.total,
+    },
 }
 
 
@@ -423,6 +470,7 @@ _MESSAGES: dict[str, Callable[[_Reader], Message]] = {
         _read_noise(r.fields("noise_input")),
     ),
     "Dismiss": lambda r: Dismiss(),
+    "Relay": _read_relay,
 }
 
 _REPLIES: dict[str, Callable[[_Reader], Reply]] = {
@@ -432,4 +480,5 @@ _REPLIES: dict[str, Callable[[_Reader], Reply]] = {
     "Contribution": _read_contribution,
     "Dismissed": lambda r: Dismissed(r.text("site")),
     "Refusal": _read_refusal,
+    "Relayed": _read_relayed,
 }

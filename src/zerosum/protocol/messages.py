@@ -110,7 +110,30 @@ class Dismiss:
     """No more requests follow under the plan: the study is over, or did not begin."""
 
 
-Message = Propose | Prepare | Secure | Contribute | Dismiss
+@dataclass(frozen=True, eq=False)
+class Relay:
+    """Frames for a site and for sites below it in the plan's tree.
+
+    Parameters
+    ----------
+    plan:
+        Digest of the plan in hex.
+    frames:
+        Each different frame once.
+    to:
+        For each site that receives a frame its index in `frames`.
+    seconds:
+        The time-out of one site's reply. An inner node waits for its children as many times longer as there are levels
+        below it.
+    """
+
+    plan: str
+    frames: tuple[bytes, ...]
+    to: Mapping[str, int]
+    seconds: float
+
+
+Message = Propose | Prepare | Secure | Contribute | Dismiss | Relay
 
 
 # ---- site to coordinator ---------------------------------------------------------------------------------------
@@ -165,6 +188,26 @@ class Refusal:
     error: ZerosumError
 
 
+@dataclass(frozen=True, eq=False)
+class Relayed:
+    """The replies of a branch.
+
+    Parameters
+    ----------
+    site:
+        The inner node.
+    replies:
+        The frames of its sites, unchanged.
+    total:
+        The frame of a contribution of the inner node: the sum of the masked vectors that arrived, whose sites have no
+        frame in `replies`. None: no vector arrived.
+    """
+
+    site: str
+    replies: Mapping[str, bytes | bytearray | memoryview]
+    total: bytes | bytearray | memoryview | None = None
+
+
 @dataclass(frozen=True)
 class Lost:
     """No reply from this site, or an unusable one; created by an engine or the coordinator, never sent."""
@@ -173,4 +216,4 @@ class Lost:
     why: str = ""
 
 
-Reply = Consent | Prepared | Secured | Contribution | Dismissed | Refusal
+Reply = Consent | Prepared | Secured | Contribution | Dismissed | Refusal | Relayed

@@ -1,6 +1,10 @@
-"""Values that both sides derive from a plan for secure aggregation: its parties, and the context of each vector."""
+"""Values that both sides derive from a plan for secure aggregation: its parties, their branches in a tree, and the
+context of each vector.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from zerosum.errors import OutsidePlan
 from zerosum.kernel.plan import Plan
@@ -23,6 +27,12 @@ def roster(plan: Plan) -> Roster:
     # readable.
     keys = plan.rounds + plan.attempts
     return Roster(study, identities, keys, plan.coalition.colluders, plan.coalition.dropouts)
+
+
+def branches(plan: Plan, senders: Iterable[str]) -> dict[int, tuple[int, ...]]:
+    """For each of these sites the sites of its branch in the plan's tree, all by their place on the roster."""
+    place = {site.name: s for s, site in enumerate(plan.sites)}
+    return {place[name]: tuple(place[each] for each in plan.tree.branch[name]) for name in senders}
 
 
 def slot(plan: Plan, round: int, attempt: int) -> int:

@@ -313,6 +313,13 @@ def _notes(plan: Plan) -> list[str]:
             f"{some} may be left out if lost before anything is released; the others then bear the noise, for no more "
             "than epsilon each"
         )
+    if plan.parents:
+        tree = plan.tree
+        notes.append(
+            f"messages travel along a tree of {tree.levels} levels, {tree}; an inner node carries the messages of its "
+            f"branch, and if it is lost so is the branch, up to {counted(tree.worst_loss, 'site')}; the plan tolerates "
+            f"{counted(plan.coalition.dropouts, 'loss', 'losses') if plan.coalition.dropouts else 'no loss'}"
+        )
     if plan.scheme.combine is not Combine.SUMS or any(site.scale != 1 for site in plan.sites):
         notes.append("sites weigh differently: a mean is a weighted mean over units")
     return notes

@@ -6,12 +6,12 @@ unmasking.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from zerosum.errors import Abandoned, BadParameter, Inconsistent, Malformed, Misdirected, OutOfTurn
+from zerosum.errors import Abandoned, Inconsistent, Malformed, Misdirected, OutOfTurn
 from zerosum.secagg import keys, masks, shamir, wire
+from zerosum.secagg.addition import Addition
 from zerosum.secagg.masks import Ring
 from zerosum.secagg.session import Adverts, Roster, pair_key, self_key
 from zerosum.secagg.wire import COORDINATOR, Kind
@@ -22,8 +22,7 @@ class _Sum:
     """State of one attempt at one sum."""
 
     context: bytes
-    total: Ring
-    arrived: set[int] = field(default_factory=set)
+    vectors: Addition
     listed: tuple[int, ...] | None = None
     signatures: dict[int, bytes] = field(default_factory=dict)
     openings: dict[int, bytes] = field(default_factory=dict)
@@ -36,10 +35,19 @@ class Collector:
         attempt    begin, take_masked (every site), close_list, [take_signature, warrant,] take_opening, result
 
     The steps in brackets exist if losses are tolerated.
+
+    Parameters
+    ----------
+    roster:
+        The parties.
+    branches:
+        In a tree, for each site that sends vectors to the coordinator the sites of its branch. None: every site sends
+        its own vector.
     """
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: Roster, branches: Mapping[int, Collection[int]] | None = None) -> None:
         self._roster = roster
+        self._branches = {s: (s,) for s in range(roster.sites)} if branches is None else branches
         # Adverts are stored and sent on byte for byte: a site can check a signature only on the bytes that were signed.
         self._raw: dict[int, bytes] = {}
         self._adverts: Adverts | None = None
@@ -132,40 +140,35 @@ class Collector:
         """
         if attempt in self._begun or not 0 <= attempt < self._roster.attempts:
             raise Misdirected(f"attempt {attempt} is not planned or was begun before")
-        if size < 1:
-            raise BadParameter(f"a sum has at least one number, got {size}")
+        vectors = Addition(self._roster, attempt, size, context, self._branches)
         # Attempts are numbered once for the whole study and never begun again, also not after `abandon`: a site masks
         # only once under the keys of an attempt.
         self._begun.add(attempt)
-        self._sums[attempt] = _Sum(context, np.zeros(size, dtype=np.uint64))
+        self._sums[attempt] = _Sum(context, vectors)
 
     def take_masked(self, attempt: int, data: bytes | bytearray | memoryview) -> int:
-        """Add one masked vector to the sum and return its sender. The vector is not kept."""
+        """Add one masked vector, or in a tree the partial sum of a branch, and return its sender. The vector is not
+        kept.
+        """
         state = self._sum(attempt)
-        message = self._roster.take(data, Kind.MASKED, attempt)
         # A vector that was not on the signed list has its pair masks opened, and must not enter the sum afterwards.
-        if state.listed is not None or message.sender in state.arrived:
-            raise OutOfTurn("a vector came twice, or after the list was closed")
-        if len(message.body) != 8 * len(state.total):
-            raise Malformed(f"a vector of {len(state.total)} numbers was expected, got {len(message.body)} bytes")
-        # Unsigned 64-bit addition wraps around, which is addition in Z_2^64. "<u8" is the byte order of the wire.
-        np.add(state.total, np.frombuffer(message.body, dtype="<u8"), out=state.total)
-        state.arrived.add(message.sender)
-        return message.sender
+        if state.listed is not None:
+            raise OutOfTurn("a vector came after the list was closed")
+        return state.vectors.take(data)
 
     def close_list(self, attempt: int) -> bytes:
         """Close the list of vectors in the sum, unless too many are missing."""
         state = self._sum(attempt)
         # Fewer vectors carry less noise than the plan accounts for. The sites check the same bound and would refuse the
         # list.
-        missing = self._roster.sites - len(state.arrived)
+        missing = self._roster.sites - len(state.vectors.arrived)
         if missing > self._roster.dropouts:
             self.abandon(attempt)
             raise Abandoned(
                 f"{missing} of {self._roster.sites} sites were lost, the plan tolerates {self._roster.dropouts}; "
                 "nothing was unmasked"
             )
-        state.listed = tuple(sorted(state.arrived))
+        state.listed = tuple(sorted(state.vectors.arrived))
         return self._say(Kind.LIST, attempt, wire.pack_list(state.listed, self._roster.sites))
 
     def survivors(self, attempt: int) -> tuple[int, ...]:
@@ -227,8 +230,8 @@ class Collector:
         # Each stream needs an open cipher in every thread. 1000 sites of which 50 are lost have more than 13 000
         # streams, so they are taken 64 at a time.
         for at in range(0, len(streams), 64):
-            masks.add(state.total, streams[at : at + 64])
-        return state.total
+            masks.add(state.vectors.total, streams[at : at + 64])
+        return state.vectors.total
 
     def _reconstructed(self, attempt: int, state: _Sum, listed: set[int], about: bytes) -> list[tuple[bytes, bool]]:
         """The masks left in the sum: self-masks of the listed sites, and the masks that lost sites

@@ -40,6 +40,7 @@ class Kind(IntEnum):
     SIGNED = 8  # site: it has seen this list and no other
     WARRANT = 9  # coordinator: enough signatures under this list
     OPENING = 10  # site: shares of what the list opens
+    PARTIAL = 11  # inner node of a tree: the sum of the masked vectors of its branch
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from zerosum.errors import Refused, ZerosumError
 from zerosum.protocol.codec import decode_message, encode
-from zerosum.protocol.messages import Refusal, Reply
+from zerosum.protocol.messages import Refusal, Relay, Reply
 from zerosum.site.site import Site
 
 _log = logging.getLogger(__name__)  # stays at the site
 
 
-def answer(site: Site, frame: bytes) -> bytes:
+def answer(site: Site, frame: bytes, relay: Callable[[Relay], Reply] | None = None) -> bytes:
     """The reply to one frame.
 
     Parameters
@@ -22,10 +23,14 @@ def answer(site: Site, frame: bytes) -> bytes:
     frame : bytes
         An encoded message of the coordinator. It may be malformed; then the reply is a `Refusal`, too, so that the
         coordinator can distinguish a refusal from a lost site.
+    relay : callable, optional
+        Answers the frames of a branch, if the site may be an inner node of a tree.
     """
+    reply: Reply
     try:
         # Decoding is inside the `try`, since frames come from outside: a malformed one must not end the process.
-        reply: Reply = site.handle(decode_message(frame))
+        message = decode_message(frame)
+        reply = relay(message) if relay is not None and isinstance(message, Relay) else site.handle(message)
     except Exception as error:
         reply = Refusal(site.name, known_error(site.name, error).public())
     return encode(reply)

@@ -21,8 +21,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from zerosum.compute.units import Units
@@ -47,6 +48,8 @@ from zerosum.protocol.messages import (
     Message,
     Propose,
     Refusal,
+    Relay,
+    Relayed,
     Reply,
 )
 from zerosum.secagg.keys import Identity
@@ -54,6 +57,7 @@ from zerosum.site.accounting import decided
 from zerosum.site.audit_log import AuditLog, consent_in_words, release_in_words
 from zerosum.site.decisions import Consents, Decision
 from zerosum.site.host import known_error
+from zerosum.site.inner_node import InnerNode
 from zerosum.site.ledger import Ledger
 from zerosum.site.ledger_records import Spend
 from zerosum.site.policy import Policy
@@ -63,10 +67,18 @@ from zerosum.statistics import BUILTIN
 
 Load = Callable[[Plan], Units]  # reads the site's data for the public question of a plan
 Review = Callable[[Plan], None]  # refuses a plan by its public question and the schema
+Exchange = Callable[[Mapping[str, bytes]], Iterable[tuple[str, Frame | None]]]  # with the children of an inner node
+# Connects to the children, for the digest of a plan and a time-out in seconds of their replies.
+Connect = Callable[[str, float], AbstractContextManager[Exchange]]
 
 
 def _no_question(plan: Plan) -> None:
     """The review for data that do not depend on a plan's question: accepts every plan."""
+
+
+def _no_children(plan: str, seconds: float) -> AbstractContextManager[Exchange]:
+    """The connection of a site without children."""
+    return nullcontext(lambda frames: ())
 
 
 @dataclass
@@ -111,6 +123,8 @@ class Service:
         minutes) were chosen by hand; no benchmark recorded.
     former:
         Former keys, used for plans that pin them, until they are withdrawn.
+    children, connect:
+        For a site that is an inner node of trees: the names of the sites that it can reach, and the connection to them.
     """
 
     def __init__(
@@ -128,11 +142,15 @@ class Service:
         hold: float = 172800.0,
         settle: float = 600.0,
         former: Sequence[Identity] = (),
+        children: Collection[str] = (),
+        connect: Connect = _no_children,
     ) -> None:
         self.name, self.policy, self.identity, self.former = name, policy, identity, tuple(former)
         self.schema, self._review = schema, review
         self._load, self._consents, self._log, self._most, self._hold = load, consents, log, most_studies, hold
         self._settle = settle
+        self._children, self._connect = frozenset(children), connect
+        self._node = InnerNode(name, self._identity)
         self.counts: Counter[str] = Counter()  # for monitoring: frames, bytes, replies and refusals by kind
         self._ledger: Ledger = policy.open_ledger()
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
@@ -183,6 +201,8 @@ class Service:
             The encoded message.
         """
         message = decode_message(frame)
+        if isinstance(message, Relay):
+            return self._relayed(digest, message)
         if isinstance(message, Dismiss):
             self._find(digest)
             self._drop(digest)
@@ -213,6 +233,28 @@ class Service:
             # The log line is durable before the reply is returned: what cannot be recorded does not leave.
             self._record(session, message, reply)
             return reply
+
+    def _relayed(self, digest: str, message: Relay) -> Relayed:
+        """Relay frames to the children, while this site answers its own, if there is one among them."""
+        if message.plan != digest:
+            raise Misdirected("frames of a branch came under the digest of another plan")
+        study = bytes.fromhex(digest)
+
+        def carry(frames: Mapping[str, bytes], seconds: float) -> Iterator[tuple[str, Frame | None]]:
+            below = {name: frame for name, frame in frames.items() if name != self.name}
+            if unknown := [name for name in below if name not in self._children]:
+                raise PolicyRefused(
+                    f"this site cannot reach {', '.join(map(repr, unknown))}, which the tree of the plan puts below it"
+                )
+            with ThreadPoolExecutor(1) as pool, self._connect(digest, seconds) as exchange:
+                # The site computes its own reply while the branches below it compute theirs.
+                own = {
+                    name: pool.submit(self.answer, study, frame) for name, frame in frames.items() if name == self.name
+                }
+                yield from exchange(below)
+                yield from ((name, reply.result()) for name, reply in own.items())
+
+        return self._node.relay(message, carry)
 
     def _check_keys(self, plan: Plan) -> None:
         """Refuse a plan that pins a withdrawn key, at any point of a study."""

@@ -43,6 +43,7 @@ class SiteCheck:
     faults: list[str] = field(default_factory=list)  # each of them prevents the run
     warnings: list[str] = field(default_factory=list)  # the study runs, but the result may be of little use
     units: int | None = None
+    relays_for: tuple[str, ...] = ()  # the sites below this one in the study's tree
     left: float | None = None  # epsilon left for one more study after this one, at the cap's delta
 
     def as_record(self) -> dict[str, Any]:
@@ -113,6 +114,13 @@ def _check_site(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, 
         except OSError as error:
             found.faults.append(f"{use} cannot be written in {folder}: {error.strerror or error}")
     schema = None if policy is None else _compare(plan, file, policy, found)
+    # In a rehearsal all sites are in one process, and no schema is confirmed: only a serving site needs sockets.
+    unknown = [name for name in plan.tree.children[file.name] if name not in file.children]
+    if schema is not None and unknown:
+        found.faults.append(
+            f"the study's tree puts {', '.join(map(repr, unknown))} below this site, and [children] has no socket of it"
+        )
+    found.relays_for = plan.tree.branch[file.name][1:]
     try:
         check_device(file.device)
         if schema is None:

@@ -24,6 +24,7 @@ from zerosum.coordinator.journal import Journal
 from zerosum.engines.base import Engine
 from zerosum.engines.counted import Counted
 from zerosum.engines.sockets import FRAME_BYTES, Sockets
+from zerosum.engines.tree import Tree
 from zerosum.errors import BadInput, BadStudy, Refused, ZerosumError, first_fault
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.progress import Observer, Progress, nobody
@@ -75,7 +76,9 @@ class Settings(BaseModel):
 
     def connect(self, plan: Plan) -> AbstractContextManager[Engine]:
         """Engine that reaches the sites through the sockets named in these settings."""
-        return closing(Sockets(self.sites, plan.digest(), seconds=self.seconds, frame_bytes=self.frame_bytes))
+        # A site at the top answers when all sites below it have answered, or have timed out one level after the other.
+        seconds = self.seconds * plan.tree.levels
+        return closing(Sockets(self.sites, plan.digest(), seconds=seconds, frame_bytes=self.frame_bytes))
 
 
 def begin(settings: Settings, folder: Path, plan: Plan | None = None) -> Plan:
@@ -117,7 +120,7 @@ def begin(settings: Settings, folder: Path, plan: Plan | None = None) -> Plan:
     chosen = plan or replace(new_plan, coordinator=identity.public.hex())
     if unknown := [site.name for site in chosen.sites if site.identity is None]:
         raise BadStudy(f"the roster has no identity for {', '.join(map(repr, unknown))}: zerosum site init prints it")
-    if settings.sites and (missing := [site.name for site in chosen.sites if site.name not in settings.sites]):
+    if settings.sites and (missing := [name for name in chosen.tree.top if name not in settings.sites]):
         raise BadStudy(f"there is no address for {', '.join(map(repr, missing))}: give --site NAME=SOCKET")
     # The settings are written first: a folder with a journal always has settings.
     settings.save(folder)
@@ -200,20 +203,22 @@ def coordinate(
 
         try:
             with (connect or settings.connect)(plan) as engine:
-                counted, over = Counted(engine, status.traffic), journal.finished
+                over = journal.finished
+                traffic = Counted(engine, status.traffic)
+                sites = Tree(plan, traffic, seconds=settings.seconds, traffic=status.traffic)
                 try:
                     # A finished study has its releases in the journal: no site is asked again.
                     if not over:
                         times = {"seconds": settings.wait, "every": settings.every, "patience": settings.patience}
-                        gather(plan, counted, record_attendance, spare=journal.spare, **times)
-                    result = execute(plan, algorithm, counted, record_progress, journal)
+                        gather(plan, sites, record_attendance, spare=journal.spare, **times)
+                    result = execute(plan, algorithm, sites, record_progress, journal)
                 except ZerosumError:
                     # After the first round the sites keep their keys, because the study may be resumed with them.
                     if not journal.rounds:
-                        dismiss(engine, [site.name for site in plan.sites])
+                        dismiss(Tree(plan, engine), [site.name for site in plan.sites])
                     raise
                 if not over:
-                    dismiss(engine, result.participants[-1] if result.participants else ())
+                    dismiss(Tree(plan, engine), result.participants[-1] if result.participants else ())
             # Both files are tested, since an earlier process may have been killed between the two.
             if not (settings.out / "result.json").exists():
                 result.write(settings.out)

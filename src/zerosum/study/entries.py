@@ -5,6 +5,7 @@ Each entry is described by the string below it. docs/entries.md is generated fro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Literal, Self
@@ -16,6 +17,7 @@ from zerosum.data.scans import Strategy
 from zerosum.kernel.schemes import DEFAULT_SCHEME, Combine
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import Calibration
+from zerosum.kernel.tree import balanced
 
 
 class Table(BaseModel):
@@ -62,6 +64,28 @@ class CoalitionTable(Table):
     absences: int = 0
     """How many sites may be left out if they are lost before anything is released; the others then bear the noise,
     for no more than `epsilon`."""
+
+
+class TreeTable(Table):
+    """Table [tree]: along which sites messages travel, under `secure-sum`; by default each site exchanges messages with
+    the coordinator."""
+
+    fan_out: int | None = None
+    """A balanced tree: the coordinator and every inner node have at most this number of children, at least 2. Sites are
+    placed level by level in the order of the roster. Either `fan_out` or `parents` must be given."""
+    parents: dict[str, str] = Field(default_factory=dict)
+    """The parent of each site that does not exchange messages with the coordinator itself: `{ east = "north" }`."""
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        """Require exactly one of `fan_out` and `parents`."""
+        if (self.fan_out is None) == (not self.parents):
+            raise ValueError(f"give either fan_out or parents, got {'neither' if self.fan_out is None else 'both'}")
+        return self
+
+    def parents_of(self, names: Sequence[str]) -> dict[str, str]:
+        """The parent of each site of a roster that has one."""
+        return self.parents if self.fan_out is None else balanced(names, self.fan_out)
 
 
 class SchemeTable(Table):

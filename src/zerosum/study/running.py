@@ -17,6 +17,7 @@ from zerosum.data.frames import is_frame, is_text
 from zerosum.data.tables import units_of
 from zerosum.engines.base import Engine
 from zerosum.engines.in_process import InProcess
+from zerosum.engines.tree import Tree
 from zerosum.errors import BadData, BadParameter, ZerosumError
 from zerosum.kernel.names import check_name
 from zerosum.kernel.plan import Plan
@@ -100,7 +101,7 @@ def execute_in_process(
         # The archive reserves disk space first: a release that cannot be stored must not be paid for.
         program = resolve(algorithm, plan).program(plan.adjacency)
         recorded = journal if writer is None else writer.journal
-        result = result_of(conduct(plan, program, engine, observer, recorded))
+        result = result_of(conduct(plan, program, Tree(plan, engine), observer, recorded))
         return result if writer is None else writer.conclude(result)
 
 

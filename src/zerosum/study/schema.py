@@ -39,7 +39,16 @@ from zerosum.secagg.keys import Identity
 from zerosum.site.budget import check_budget, refusals
 from zerosum.site.site import Site
 from zerosum.study.checkpoint import Checkpoint
-from zerosum.study.entries import CoalitionTable, ImagingTable, PrivacyTable, RosterTable, SchemeTable, Table, UnitTable
+from zerosum.study.entries import (
+    CoalitionTable,
+    ImagingTable,
+    PrivacyTable,
+    RosterTable,
+    SchemeTable,
+    Table,
+    TreeTable,
+    UnitTable,
+)
 from zerosum.study.planning import Provenance, check_measures, coalition_of, make_plan, pin, roster_with_identities
 from zerosum.study.running import execute_in_process
 from zerosum.study.site_file import SiteFile, digest, split_private_entries
@@ -74,6 +83,8 @@ class Study(Table):
     """Against whom, and how many sites may be lost."""
     scheme: SchemeTable = SchemeTable()
     """How the sites' noise combines."""
+    tree: TreeTable | None = None
+    """Along which sites messages travel."""
     results_to_sites: bool = True
     """Whether sites learn results; if so, `colluders` must be at least 1."""
     coordinator: str | None = None
@@ -277,6 +288,7 @@ class Study(Table):
             attempts=self.privacy.attempts,
             absences=self.coalition.absences,
             coordinator=self.coordinator,
+            parents={} if self.tree is None else self.tree.parents_of([site.name for site in self.sites]),
         )
         return make_plan(self.build_algorithm(), terms, self.name, self._provenance())
 

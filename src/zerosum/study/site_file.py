@@ -83,6 +83,8 @@ class SiteFile(_Table):
     """Where sums over its units are computed: `"cpu"`, or a GPU of its own, `"cuda"` or `"cuda:1"` and so on."""
     files: tuple[Path, ...] = ()
     """Public files that studies stand on, such as masks and atlases; found by their digests."""
+    children: dict[str, Path] = Field(default_factory=dict)
+    """The sockets of the sites that studies may put below it in a [tree](secure-sum.md#along-a-tree), by name."""
     kit: Path | None = None
     """The folder of its NVIDIA FLARE kit, for monitors."""
     consent: ConsentTable = ConsentTable()
