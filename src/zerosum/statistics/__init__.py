@@ -24,7 +24,13 @@ from zerosum.statistics.moments import SecondMoment
 from zerosum.statistics.network import TwoLayerGradient, TwoLayerPredictions
 from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.polynomial import PolynomialCoefficients
-from zerosum.statistics.published import DistinctSecondMoment, InfomaxGradient
+from zerosum.statistics.published import (
+    DistinctPairMoment,
+    DistinctSecondMoment,
+    DistinctThirdMoment,
+    DistinctTripleMoment,
+    InfomaxGradient,
+)
 from zerosum.statistics.records import ClippedRecords, LabelledRecords
 from zerosum.statistics.regression import ColumnMoments, NewtonStep, ResidualGradient, ResidualMoment
 from zerosum.statistics.rounded_scatter import RoundedScatter
@@ -79,6 +85,9 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     SurvivalTable,
     DistinctSecondMoment,
     InfomaxGradient,
+    DistinctThirdMoment,
+    DistinctPairMoment,
+    DistinctTripleMoment,
 )
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 
