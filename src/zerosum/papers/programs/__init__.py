@@ -10,7 +10,18 @@ from zerosum.algorithms.program import Algorithm
 from zerosum.papers.programs.ica import CapeDJICAProgram
 from zerosum.papers.programs.pca import CapePCAProgram
 from zerosum.papers.programs.regression import CapeFMProgram
+from zerosum.papers.programs.tensor import CapeAGNMixtureProgram, CapeAGNTopicsProgram
 
-PROGRAMS: dict[str, type[Algorithm]] = {kind.name: kind for kind in (CapePCAProgram, CapeFMProgram, CapeDJICAProgram)}
+PROGRAMS: dict[str, type[Algorithm]] = {
+    kind.name: kind
+    for kind in (CapePCAProgram, CapeFMProgram, CapeDJICAProgram, CapeAGNMixtureProgram, CapeAGNTopicsProgram)
+}
 
-__all__ = ["PROGRAMS", "CapeDJICAProgram", "CapeFMProgram", "CapePCAProgram"]
+__all__ = [
+    "PROGRAMS",
+    "CapeAGNMixtureProgram",
+    "CapeAGNTopicsProgram",
+    "CapeDJICAProgram",
+    "CapeFMProgram",
+    "CapePCAProgram",
+]
