@@ -39,6 +39,7 @@ from zerosum.algorithms.ica.tuning import TUNING
 from zerosum.algorithms.metrics import amari_index, matched
 from zerosum.compute.units import Units
 from zerosum.data.fmri import garch_sources, make_fmri
+from zerosum.papers.figures.separating import rehearsed
 from zerosum.papers.methods import ica as published
 from zerosum.papers.methods import ica_costs
 from zerosum.study.rehearsal import Rehearsal
@@ -301,14 +302,15 @@ def _theirs(method: str, case: Case, epsilon: float, settings: published.Setting
     rows = np.asarray(units.rows)
     values, vectors = np.linalg.eigh(rows.T @ rows / len(rows))
     W = (vectors / np.sqrt(values)) @ vectors.T
-    sites = [each.astype(np.float32) for each in np.split(rows @ W, 7)]
+    white = Units((rows @ W).astype(np.float32), units.offsets)
+    sites = [white.between(100 * s, 100 * (s + 1)) for s in range(7)]
     each = math.inf
     if method != "non-private":
         each = ica_costs.epsilon_for_exact(
             method, settings.rounds, epsilon, delta=settings.delta, total_delta=DELTA, sites=7, colluders=2
         )
-    found = published.METHODS[method](sites, 100, each, np.random.default_rng(seed), settings)
-    return amari_index(found.W @ W.T, A)
+    found = rehearsed(method, sites, each, settings, np.random.default_rng(seed))[0]
+    return amari_index(found @ W.T, A)
 
 
 def main() -> None:

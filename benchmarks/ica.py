@@ -27,6 +27,7 @@ from zerosum.algorithms.metrics import amari_index, matched
 from zerosum.compute.units import Units
 from zerosum.data.bases import low_frequencies
 from zerosum.data.fmri import Layout, garch_sources, make_fmri
+from zerosum.papers.figures.separating import rehearsed
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import ica as published
 from zerosum.papers.methods import ica_costs
@@ -82,7 +83,7 @@ def rotation(seeds: int) -> None:
         found.setdefault(np.inf, []).append(amari_index(clean["unmixing"], Q))
     for epsilon, values in found.items():
         print(f"  ours, whitening paid too, exact eps {epsilon:g}: {spread(values)}", flush=True)
-    theirs = [rows.reshape(-1, 20) for rows in (white[s::4] for s in range(4))]
+    theirs = [people(white[s::4]) for s in range(4)]
     for method in ("non-private", "cape-djica", "conv", "pooled", "single-site"):
         for rounds, calibration in ((1000, "published"), (100, "exact")):
             each, exact = np.inf, np.inf
@@ -91,10 +92,10 @@ def rotation(seeds: int) -> None:
             elif method != "non-private":
                 each, exact = 1.0, ica_costs.exact_epsilon(method, rounds, 1.0, sites=4, colluders=1)
             settings = published.Settings(rounds=rounds, tolerance=0.0)
-            unmixed = published.METHODS[method](theirs, 256, each, np.random.default_rng(0), settings)
-            index = amari_index(unmixed.W, Q)
+            W, made = rehearsed(method, theirs, each, settings, np.random.default_rng(0))
+            index = amari_index(W, Q)
             print(
-                f"  published {method:12s} {unmixed.rounds:4d} rounds, exact eps {exact:8.4g}: {index:.4f} (1 seed)",
+                f"  published {method:12s} {made:4d} rounds, exact eps {exact:8.4g}: {index:.4f} (1 seed)",
                 flush=True,
             )
 

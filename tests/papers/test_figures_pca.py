@@ -18,9 +18,10 @@ from zerosum.kernel.view import mu_squared
 from zerosum.papers.figures import pca, reproduce
 from zerosum.papers.figures.experiment import Table
 from zerosum.papers.methods import pca as baselines
+from zerosum.papers.programs import CapePCAProgram
+from zerosum.papers.rehearsal import PublicData, published_tau
 
 Floats = NDArray[np.float64]
-VARIANTS: tuple[baselines.Variant, ...] = ("broadcast", "helper")
 
 
 def some_sites(sites: int = 4, records: int = 50, columns: int = 6) -> list[Floats]:
@@ -35,42 +36,60 @@ def projector(vectors: Floats) -> Floats:
     return np.asarray(vectors @ vectors.T)
 
 
-def test_pca_baselines_without_noise_equal_non_private() -> None:
+def components(sites: list[Floats], K: int = 3, scheme: str = "non-private", tau: float = 0.0, seed: int = 0) -> Floats:
+    """Components (D, K) by the program under a scheme."""
+    D = sites[0].shape[1]
+    program = CapePCAProgram(columns=tuple(f"x{i}" for i in range(D)), n_components=K, clip=1.0)
+    found = PublicData(sites).rehearse(program, scheme, tau, np.random.default_rng(seed))
+    return np.asarray(found["components"]).T
+
+
+def test_pca_methods_without_noise_equal_numpy_eigenvectors() -> None:
     sites, rng = some_sites(), np.random.default_rng(0)
-    best = projector(baselines.non_private(sites, 3))
-    found = [
-        baselines.pooled_dp(sites, 3, 0.0, rng),
-        baselines.conv(sites, 3, 0.0, rng),
-        baselines.dp_dis_pca(sites, 3, 0.0, rng, R=6),  # the whole root: nothing is cut off
-        *[baselines.cape_pca(sites, 3, 0.0, rng, variant) for variant in VARIANTS],
-    ]
-    for vectors in found:
-        assert np.allclose(projector(vectors), best, atol=1e-9)
-    alone = baselines.analyze_gauss(sites[0], 3, 0.0, rng)
-    assert np.allclose(projector(alone), projector(baselines.non_private(sites[:1], 3)), atol=1e-9)
+    rows = np.concatenate(sites)
+    best = projector(np.linalg.eigh(rows.T @ rows)[1][:, -3:])
+    assert np.allclose(projector(components(sites)), best, atol=1e-12)
+    for scheme in set(baselines.SCHEMES.values()):
+        assert np.allclose(projector(components(sites, 3, scheme, 1e-9)), best, atol=1e-7)
+    # The whole root: nothing is cut off.
+    assert np.allclose(projector(baselines.dp_dis_pca(sites, 3, 0.0, rng, R=6)), best, atol=1e-9)
+    alone = np.linalg.eigh(sites[0].T @ sites[0])[1][:, -3:]
+    assert np.allclose(projector(components(sites[:1])), projector(alone), atol=1e-12)
 
 
 def test_pca_baseline_root_of_lower_rank_keeps_nearly_all_energy() -> None:
     sites, rng = some_sites(), np.random.default_rng(0)
     matrix = baselines.second_moment(np.concatenate(sites))
-    best, cut = (baselines.non_private(sites, 3), baselines.dp_dis_pca(sites, 3, 0.0, rng))
+    best, cut = components(sites), baselines.dp_dis_pca(sites, 3, 0.0, rng)
     kept = np.trace(cut.T @ matrix @ cut) / np.trace(best.T @ matrix @ best)
     assert 0.98 < kept <= 1 + 1e-12
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_pca_baseline_cape_noise_cancels_to_pooled_noise(variant: baselines.Variant) -> None:
-    S, D, tau = 4, 120, 2.0
-    sites = [np.zeros((5, D))] * S
-    messages = baselines.cape_messages(sites, tau, np.random.default_rng(1), variant)
-    average = np.mean(messages, axis=0)
-    assert np.allclose(average, average.T, atol=1e-12)  # what is not symmetric is what cancels
-    upper = average[np.triu_indices(D)]
-    spread = math.sqrt(2 / len(upper))  # relative, of a variance
-    assert abs(np.var(upper) / (tau / S) ** 2 - 1) < 5 * spread  # (tau^2/S)/S: the pooled data's noise
-    alone = messages[0]
-    assert not np.allclose(alone, alone.T)
-    assert abs(np.var(alone) / tau**2 - 1) < 10 / D  # one message carries all of tau
+@pytest.mark.parametrize(("method", "noise"), [("cape-broadcast", 2.0), ("cape-helper", 2.0), ("conv", 4.0)])
+def test_cape_pca_has_the_noise_of_pooled_data_and_conv_more(method: str, noise: float) -> None:
+    """Of zeros at four sites the decomposed matrix is noise alone; tau = 2. Its D eigenvalues give its Frobenius norm.
+
+    7260 entries on and above the diagonal, those above counted twice: the relative standard error of the mean square is
+    about sqrt(4/D^2) = 1.7 %. False alarm beyond five of them: 6e-7.
+    """
+    S, D, n = 4, 120, 5
+    program = CapePCAProgram(columns=tuple(f"x{i}" for i in range(D)), n_components=D, clip=1.0)
+    data = PublicData([np.zeros((n, D))] * S)
+    found = data.rehearse(program, baselines.SCHEMES[method], 2.0, np.random.default_rng(1))
+    square = float(np.sum(np.asarray(found["eigenvalues"]) ** 2)) / D**2
+    assert square == pytest.approx((noise / (S * n)) ** 2, rel=5 * 2 / D)
+
+
+def test_dp_dis_pca_of_zeros_has_the_noise_of_each_site() -> None:
+    """Whole roots of noise alone: the mean of the positive parts of symmetric noise with entries tau/n."""
+    D, n, tau = 60, 5, 2.0
+    vectors = baselines.dp_dis_pca([np.zeros((n, D))] * 3, D, tau, np.random.default_rng(4), R=D)
+    rng, parts = np.random.default_rng(4), []
+    for _ in range(3):
+        values, own = np.linalg.eigh(baselines.symmetric_noise(D, tau / n, rng))
+        parts.append(own * np.maximum(values, 0) @ own.T)
+    expected = np.linalg.eigh(np.mean(parts, axis=0))[1][:, ::-1]
+    assert np.abs(np.sum(vectors * expected, axis=0)) == pytest.approx(np.ones(D), abs=1e-6)
 
 
 def test_pca_baseline_symmetric_noise_has_equal_variance_everywhere() -> None:
@@ -132,9 +151,8 @@ def test_pca_baseline_published_calibration_equals_hand_calculation() -> None:
 
 @pytest.mark.parametrize("method", list(baselines.SCHEMES))
 def test_pca_baseline_tau_for_exact_epsilon_and_back_is_same(method: str) -> None:
-    published = baselines.published_tau(1.0, 1e-5, 700)
     worth = baselines.exact_epsilon(method, 1.0, 1e-5, sites=5, colluders=1)
-    assert math.isclose(baselines.tau_for_exact(method, worth, 1e-5, 5, 1, records=700), published, rel_tol=1e-9)
+    assert math.isclose(baselines.tau_for_exact(method, worth, 1e-5, 5, 1), published_tau(1.0, 1e-5), rel_tol=1e-9)
 
 
 def test_pca_baselines_bad_parameter_is_refused() -> None:
@@ -142,11 +160,9 @@ def test_pca_baselines_bad_parameter_is_refused() -> None:
     with pytest.raises(BadParameter, match="'ours'"):
         baselines.exact_epsilon("ours", 1.0, 1e-5, 5, 1)
     with pytest.raises(BadParameter, match="7"):
-        baselines.conv(sites, 7, 1.0, rng)
+        baselines.leading(np.eye(6), 7)
     with pytest.raises(BadParameter, match="rank"):
         baselines.dp_dis_pca(sites, 2, 1.0, rng, R=7)
-    with pytest.raises(BadParameter, match="record"):
-        baselines.published_tau(1.0, 1e-5, 0)
 
 
 def test_pca_figure_missing_data_are_named(tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ of the sum. The papers state it for means of n units at a site: their tau is n t
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,30 +39,39 @@ from zerosum.kernel import amounts, published
 from zerosum.kernel.calculator import account
 from zerosum.kernel.request import PrivateSum, Release, Request
 from zerosum.kernel.schemes import Scheme, SiteShape
-from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.statistic import Adjacency, Statistic
 from zerosum.kernel.view import Coalition
+from zerosum.papers.methods.ica import plain_gradient
+from zerosum.statistics.published import InfomaxGradient
 
 # The noise tau of a release, or a function that gives it for each request.
 Tau = float | Callable[[PrivateSum], float]
 
+# Statistic to its sum in plain floating-point arithmetic, for a statistic that takes several times as long in the exact
+# products of a real run. There no bit of a unit's values depends on other units; here nothing is protected.
+PLAIN_SUMS: dict[type[Statistic], Callable[[Any, Units], Floats]] = {InfomaxGradient: plain_gradient}
 
-class PublicData:
-    """Public or synthetic data of several sites, on which programs are rehearsed.
+
+class PublicSums(ABC):
+    """Sums over public or synthetic data of several sites, on which programs are rehearsed.
 
     Parameters
     ----------
-    sites : sequence of array or Units
-        The data of each site. Every row of an array is a unit.
+    columns : int
+        Columns of the data.
+    units : list of int
+        Units of each site.
     """
 
-    def __init__(self, sites: Sequence[ArrayLike | Units]) -> None:
-        self.sites = [site if isinstance(site, Units) else Units.from_rows(site) for site in sites]
-        if not self.sites:
-            raise BadData("there are no sites")
-        for site in self.sites:
-            site.check()
-        # Digest of a first request to its sums. No noise enters the first request, so many runs share it.
+    def __init__(self, columns: int, units: list[int]) -> None:
+        self.columns, self.units = columns, units
+        # Digest of a request to the sums of all sites. No noise enters the first request of a program, so that many
+        # runs share its sums.
         self._first: dict[str, list[Floats]] = {}
+
+    @abstractmethod
+    def sums(self, request: PrivateSum) -> list[Floats]:
+        """The exact sum of every site."""
 
     def rehearse(
         self,
@@ -90,13 +101,12 @@ class PublicData:
         >>> [round(float(value), 3) for value in np.asarray(found["components"])[0]]
         [1.0, 0.0]
         """
-        if any(site.columns != len(algorithm.columns) for site in self.sites):
-            given = sorted({site.columns for site in self.sites})
-            raise BadData(f"{algorithm.name} has {len(algorithm.columns)} columns, got data of {given}")
+        if self.columns != len(algorithm.columns):
+            raise BadData(f"{algorithm.name} has {len(algorithm.columns)} columns, got data of {self.columns}")
         scheme = Scheme(scheme) if isinstance(scheme, str) else scheme
-        law = scheme.law([SiteShape(len(site)) for site in self.sites], len(self.sites))
+        law = scheme.law([SiteShape(n) for n in self.units], len(self.units))
         weights = law.weight * law.factor
-        units = float(weights @ [len(site) for site in self.sites])
+        units = float(weights @ self.units)
         asked = 0
 
         def answer(request: Request) -> Release:
@@ -104,7 +114,7 @@ class PublicData:
             if not isinstance(request, PrivateSum) or request.sampling is not None:
                 raise BadParameter(f"only sums over all units are rehearsed, got another request of {algorithm.name}")
             asked += 1
-            totals = self._sums(request, first=asked == 1)
+            totals = self._first_sums(request) if asked == 1 else self.sums(request)
             value = np.asarray(sum(w * total for w, total in zip(weights, totals, strict=True)))
             std = 0.0
             if scheme.facts.noisy:
@@ -117,15 +127,39 @@ class PublicData:
 
         return drive(algorithm.program(Adjacency.REPLACE_ONE), answer)[0]
 
-    def _sums(self, request: PrivateSum, *, first: bool) -> list[Floats]:
+    def _first_sums(self, request: PrivateSum) -> list[Floats]:
+        """The exact sums of the first request of a program, which are computed once."""
+        digest = request.digest()
+        if digest not in self._first:
+            self._first[digest] = self.sums(request)
+        return self._first[digest]
+
+
+class PublicData(PublicSums):
+    """Public or synthetic data of several sites.
+
+    Parameters
+    ----------
+    sites : sequence of array or Units
+        The data of each site. Every row of an array is a unit.
+    """
+
+    def __init__(self, sites: Sequence[ArrayLike | Units]) -> None:
+        self.sites = [site if isinstance(site, Units) else Units.from_rows(site) for site in sites]
+        if not self.sites:
+            raise BadData("there are no sites")
+        for site in self.sites:
+            site.check()
+        columns = {site.columns for site in self.sites}
+        if len(columns) > 1:
+            raise BadData(f"all sites must have the same columns, got {sorted(columns)}")
+        super().__init__(columns.pop(), [len(site) for site in self.sites])
+
+    def sums(self, request: PrivateSum) -> list[Floats]:
         """The exact sum of every site."""
-        digest = request.digest() if first else ""
-        if digest in self._first:
-            return self._first[digest]
-        sums = [request.statistic.total(site) for site in self.sites]
-        if first:
-            self._first[digest] = sums
-        return sums
+        statistic = request.statistic
+        plain = PLAIN_SUMS.get(type(statistic))
+        return [statistic.total(site) if plain is None else plain(statistic, site) for site in self.sites]
 
 
 # ---- calibration ----------------------------------------------------------------------------------------------------

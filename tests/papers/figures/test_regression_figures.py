@@ -73,7 +73,7 @@ def test_regression_figure_losses_and_errors_equal_definition() -> None:
     assert settings.whole.loss(w) == pytest.approx(np.mean((rows[:, -1] - rows[:, :-1] @ w[:-1] - w[-1]) ** 2))
     assert settings.whole.error(w) == pytest.approx(np.linalg.norm(w - data.weights) / 4)
     assert settings.part.records == 80
-    assert np.max(np.linalg.norm(settings.whole.sites[2].x, axis=1)) <= 1 + 1e-12
+    assert np.max(np.linalg.norm(settings.whole.sites.sites[2].x, axis=1)) <= 1 + 1e-12
     assert settings.whole.best == pytest.approx(data.weights, abs=0.05)
 
 

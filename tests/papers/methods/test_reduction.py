@@ -10,6 +10,8 @@ import pytest
 from zerosum.data.fmri import make_fmri
 from zerosum.errors import BadParameter
 from zerosum.papers.methods import reduction
+from zerosum.papers.programs import CapePCAProgram
+from zerosum.papers.rehearsal import PublicData
 
 
 def kept(basis: np.ndarray, maps: np.ndarray) -> float:
@@ -23,9 +25,11 @@ def test_reduction_with_little_noise_keeps_maps() -> None:
     moments = [study.second_moment(s) for s in range(3)]
     rng = np.random.default_rng(0)
     scatters = [moment * 480 for moment in moments]
+    program = CapePCAProgram(columns=tuple(f"v{i}" for i in range(64)), n_components=4, clip=1.0)
+    known = reduction.Scatters(scatters, 480)
     found = (
-        reduction.non_private(moments, 4),
-        reduction.cape(moments, 4, 1e-6, rng),
+        np.asarray(known.rehearse(program)["components"]).T,
+        np.asarray(known.rehearse(program, "cape-published", 1e-3, rng)["components"]).T,
         reduction.private_global_pca(scatters, 4, 1e6, rng),
         reduction.private_global_pca(scatters, 4, 1e6, rng, local=10),
     )
@@ -36,9 +40,22 @@ def test_reduction_with_little_noise_keeps_maps() -> None:
     assert kept(reduction.private_global_pca(scatters, 4, 1e-3, rng), study.maps) < 0.5
 
 
+def test_scatters_answer_as_their_volumes_do() -> None:
+    rng = np.random.default_rng(0)
+    sites = [rng.uniform(-0.4, 0.4, (30, 5)) for _ in range(3)]
+    program = CapePCAProgram(columns=tuple("abcde"), n_components=5, clip=1.0)
+    known = reduction.Scatters([rows.T @ rows for rows in sites], 30)
+    for scheme, tau in (("non-private", 0.0), ("local", 2.0)):
+        one, other = (
+            data.rehearse(program, scheme, tau, np.random.default_rng(1)) for data in (known, PublicData(sites))
+        )
+        for name in ("components", "eigenvalues", "noise_std"):
+            assert np.asarray(one[name]) == pytest.approx(np.asarray(other[name]), abs=1e-10)
+
+
 def test_whitened_rows_have_unit_second_moment() -> None:
     study = make_fmri(12, sites=2, components=3, points=50, side=6, layout="random", seed=4)
-    basis = reduction.non_private([study.second_moment(s) for s in range(2)], 3)
+    basis = np.linalg.eigh(np.mean([study.second_moment(s) for s in range(2)], axis=0))[1][:, -3:]
     rows = np.concatenate([study.projected(s, basis) for s in range(2)])
     white = rows @ reduction.whitening(rows.T @ rows / len(rows))
     assert np.allclose(white.T @ white / len(white), np.eye(3))

@@ -13,6 +13,7 @@ from zerosum.papers.figures import (
     accountants,
     cape_delta,
     collaboration,
+    djica,
     ica,
     mixture,
     network,
@@ -25,7 +26,7 @@ from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for module in (pca, ica, abide, regression, network, mixture, topics, collaboration, cape_delta, accountants)
+    for module in (pca, ica, abide, djica, regression, network, mixture, topics, collaboration, cape_delta, accountants)
     for experiment in module.EXPERIMENTS
 }
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from zerosum.errors import BadData, BadParameter
 from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Table, averages, curve, quiet
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import pca as baselines
+from zerosum.papers.programs import CapePCAProgram
+from zerosum.papers.rehearsal import PublicData, published_tau
 
 SITES, COLLUDERS = 5, 1
 EPSILON, DELTA = 0.5, 1e-5  # values where they are not varied
@@ -118,27 +120,6 @@ def _real(data: str, folder: Path | None) -> Floats:
 # ---- one run --------------------------------------------------------------------------------------------------------
 
 
-class _Baseline(Protocol):
-    """Signature of a published method."""
-
-    def __call__(self, sites: Sequence[Floats], K: int, tau: float, rng: np.random.Generator) -> Floats: ...
-
-
-def _first_alone(sites: Sequence[Floats], K: int, tau: float, rng: np.random.Generator) -> Floats:
-    """The first site alone."""
-    return baselines.analyze_gauss(sites[0], K, tau, rng)
-
-
-_BASELINES: dict[str, _Baseline] = {
-    "cape-broadcast": partial(baselines.cape_pca, variant="broadcast"),
-    "cape-helper": partial(baselines.cape_pca, variant="helper"),
-    "conv": baselines.conv,
-    "dp-dis-pca": baselines.dp_dis_pca,
-    "analyze-gauss": _first_alone,
-    "pooled": baselines.pooled_dp,
-}
-
-
 @dataclass(frozen=True)
 class _Point:
     """One point of a sweep."""
@@ -160,12 +141,27 @@ class _Setting:
         largest = float(np.sqrt(np.max(np.sum((everyone - mean) ** 2, axis=1))))
         # the papers' preparation, which is not private
         self.prepared = [(rows - mean) / largest for rows in self.sites]
+        self.data, self.first = PublicData(self.prepared), PublicData(self.prepared[:1])
+        D = everyone.shape[1]
+        self.program = CapePCAProgram(columns=tuple(f"x{i}" for i in range(D)), n_components=self.components, clip=1.0)
         self.matrix = np.mean([baselines.second_moment(rows) for rows in self.prepared], axis=0)
         self.best = float(np.sum(np.linalg.eigvalsh(self.matrix)[-self.components :]))
 
     def energy(self, vectors: Floats) -> float:
         """Captured energy as a fraction of the best."""
         return float(np.sum(vectors * (self.matrix @ vectors)) / self.best)
+
+    def non_private(self) -> Floats:
+        """Components of all records together, without noise; one per column."""
+        return np.asarray(self.data.rehearse(self.program)["components"]).T
+
+    def published(self, method: str, tau: float, rng: np.random.Generator) -> Floats:
+        """Components by a published method with noise `tau` of the sum; one per column."""
+        if method == "dp-dis-pca":
+            return baselines.dp_dis_pca(self.prepared, self.components, tau, rng)
+        data = self.first if method in baselines.ALONE else self.data
+        found = data.rehearse(self.program, baselines.SCHEMES[method], tau, rng)
+        return np.asarray(found["components"]).T
 
 
 def ours(sites: Sequence[Floats], K: int, epsilon: float, delta: float, seed: int) -> Floats:
@@ -189,25 +185,24 @@ def _measure(data: str, setting: _Setting, point: _Point, seeds: Sequence[int], 
         rows.append(dict(zip(COLUMNS, values, strict=True)))
         step()
 
-    add("non-private", "none", float("inf"), 0, baselines.non_private(setting.prepared, K))
+    add("non-private", "none", float("inf"), 0, setting.non_private())
     for seed in seeds:
         add(OURS, "exact", epsilon, seed, ours(setting.sites, K, epsilon, delta, seed))
-    for index, (method, baseline) in enumerate(_BASELINES.items()):
-        counted = setting.records * (SITES if method == "pooled" else 1)
-        exact = baselines.tau_for_exact(method, epsilon, delta, SITES, COLLUDERS, counted)
-        published = baselines.published_tau(epsilon, delta, counted)
+    published = published_tau(epsilon, delta)
+    for index, method in enumerate(baselines.SCHEMES):
+        exact = baselines.tau_for_exact(method, epsilon, delta, SITES, COLLUDERS)
         true = baselines.exact_epsilon(method, epsilon, delta, SITES, COLLUDERS)
         for seed in seeds:
             for which, tau, worth in (("exact", exact, epsilon), ("published", published, true)):
                 # same draws for both calibrations, which differ in scale only
                 rng = np.random.default_rng([seed, index])
-                add(method, which, worth, seed, baseline(setting.prepared, K, tau, rng))
+                add(method, which, worth, seed, setting.published(method, tau, rng))
     return rows
 
 
 def _sweep(data: Records, points: Sequence[_Point], seeds: Sequence[int], on_step: OnStep) -> Table:
     """Every method at every point."""
-    planned = len(points) * (1 + len(seeds) * (1 + 2 * len(_BASELINES)))
+    planned = len(points) * (1 + len(seeds) * (1 + 2 * len(baselines.SCHEMES)))
     done = 0
 
     def step() -> None:

@@ -56,10 +56,12 @@ class Setting:
         each = [np.column_stack([own, np.ones(len(own))]) for own in x]
         everyone, response = np.concatenate(each), np.concatenate(y)
         self.radius = float(np.sqrt(np.max(np.einsum("ij,ij->i", everyone, everyone))))
-        self.sites = [Sample(own / self.radius, given) for own, given in zip(each, y, strict=True)]
+        self.sites = methods.Sites(
+            "linear", [Sample(own / self.radius, given) for own, given in zip(each, y, strict=True)]
+        )
         self.records = len(y[0])
         # Back to the scale of columns in -1 to 1.
-        self.best = methods.non_private("linear", self.sites) / self.radius
+        self.best = methods.non_private(self.sites) / self.radius
         self.weights = self.best if weights is None else weights
         self._moments = _moments(everyone, response)
 
@@ -129,7 +131,6 @@ def _fits(point: Point, method: str, calibration: methods.Calibration) -> list[F
         rng = np.random.default_rng([seed, index])  # same draws for both calibrations
         found = methods.fit(
             method,
-            "linear",
             setting.sites,
             point.epsilon,
             point.delta,
@@ -184,7 +185,7 @@ def _measure(
                 point.delta,
                 sites=SITES,
                 colluders=COLLUDERS,
-                columns=settings.whole.sites[0].x.shape[1],
+                columns=settings.whole.sites.everyone.x.shape[1],
             )
         tried = [
             [

@@ -16,8 +16,9 @@ only.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -32,7 +33,10 @@ from zerosum.kernel import accountant
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import ica as published
 from zerosum.papers.methods import ica_costs as costs
-from zerosum.papers.methods import pca, reduction
+from zerosum.papers.methods import reduction
+from zerosum.papers.methods.reduction import Scatters
+from zerosum.papers.programs import CapeDJICAProgram, CapePCAProgram
+from zerosum.papers.rehearsal import PublicData, published_tau
 from zerosum.study import DEFAULT_SCHEME
 
 # Colluding sites.
@@ -78,6 +82,42 @@ class Separated:
         return float(np.mean(matched(self.maps, truth).correlations))
 
 
+def rehearsed(
+    method: str, sites: Sequence[Units], epsilon: float, settings: published.Settings, rng: np.random.Generator
+) -> tuple[Floats, int]:
+    """The unmixing matrix of a published method on reduced data, and the number of rounds it made.
+
+    Parameters
+    ----------
+    method : str
+        A key of `zerosum.papers.methods.ica_costs.SCHEMES`, or "non-private" for djICA.
+    sites : sequence of Units
+        The people of each site, with R columns.
+    epsilon : float
+        Budget of one round at `settings.delta`, as published.
+    settings : Settings
+        Rounds, step and clip.
+    rng : Generator
+        Source of the noise.
+    """
+    R = sites[0].columns
+    program = CapeDJICAProgram(
+        columns=tuple(f"c{i}" for i in range(R)),
+        n_components=R,
+        rounds=settings.rounds,
+        step=settings.step,
+        clip=settings.clip,
+        tolerance=settings.tolerance,
+        upper_bound=settings.upper_bound,
+    )
+    data = PublicData(sites[:1] if method in costs.ALONE else sites)
+    if method == OPEN:
+        found = data.rehearse(program)
+    else:
+        found = data.rehearse(program, costs.SCHEMES[method], costs.round_tau(epsilon, settings.delta), rng)
+    return np.asarray(found["unmixing"]), int(np.asarray(found["rounds"])[0])
+
+
 class Separating:
     """A synthetic study, and all methods to separate it.
 
@@ -106,7 +146,7 @@ class Separating:
         rng = np.random.default_rng([seed or 0, *method.encode()])
         if method in (OPEN, OPEN_TUNED):
             settings = TUNED if method == OPEN_TUNED else self._settings()
-            return self._run(published.djica, self._exact_subspace, math.inf, settings, rng, math.inf, math.inf)
+            return self._run(OPEN, self._exact_subspace, math.inf, settings, rng, math.inf, math.inf)
         if method == NOT_PRIVATE:
             return self._wishart(trial, rng)
         return self._published(trial, rng)
@@ -173,14 +213,21 @@ class Separating:
         return max(float(np.max(np.einsum("ni,ni->n", own, own))) for own in rows)
 
     @cached_property
-    def _moments(self) -> list[Floats]:
-        """Second moments of volumes divided by the largest norm, as in the papers."""
-        return [self.study.second_moment(s) / self._largest for s in range(self.study.sites)]
+    def _scatters(self) -> Scatters:
+        """Sums over the volumes of each site, divided by the largest norm as in the papers."""
+        volumes = self._people * self.points
+        sums = [self.study.second_moment(s) / self._largest * volumes for s in range(self.study.sites)]
+        return Scatters(sums, volumes)
+
+    @cached_property
+    def _reduction(self) -> CapePCAProgram:
+        """The published reduction to R directions."""
+        return CapePCAProgram(columns=tuple(f"v{i}" for i in range(self.D)), n_components=self.R, clip=1.0)
 
     @cached_property
     def _exact_subspace(self) -> Floats:
-        """Leading R directions without noise."""
-        return reduction.non_private(self._moments, self.R)
+        """Leading R directions without noise, shape (D, R)."""
+        return np.asarray(self._scatters.rehearse(self._reduction)["components"]).T
 
     def _settings(self, round_delta: float = published.ROUND_DELTA) -> published.Settings:
         """The papers' settings, compressed to the chosen number of rounds."""
@@ -208,51 +255,49 @@ class Separating:
         exact = costs.exact_epsilon(
             method, settings.rounds, epsilon, delta=settings.delta, total_delta=trial.delta, **sites
         )
-        return self._run(published.METHODS[method], subspace, epsilon, settings, rng, exact, whole)
+        return self._run(method, subspace, epsilon, settings, rng, exact, whole)
 
     def _noisy_subspace(self, method: str, epsilon: float, delta: float, rng: np.random.Generator) -> Floats:
-        """Private PCA of each method, with noise for the 1/n of a single volume, as published."""
-        volumes = self._people * self.points
-        tau = pca.published_tau(epsilon, delta, volumes)
-        if method == "cape-djica":
-            return reduction.cape(self._moments, self.R, tau, rng)
-        if method == "pooled":
-            tau = pca.published_tau(epsilon, delta, volumes * self.study.sites)
-            return pca.top(np.mean(self._moments, axis=0) + pca.symmetric_noise(self.D, tau, rng), self.R)
-        chosen = self._moments[:1] if method == "single-site" else self._moments
-        noisy = [moment + pca.symmetric_noise(self.D, tau, rng) for moment in chosen]
-        return pca.top(np.mean(noisy, axis=0), self.R)
+        """Private PCA of each method, with noise for a single volume, as published; shape (D, R)."""
+        scatters = self._scatters
+        if method in costs.ALONE:
+            scatters = Scatters(scatters.scatters[:1], scatters.units[0])
+        found = scatters.rehearse(self._reduction, costs.SCHEMES[method], published_tau(epsilon, delta), rng)
+        return np.asarray(found["components"]).T
 
     def _wishart(self, trial: Trial, rng: np.random.Generator) -> Separated:
         """Run DP-djICA."""
-        volumes = self._people * self.points
-        scatters = [moment * volumes for moment in self._moments]
-        subspace = reduction.private_global_pca(scatters, self.R, trial.epsilon, rng)
-        settings = self._settings()
-        method = partial(published.dp_djica, ambient=self.D)
-        return self._run(method, subspace, trial.epsilon, settings, rng, math.inf, math.inf, white=False)
+        subspace = reduction.private_global_pca(self._scatters.scatters, self.R, trial.epsilon, rng)
+        sites = [rows.astype(np.float32) for rows in self._projected(subspace)]
+        found = published.dp_djica(sites, trial.epsilon, rng, self._settings(), ambient=self.D)
+        return self._in_voxels(found.W, subspace, found.rounds, math.inf, math.inf)
 
     def _run(
         self,
-        method: published.Method,
+        method: str,
         subspace: Floats,
         epsilon: float,
         settings: published.Settings,
         rng: np.random.Generator,
         exact: float,
         whole: float,
-        white: bool = True,
     ) -> Separated:
-        """Reduce, whiten (`white`), run a method, and map the result back to voxels."""
-        projection = subspace
-        if white:
-            moment = self._largest * subspace.T @ np.mean(self._moments, axis=0) @ subspace
-            projection = subspace @ reduction.whitening(moment)
-        sites = [self.study.projected(s, projection).astype(np.float32) for s in range(self.study.sites)]
-        found = method(sites, self._people, epsilon, rng, settings)
-        unmixing = found.W @ projection.T
+        """Reduce, whiten, rehearse a method, and map the result back to voxels."""
+        moment = self._largest * subspace.T @ np.mean(self._scatters.scatters, axis=0) @ subspace
+        projection = subspace @ reduction.whitening(moment / self._scatters.units[0])
+        sites = [_people(rows.astype(np.float32), self.points) for rows in self._projected(projection)]
+        W, rounds = rehearsed(method, sites, epsilon, settings, rng)
+        return self._in_voxels(W, projection, rounds, exact, whole)
+
+    def _projected(self, projection: Floats) -> list[Floats]:
+        """Volumes of each site along the columns of a projection (D, R)."""
+        return [self.study.projected(s, projection) for s in range(self.study.sites)]
+
+    def _in_voxels(self, W: Floats, projection: Floats, rounds: int, exact: float, whole: float) -> Separated:
+        """The result for voxels of an unmixing matrix for projected data."""
+        unmixing = W @ projection.T
         maps = np.asarray(np.linalg.pinv(unmixing).T, dtype=np.float64)
-        return Separated(unmixing, maps, found.rounds, exact, whole)
+        return Separated(unmixing, maps, rounds, exact, whole)
 
 
 def _people(rows: Floats, points: int) -> Units:

@@ -1,6 +1,9 @@
-"""Functional mechanism as published: capeFM, its conventional and one-site forms, and dp-fm (regression).
+"""Functional mechanism as published (regression): sensitivities and minimisers of capeFM, its cost, and dp-fm.
 
-**Public or synthetic data only**, as in all of `zerosum.papers`: plain NumPy, noise from a seeded generator.
+capeFM, its conventional, pooled and one-site forms are sums over sites: the program `cape-fm`
+(`zerosum.papers.programs.regression`) under the schemes of `SCHEMES`, which the figures rehearse
+(`zerosum.papers.rehearsal`). dp-fm has Laplace noise and is a function here. **Public or synthetic data only**: its
+noise comes from a seeded generator, and no ledger is charged.
 
 A loss is written as a polynomial of degree two, Lambda_0 + <Lambda_1, w> + w' Lambda_2 w. Noise is added to the arrays,
 and the noisy polynomial is minimised. With |x| <= 1, and y in [-1, 1] (linear) or in {0, 1} (logistic, Taylor expansion
@@ -44,9 +47,7 @@ import numpy as np
 
 from zerosum.arrays import Floats
 from zerosum.kernel import amounts, published
-from zerosum.kernel.calculator import account
-from zerosum.kernel.schemes import Scheme
-from zerosum.kernel.view import Coalition
+from zerosum.papers import rehearsal
 
 Model = Literal["linear", "logistic"]
 
@@ -58,14 +59,16 @@ SENSITIVITIES: dict[Model, tuple[float, float, float]] = {
 # Sensitivity of all three together, each divided by its own sensitivity.
 JOINT: dict[Model, float] = {"linear": 1.5, "logistic": 1.25}
 
-# Method to the kernel's scheme with the same noise law.
+# Method to the scheme with the same noise law. A site alone has the noise of a trusted holder of its records.
 SCHEMES: dict[str, str] = {
     "cape-fm": "cape-published",
     "cape-fm-ridge": "cape-published",
     "pooled-fm": "pooled",
     "conv": "local",
-    "single-site": "local",
+    "single-site": "pooled",
 }
+# Methods that use the first site only.
+ALONE = ("single-site",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,16 +91,6 @@ class Polynomial:
     constant: float
     linear: Floats
     matrix: Floats
-
-    @property
-    def flat(self) -> Floats:
-        """All coefficients as one vector."""
-        return np.concatenate([[self.constant], self.linear, self.matrix.ravel()])
-
-    @staticmethod
-    def of_flat(values: Floats, columns: int) -> Polynomial:
-        """Inverse of `flat`."""
-        return Polynomial(float(values[0]), values[1 : columns + 1], values[columns + 1 :].reshape(columns, columns))
 
 
 def coefficients(model: Model, sample: Sample) -> Polynomial:
@@ -136,42 +129,7 @@ def repaired(polynomial: Polynomial, entry: float) -> Floats:
     return trimmed(polynomial, math.sqrt(2 * len(polynomial.linear)) * entry)
 
 
-# ---- Gaussian noise: capeFM and related forms -----------------------------------------------------------------------
-
-
-def noisy(
-    method: str, model: Model, sites: Sequence[Sample], tau: float, rng: np.random.Generator
-) -> tuple[Polynomial, float]:
-    """Noisy polynomial of a method, and the standard deviation of the noise of a matrix entry.
-
-    `tau` is the noise of a release of sensitivity 1. A site of n records adds tau Delta_j/n.
-    """
-    D = sites[0].x.shape[1]
-    if method == "pooled-fm":
-        sites = [Sample.pooled(sites)]
-    elif method == "single-site":
-        sites = sites[:1]
-    S, n = len(sites), len(sites[0].x)
-    each = np.stack([coefficients(model, site).flat for site in sites])
-    scale = np.repeat(SENSITIVITIES[model], (1, D, D * D)) * (tau / n)
-    drawn = rng.standard_normal(each.shape)
-    own = 1.0
-    if SCHEMES[method] == "cape-published":  # cancelling noise with sum zero, and own noise of variance 1/S
-        own = 1 / math.sqrt(S)
-        drawn = drawn - drawn.mean(axis=0) + own * rng.standard_normal(each.shape)
-    average = np.mean(each + scale * drawn, axis=0)
-    return Polynomial.of_flat(average, D), float(scale[-1]) * own / math.sqrt(S)
-
-
-def published_tau(epsilon: float, delta: float) -> float:
-    """Noise of the papers for sensitivity 1, sqrt(2 ln(1.25/delta))/epsilon.
-
-    >>> round(published_tau(1.0, 1e-5), 4)
-    4.8448
-    """
-    amounts.check_epsilon(epsilon)
-    amounts.check_delta(delta)
-    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+# ---- privacy cost of capeFM -----------------------------------------------------------------------------------------
 
 
 def exact_epsilon(method: str, model: Model, epsilon: float, delta: float, sites: int, colluders: int) -> float:
@@ -180,28 +138,17 @@ def exact_epsilon(method: str, model: Model, epsilon: float, delta: float, sites
     >>> round(exact_epsilon("cape-fm", "linear", 1.0, 1e-5, sites=5, colluders=1), 3)
     1.659
     """
-    tau = published_tau(epsilon, delta)
-    return account(
-        Scheme(SCHEMES[method]),
-        sites=sites,
-        coalition=Coalition(colluders),
-        sensitivity=JOINT[model],
-        delta=delta,
-        tau=tau,
-    ).epsilon
+    tau = rehearsal.published_tau(epsilon, delta)
+    return rehearsal.exact_epsilon(
+        SCHEMES[method], tau, delta, sites=sites, colluders=colluders, sensitivity=JOINT[model]
+    )
 
 
 def tau_for_exact(method: str, model: Model, epsilon: float, delta: float, sites: int, colluders: int) -> float:
     """Noise for sensitivity 1 at which a method is exactly (epsilon, delta)-private."""
-    cost = account(
-        Scheme(SCHEMES[method]),
-        sites=sites,
-        coalition=Coalition(colluders),
-        sensitivity=JOINT[model],
-        delta=delta,
-        epsilon=epsilon,
+    return rehearsal.exact_tau(
+        SCHEMES[method], epsilon, delta, sites=sites, colluders=colluders, sensitivity=JOINT[model]
     )
-    return cost.noise["tau"]
 
 
 # ---- Laplace noise: dp-fm -------------------------------------------------------------------------------------------

@@ -25,17 +25,20 @@ from zerosum.kernel.calculator import account
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.view import Coalition
 from zerosum.papers.methods.ica import CLIP, ROUND_DELTA
+from zerosum.papers.rehearsal import published_tau
 
 DELTA = 1e-5  # delta of the total in the papers' experiments
 PIECES = 2  # releases per round: G and h
 
-# Method to the kernel's scheme with the same noise law.
+# Method to the scheme with the same noise law. A site alone has the noise of a trusted holder of its people.
 SCHEMES: dict[str, str] = {
     "cape-djica": "cape-published",
     "conv": "local",
     "pooled": "pooled",
-    "single-site": "local",
+    "single-site": "pooled",
 }
+# Methods that use the first site only.
+ALONE = ("single-site",)
 
 
 def ratio(epsilon: float, delta: float = ROUND_DELTA) -> float:
@@ -44,9 +47,19 @@ def ratio(epsilon: float, delta: float = ROUND_DELTA) -> float:
     >>> round(ratio(1.0), 5)
     0.3218
     """
-    amounts.check_epsilon(epsilon)
-    amounts.check_delta(delta)
-    return epsilon / math.sqrt(2 * math.log(1.25 / delta))
+    return 1 / published_tau(epsilon, delta)
+
+
+def round_tau(epsilon: float, delta: float = ROUND_DELTA) -> float:
+    """Noise of one round as published, of the sum over people of (G/B, h/sqrt(B)): each part has the sensitivity 2.
+
+    The mean over n people of a site has B times that noise in G, and sqrt(B) times that in h, over n (capeDJICA,
+    equation 3).
+
+    >>> [round(round_tau(1.0) * clip / 256, 5) for clip in (CLIP, math.sqrt(CLIP))]
+    [0.72832, 0.13297]
+    """
+    return published_tau(epsilon, delta, 2.0)
 
 
 def price(method: str, sites: int, colluders: int) -> float:

@@ -31,7 +31,7 @@ from zerosum.errors import BadParameter
 from zerosum.kernel.calculator import Cost, account
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.view import Coalition
-from zerosum.papers.methods.functional import published_tau
+from zerosum.papers.rehearsal import published_tau
 
 Calibration = Literal["exact", "published"]
 Reading = Literal["norm", "coordinate"]

@@ -1,11 +1,12 @@
 """Dimension reduction of capeDJICA and DP-djICA: from D voxels to R columns before ICA. For comparison, never a
 default.
 
-**Public or synthetic data only**, as in `zerosum.papers.methods.ica`. All functions use second moments, D x D, so that
-volumes need not be stored. Volumes are divided by their largest norm, which is not private.
+**Public or synthetic data only**, as in `zerosum.papers.methods.ica`. Second moments, D x D, are used, so that volumes
+need not be stored. Volumes are divided by their largest norm, which is not private.
 
-capeDJICA uses capePCA (appendix J). Its noise protects one time point: a person's 250 volumes move the second moment
-250 times as far (`zerosum.papers.methods.ica_costs.reduction_mu`). DP-djICA sends a matrix from site to site.
+capeDJICA uses capePCA (appendix J), here the program `cape-pca` on `Scatters`. Its noise protects one time point: a
+person's 250 volumes move the second moment 250 times as far (`zerosum.papers.methods.ica_costs.reduction_mu`). DP-djICA
+sends a matrix from site to site.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import numpy as np
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 from zerosum.kernel import amounts
-from zerosum.papers.methods import pca
+from zerosum.kernel.request import PrivateSum
+from zerosum.papers.rehearsal import PublicSums
 
 # Why DP-djICA is not private, for tables and figures.
 NOT_PRIVATE = (
@@ -30,15 +32,26 @@ NOT_PRIVATE = (
 )
 
 
-def non_private(moments: Sequence[Floats], K: int) -> Floats:
-    """The K leading directions of the mean second moment, shape (D, K)."""
-    return pca.top(np.mean(moments, axis=0), K)
+class Scatters(PublicSums):
+    """Sites of which the sums of x x' over their volumes are given, and not the volumes.
 
+    The program `cape-pca` with a clip of 1 is rehearsed on them: capeDJICA's reduction, or that of another scheme.
 
-def cape(moments: Sequence[Floats], K: int, tau: float, rng: np.random.Generator) -> Floats:
-    """capeDJICA's capePCA on the sites' second moments, shape (D, K). `tau` is
-    `zerosum.papers.methods.pca.published_tau`."""
-    return pca.top(np.mean(pca.cape_perturbed(moments, tau, rng), axis=0), K)
+    Parameters
+    ----------
+    scatters : sequence of array of shape (D, D)
+        The sum of x x' of each site, x of norm at most 1.
+    volumes : int
+        Volumes at each site. Each is a unit, as published.
+    """
+
+    def __init__(self, scatters: Sequence[Floats], volumes: int) -> None:
+        super().__init__(len(scatters[0]), [volumes] * len(scatters))
+        self.scatters = list(scatters)
+
+    def sums(self, request: PrivateSum) -> list[Floats]:
+        """The distinct entries of every scatter, which `cape-pca` asks for."""
+        return [scatter[np.triu_indices(self.columns)] for scatter in self.scatters]
 
 
 def wishart(D: int, epsilon: float, rng: np.random.Generator) -> Floats:

@@ -1,8 +1,10 @@
 """Linear and logistic regression by the methods of the capeFM paper, and by the strongest methods on pooled data.
 
-**Public or synthetic data only.** These are plain NumPy functions: the noise comes from a seeded generator, and no
-ledger is charged. Data are prepared as in the papers: rows of norm at most 1, responses in [-1, 1] (linear) or {0, 1}
-(logistic), sites of equal size. That preparation (divide by the largest norm) is not private.
+**Public or synthetic data only.** capeFM and its forms are the program `cape-fm`, rehearsed
+(`zerosum.papers.rehearsal`). The other methods have all data at the coordinator and are plain NumPy functions: the
+noise comes from a seeded generator, and no ledger is charged. Data are prepared as in the papers: rows of norm at most
+1, responses in [-1, 1] (linear) or {0, 1} (logistic), sites of equal size. That preparation (divide by the largest
+norm) is not private.
 
 | method | sees data | noise | as published |
 |---|---|---|---|
@@ -34,6 +36,8 @@ from zerosum.errors import BadData, BadParameter
 from zerosum.kernel import accountant, amounts
 from zerosum.papers.methods import functional, objective
 from zerosum.papers.methods.functional import Model, Sample
+from zerosum.papers.programs import CapeFMProgram
+from zerosum.papers.rehearsal import PublicData, published_tau
 
 Calibration = Literal["exact", "published"]
 
@@ -52,10 +56,42 @@ LINEAR_ONLY = ("adassp",)
 ADASSP_SQUARED = 5.5
 
 
+class Sites:
+    """Records of several sites as every method receives them.
+
+    Parameters
+    ----------
+    model : "linear" or "logistic"
+        Kind of regression.
+    sites : sequence of Sample
+        Data of the sites, all of equal size.
+    """
+
+    def __init__(self, model: Model, sites: Sequence[Sample]) -> None:
+        _check(model, sites)
+        self.model, self.sites, self.everyone = model, tuple(sites), Sample.pooled(sites)
+        rows = [np.column_stack([site.x, site.y]) for site in sites]
+        self._data, self._first = PublicData(rows), PublicData(rows[:1])
+
+    def functional(self, method: str, tau: float, rng: np.random.Generator) -> Floats:
+        """Coefficients by a form of capeFM, a name in `functional.SCHEMES`, with noise `tau` for sensitivity 1."""
+        columns = self.everyone.x.shape[1]
+        lower = np.append(-np.ones(columns), -1.0 if self.model == "linear" else 0.0)
+        program = CapeFMProgram(
+            columns=(*(f"x{i}" for i in range(columns)), "response"),
+            lower=lower,
+            upper=np.ones(columns + 1),
+            clip=1.0,
+            model=self.model,
+            minimiser="ridge" if method == "cape-fm-ridge" else "stationary",
+        )
+        data = self._first if method in functional.ALONE else self._data
+        return np.asarray(data.rehearse(program, functional.SCHEMES[method], tau, rng)["coefficients"])
+
+
 def fit(
     method: str,
-    model: Model,
-    sites: Sequence[Sample],
+    sites: Sites,
     epsilon: float,
     delta: float,
     rng: np.random.Generator,
@@ -71,10 +107,8 @@ def fit(
     ----------
     method : str
         A name in `METHODS`.
-    model : "linear" or "logistic"
-        Kind of regression.
-    sites : sequence of Sample
-        Data of the sites, all of equal size.
+    sites : Sites
+        Data of the sites.
     epsilon, delta : float
         Budget: claimed (published calibration) or exact.
     rng : Generator
@@ -86,17 +120,14 @@ def fit(
     rounds, momentum : int, float
         Settings of dp-gd.
     """
-    _check(method, model, sites)
+    model, everyone = sites.model, sites.everyone
+    _known(method, model)
     exactly = calibration == "exact"
     if method in functional.SCHEMES:
-        tau = functional.published_tau(epsilon, delta)
+        tau = published_tau(epsilon, delta)
         if exactly:
-            tau = functional.tau_for_exact(method, model, epsilon, delta, len(sites), colluders)
-        polynomial, entry = functional.noisy(method, model, sites, tau, rng)
-        return (
-            functional.repaired(polynomial, entry) if method == "cape-fm-ridge" else functional.stationary(polynomial)
-        )
-    everyone = Sample.pooled(sites)
+            tau = functional.tau_for_exact(method, model, epsilon, delta, len(sites.sites), colluders)
+        return sites.functional(method, tau, rng)
     D = everyone.x.shape[1]
     match method:
         case "dp-fm":
@@ -140,10 +171,10 @@ def exact_epsilon(
             return epsilon
 
 
-def non_private(model: Model, sites: Sequence[Sample]) -> Floats:
+def non_private(sites: Sites) -> Floats:
     """Minimum of the mean loss of all records."""
-    everyone = Sample.pooled(sites)
-    if model == "linear":
+    everyone = sites.everyone
+    if sites.model == "linear":
         return np.asarray(np.linalg.lstsq(everyone.x, everyone.y, rcond=None)[0])
     return objective.minimise(objective.logistic, everyone, np.zeros(everyone.x.shape[1]), 0.0)
 
@@ -229,9 +260,8 @@ def _known(method: str, model: Model) -> None:
         raise BadParameter(f"{method} is for linear regression only")
 
 
-def _check(method: str, model: Model, sites: Sequence[Sample]) -> None:
-    """Check methods and data."""
-    _known(method, model)
+def _check(model: Model, sites: Sequence[Sample]) -> None:
+    """Check the data."""
     if len({len(site.x) for site in sites}) != 1:
         raise BadParameter("the papers' methods need one or more sites of equal size")
     for site in sites:

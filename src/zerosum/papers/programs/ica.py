@@ -11,8 +11,9 @@ The iteration ends when norm(change of W)^2 falls below `tolerance`, or after `r
 without a rule; this is ours (`zerosum.papers.methods.ica`, which also lists what else is incomplete there).
 
 The scheme decides which published method this is: `cape-published` is capeDJICA, `non-private` djICA, `local` conv,
-`pooled` the pooled DP-ICA. All time points of a person are protected together. DP-djICA has Laplace noise on each time
-point and no guarantee as a whole; it stays a function in `zerosum.papers.methods.ica`.
+`pooled` the pooled DP-ICA. The figures rehearse this program (`zerosum.papers.rehearsal`). All time points of a person
+are protected together. DP-djICA has Laplace noise on each time point and no guarantee as a whole; it stays a function
+in `zerosum.papers.methods.ica`.
 
 The papers' settings cannot reach their figures: docs/papers.md. Each round costs a share of the budget, so 1000 rounds
 leave little to each; `step` and `rounds` can be set.
@@ -33,8 +34,8 @@ from zerosum.errors import BadParameter
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
-from zerosum.papers.methods.ica import CLIP, PAPERS
-from zerosum.papers.methods.pca import top
+from zerosum.papers.methods.ica import CLIP, PAPERS, Ascent, Settings
+from zerosum.papers.methods.pca import leading
 from zerosum.statistics.published import LARGEST_ENTRY, DistinctSecondMoment, InfomaxGradient
 
 
@@ -105,25 +106,16 @@ class CapeDJICAProgram(Algorithm):
         if self._reduces:
             moment = self._moment()
             release = yield PrivateSum(moment, self.reduction_share)
-            V = top(moment.matrix(release.value), R)
-        W, b = np.eye(R), np.zeros(R)
-        step = PAPERS.first_step(R) if self.step is None else self.step
-        noise, made = math.nan, 0
-        while made < self.rounds:
-            statistic = self._gradient(V, W, b)
+            V = leading(moment.matrix(release.value), R)[1]
+        ascent = Ascent(R, Settings(self.rounds, self.step, self.tolerance, self.upper_bound))
+        noise = math.nan
+        while not ascent.finished:
+            statistic = self._gradient(V, ascent.W, ascent.b)
             release = yield PrivateSum(statistic, self._share)
-            made += 1
             people = release.units or 1.0
-            G, h = statistic.split(release.value / people)
             noise = release.noise_std / people
-            change = step * G
-            # The restart rule for divergence; see the module's docstring.
-            if not np.all(np.isfinite(change)) or np.max(np.abs(W + change)) > self.upper_bound:
-                W, b, step = np.eye(R), np.zeros(R), step / 2
-                continue
-            W, b = W + change, b + step * h
-            if float(np.linalg.norm(change, 2)) ** 2 < self.tolerance:
-                break
+            ascent.move(*statistic.split(release.value / people))
+        W, b = ascent.W, ascent.b
         unmixing = W if V is None else W @ V.T
         mixing = np.asarray(np.linalg.pinv(unmixing).T, dtype=np.float64)
         turned = signs(mixing.T)
@@ -132,6 +124,6 @@ class CapeDJICAProgram(Algorithm):
             "unmixing": Quantity(unmixing * turned[:, None], "filter", (axis, self.column_axis)),
             "mixing": Quantity(mixing * turned[:, None], "map", (axis, self.column_axis)),
             "bias": Quantity(b * turned, "number", (axis,)),
-            "rounds": Quantity(np.array([float(made)]), "diagnostic"),
+            "rounds": Quantity(np.array([float(ascent.rounds)]), "diagnostic"),
             "noise_std": Quantity(np.array([noise]), "diagnostic"),
         }

@@ -6,8 +6,9 @@ the sum (`DistinctSecondMoment`), with equal noise on and above the diagonal. Th
 K largest eigenvalues of the noisy A.
 
 The scheme decides which published method this is: `cape-helper` and `cape-published` are capePCA with and without a
-helper, `local` is the papers' conv, `pooled` the centralised Analyze Gauss, `non-private` the reference. DPdisPCA, in
-which each site sends the root of its own noisy matrix, is not a sum over sites: `zerosum.papers.methods.pca`.
+helper, `local` is the papers' conv, `pooled` the centralised Analyze Gauss, `non-private` the reference. The figures
+rehearse this program (`zerosum.papers.rehearsal`). DPdisPCA, in which each site sends the root of its own noisy matrix,
+is not a sum over sites: `zerosum.papers.methods.pca`.
 
 Choices where the papers are incomplete: they divide all rows by their largest norm and subtract the mean of all rows,
 which discloses both. Here `clip`, or public ranges, are declared, and nothing is subtracted beyond the middle of the
@@ -26,7 +27,7 @@ from zerosum.algorithms.program import Program, RangedAlgorithm
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
-from zerosum.papers.methods.pca import top
+from zerosum.papers.methods.pca import leading
 from zerosum.statistics.published import DistinctSecondMoment
 
 
@@ -59,9 +60,8 @@ class CapePCAProgram(RangedAlgorithm):
         # Without a public number of units the sum is decomposed: eigenvectors do not depend on the divisor.
         units = release.units or 1.0
         matrix = statistic.matrix(release.value) / units
-        vectors = top(matrix, self.n_components)
+        values, vectors = leading(matrix, self.n_components)
         axis = Axis.numbered("component", self.n_components)
-        values = np.asarray(np.linalg.eigvalsh(matrix)[::-1][: self.n_components], dtype=np.float64)
         return {
             "components": Quantity((vectors * signs(vectors)).T, "component", (axis, self.column_axis)),
             "eigenvalues": Quantity(values, "eigenvalue", (axis,)),

@@ -16,7 +16,8 @@ The published minimiser is "any optimiser". `minimiser = "stationary"` solves fo
 the minimum where there is one; "ridge" is our repair for a noisy Lambda_2 that is indefinite.
 
 The scheme decides which published method this is: `cape-published` is capeFM, `local` conv, `pooled` the improved
-functional mechanism of one holder. dp-fm, with Laplace noise, stays a function (`zerosum.papers.methods.functional`).
+functional mechanism of one holder. The figures rehearse this program (`zerosum.papers.rehearsal`). dp-fm, with Laplace
+noise, stays a function (`zerosum.papers.methods.functional`).
 """
 
 from __future__ import annotations
