@@ -125,6 +125,7 @@ def __getattr__(name: str) -> Any:
     if name == "algorithms":
         return import_module("zerosum.algorithms")
     if name in _MODULES:
+        # Stored as an ordinary attribute: Python calls `__getattr__` only for names that are missing.
         globals()[name] = getattr(import_module(_MODULES[name]), name)
         return globals()[name]
     # Programs are classes. Other names are asked for by the import system (submodules) and by inspection, which must
@@ -135,4 +136,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    """Public names too that are not loaded yet, for completion in notebooks and shells."""
     return sorted({*globals(), *__all__})

@@ -1,4 +1,9 @@
-"""Demo of all schemes: the mean over four synthetic hospitals of unequal size, at the same epsilon."""
+"""Demo of all schemes: the mean over four synthetic hospitals of unequal size, at the same epsilon.
+
+Every scheme answers the same question on the same data, often enough to measure its error. The measured error is
+compared with the one that the plan predicts from its noise. At equal epsilon the schemes differ only in whom a hospital
+must trust and in how accurate the result is.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import MeanProgram
 from zerosum.data.synthetic import COLUMNS, MEASURES, RANGES, hospitals
+from zerosum.kernel.schemes import Scheme
 from zerosum.report.build import FILES, write_report
 from zerosum.report.record import PrivacyReport, Result
 from zerosum.secagg.keys import Identity
@@ -86,17 +92,27 @@ class Demo:
 def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, planned: None) -> Demo:
     """Run the same question `repeats` times under every scheme, with the same sites, policies and ledgers.
 
-    `on_step` receives (done, planned) after each run.
+    Parameters
+    ----------
+    repeats : int
+        Runs of each scheme. The relative standard error of a measured error is about 1 / sqrt(2 * 5 * repeats), for
+        five independent columns.
+    on_step : callable
+        Receives (done, planned) after each run.
     """
+    # The seed makes the data, which are the same in every demo. The noise is fresh: it comes from the operating system.
     data = hospitals(seed=7)
     lower, upper = (np.array([RANGES[column][i] for column in COLUMNS]) for i in (0, 1))
+    # Errors are divided by the ranges, so that columns in different units can be averaged.
     span = upper - lower
     question = MeanProgram(columns=COLUMNS, lower=lower, upper=upper)
     truth = np.vstack(list(data.values())).mean(axis=0)
     lines, shown_result, estimate = [], None, truth
     with TemporaryDirectory() as folder:
         for number, scheme in enumerate(SCHEMES):
+            # Fresh ledgers for each scheme, with a cap far above what the demo spends.
             policies = {name: _policy(name, Path(folder) / scheme) for name in data}
+            # Differences from the pooled mean: the error that privacy adds, without that of sampling people.
             errors = []
             for repeat in range(repeats):
                 result = run(
@@ -119,7 +135,7 @@ def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, p
             lines.append(
                 Line(
                     scheme,
-                    _trusted_party(scheme),
+                    Scheme(scheme).facts.trusted_party,
                     predicted,
                     math.sqrt(float(np.mean(np.square(errors)))),
                     worst if math.isfinite(worst) else None,
@@ -130,6 +146,7 @@ def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, p
     if shown_result is None:
         raise RuntimeError("the default scheme must be among those shown")
     sizes = {name: len(rows) for name, rows in data.items()}
+    # The same measure for a hospital that publishes its own mean without any noise: the difference between hospitals.
     alone = {name: math.sqrt(float(np.mean(((rows.mean(axis=0) - truth) / span) ** 2))) for name, rows in data.items()}
     return Demo(sizes, tuple(lines), alone, shown_result, truth, estimate)
 
@@ -149,17 +166,6 @@ def _policy(hospital: str, folder: Path) -> Policy:
     return Policy.throwaway(hospital, ledger, delta=DELTA)
 
 
-def _trusted_party(scheme: str) -> str:
-    """Party that must be trusted under a scheme."""
-    match scheme:
-        case "non-private" | "pooled":
-            return "coordinator"
-        case "cape-helper":
-            return "noise dealer"
-        case _:
-            return "no one"
-
-
 def draw(demo: Demo, path: Path) -> None:
     """Save a bar chart of the error of the joint mean by scheme."""
     # Imported here because it is slow; Agg needs no display.
@@ -168,6 +174,7 @@ def draw(demo: Demo, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    # matplotlib draws the first bar at the bottom, so the order is reversed.
     shown = [line for line in demo.lines if line.scheme != "non-private"][::-1]
     pooled = next(line for line in demo.lines if line.scheme == "pooled")
     names = {

@@ -1,4 +1,9 @@
-"""Demo of independent component analysis: brain maps of synthetic people at four sites, with and without privacy."""
+"""Demo of independent component analysis: brain maps of synthetic people at four sites, with and without privacy.
+
+Four methods separate the same data: without privacy, Zerosum over four sites, one site alone with the same budget, and
+capeDJICA as published. The methods and the comparison are those of the figures of the papers
+(`zerosum.papers.figures.separating`).
+"""
 
 from __future__ import annotations
 
@@ -80,6 +85,7 @@ def play(people: int = 256, on_step: Callable[[int, int], None] = lambda done, p
     separating = Separating(study, CAPE_ROUNDS, PER_AXIS)
     lines, found = [], []
     on_step(0, len(_TRIALS))
+    # None: no seed, so the noise comes from the operating system.
     for done, (heading, trial) in enumerate(_TRIALS, 1):
         result = separating.separate(trial, None)
         lines.append(
@@ -93,6 +99,7 @@ def play(people: int = 256, on_step: Callable[[int, int], None] = lambda done, p
                 amari_index=result.amari_index(study.maps),
             )
         )
+        # Components have no order and no sign of their own; they are matched to the true ones for the picture.
         found.append(aligned(result.maps, study.maps))
         on_step(done, len(_TRIALS))
     return Maps(people * SITES, study.maps, tuple(lines), tuple(found))
@@ -105,6 +112,7 @@ def _finite(value: float) -> float | None:
 
 def draw(maps: Maps, path: Path) -> None:
     """Save a picture with one row per method and one column per map."""
+    # The truth aligned with itself, so that its maps are scaled like those of the methods.
     panels = [Panel("True maps", ("what everyone's brain shares",), aligned(maps.truth, maps.truth))]
     for line, found in zip(maps.lines, maps.found, strict=True):
         notes = (_price(line), f"mean correlation {line.correlation:.2f}")

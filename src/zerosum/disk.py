@@ -23,7 +23,17 @@ def make_folder(folder: Path) -> None:
 
 
 def open_new(path: Path, *, private: bool) -> BinaryIO:
-    """A new file for bytes: readable by its owner only, whatever the umask, or by the umask."""
+    """A new file for bytes. Raises `FileExistsError` if there is a file of this name.
+
+    The mode is given when the file is created. A later `chmod` would leave a moment in which others can open it.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    private : bool
+        Mode 0600 whatever the umask; otherwise the mode follows the umask.
+    """
     mode = _OWNER if private else _UMASK
     return open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # Path.open has no opener
 
@@ -31,6 +41,7 @@ def open_new(path: Path, *, private: bool) -> BinaryIO:
 def sync_folder(folder: Path) -> None:
     """Make the creation and renaming of files in a folder durable."""
     if os.name == "posix":  # other systems cannot open a folder
+        # POSIX: the name of a new file is durable only after its folder was synced, too.
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)

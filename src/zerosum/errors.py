@@ -55,7 +55,13 @@ class ZerosumError(Exception):
             self.add_note(f"(not for others: {detail})")
 
     def about(self, what: str) -> Self:
-        """The same error with its subject in front of the message."""
+        """The same error with its subject in front of the message.
+
+        Parameters
+        ----------
+        what : str
+            The subject, such as the name of a site or file.
+        """
         return type(self)(f"{what}: {self}", detail=self.detail)
 
     def public(self) -> Self:
@@ -75,94 +81,100 @@ def first_fault(error: ValidationError) -> str:
 
 
 class BadInput(ZerosumError, ValueError):
-    pass
+    """Invalid input. Also a `ValueError`, as callers of Python libraries expect of a wrong argument."""
 
 
 class BadData(BadInput):
-    pass
+    """Records of a site that cannot be used: not finite, empty, truncated."""
 
 
 class BadParameter(BadInput):
-    pass
+    """A number or name outside its range."""
 
 
 class BadStudy(BadInput):
-    pass
+    """A study or policy file with missing or invalid entries."""
 
 
 class UnknownStatistic(BadInput):
-    pass
+    """A statistic that is in no registry of this installation."""
 
 
 class BadMessage(BadInput):
-    pass
+    """An invalid message to or from a site."""
 
 
 class Malformed(BadMessage):
-    pass
+    """A message that is not in the expected format."""
 
 
 class Unsupported(BadMessage):
-    pass
+    """A message or plan of a version that this one does not read."""
 
 
 class Forged(BadMessage):
-    pass
+    """An invalid key, signature or authentication tag."""
 
 
 class Misdirected(BadMessage):
-    pass
+    """A message that is valid but meant for another study, attempt or site."""
 
 
 class OutOfTurn(BadMessage):
-    pass
+    """A message out of order, or a repeated one."""
 
 
 class Inconsistent(BadMessage):
-    pass
+    """A message that contradicts an earlier one of the same sender."""
 
 
 class Refused(ZerosumError):
-    pass
+    """A valid request that is not permitted. Nothing was released for it."""
 
 
 class BudgetExceeded(Refused):
-    pass
+    """The lifetime cap of the population would be exceeded."""
 
 
 class LedgerRefused(Refused):
-    pass
+    """The ledger is damaged, older than its counter, or cannot be written: without it nothing may be charged."""
 
 
 class PolicyRefused(Refused):
-    pass
+    """The site's policy does not permit the plan."""
 
 
 class AwaitingConsent(Refused):
-    pass
+    """The steward of the site has not decided yet. The coordinator asks again."""
 
 
 class Busy(AwaitingConsent):
-    pass
+    """The site already takes part in its largest number of studies. The coordinator asks again."""
 
 
 class OutsidePlan(Refused):
-    pass
+    """A release that the agreed plan does not declare."""
 
 
 class NotAgreed(OutsidePlan):
-    pass
+    """The site has no session of this plan, for instance after a restart; it has to agree again."""
 
 
 class Abandoned(ZerosumError):
+    """Too many sites were lost. The cost of begun rounds remains charged."""
+
     exit_code = 3
 
 
 class CheckFailed(ZerosumError):
+    """A verification ran and found a fault."""
+
     exit_code = 4
 
 
 class Interrupted(ZerosumError):
+    """Stopped from the keyboard; the message states the cost."""
+
     exit_code = 130
 
 
@@ -172,11 +184,15 @@ def by_code(code: str) -> type[ZerosumError]:
     >>> by_code("BudgetExceeded").__name__, by_code("NotYetInvented").__name__
     ('BudgetExceeded', 'Refused')
     """
+    # A later version may have more kinds; an unknown refusal is still a refusal, and no text from the wire chooses a
+    # class.
     return _CODES.get(code, Refused)
 
 
 def _tree(kind: type[ZerosumError]) -> dict[str, type[ZerosumError]]:
+    """Every kind of error below and including this one, by its name."""
     return {kind.__name__: kind} | {code: each for sub in kind.__subclasses__() for code, each in _tree(sub).items()}
 
 
+# Last in the module: the tree is read from the subclasses that exist by then, so a new kind of error needs no entry.
 _CODES = _tree(ZerosumError)

@@ -20,17 +20,24 @@ if TYPE_CHECKING:
 
 @cache
 def _environment() -> Environment:
-    """The environment. Templates are named `report/...` and the like after the package that holds them."""
+    """The environment. Templates are named `report/...` and the like after the package that holds them.
+
+    An undefined name in a template is an error (`StrictUndefined`), so that a misspelt field does not become an empty
+    place on a page.
+    """
     from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined  # needed for HTML only
 
+    # Each package has its own folder of templates, beside the code that fills them.
     folders = {name: PackageLoader("zerosum", f"{name}/templates") for name in ("papers", "report", "watch")}
     return Environment(
         loader=PrefixLoader(folders),
+        # By default jinja2 does not escape.
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_text,
         trim_blocks=True,
         lstrip_blocks=True,
+        # Templates do not change while a process runs; the check would look at the file for every page.
         auto_reload=False,
     )
 
@@ -43,7 +50,15 @@ def _text(value: Any) -> Any:
 
 
 def render(template: str, **values: Any) -> Markup:
-    """Render a template with these values."""
+    """Render a template.
+
+    Parameters
+    ----------
+    template : str
+        Name such as "watch/page.html".
+    values : Any
+        Variables of the template. All but `Markup` are escaped.
+    """
     from markupsafe import Markup
 
     # A template with autoescape has escaped all values.
@@ -51,7 +66,17 @@ def render(template: str, **values: Any) -> Markup:
 
 
 def call(template: str, macro: str, /, *arguments: Any, **values: Any) -> Markup:
-    """Call a macro of a template, for a part of a page."""
+    """Call a macro of a template, for a part of a page.
+
+    Parameters
+    ----------
+    template : str
+        Name such as "watch/plan.html".
+    macro : str
+        Name of the macro in it.
+    arguments, values : Any
+        Its arguments. All but `Markup` are escaped.
+    """
     found: Markup = getattr(_environment().get_template(template).module, macro)(*arguments, **values)
     return found
 

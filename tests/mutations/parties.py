@@ -228,7 +228,7 @@ SITE = [
     Fault(
         "no-cap",
         "the lifetime cap is ignored",
-        (Edit("site.ledger:Ledger._fit", "if total > cap.epsilon * (1 + _ROUNDING):", "if False:"),),
+        (Edit("site.ledger:Ledger._fit", "if cap.exceeded(total):", "if False:"),),
     ),
     Fault(
         "counter-stands-still",

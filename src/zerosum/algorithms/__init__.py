@@ -61,9 +61,23 @@ GONE: dict[str, dict[str, str]] = {
 
 
 def build(name: str, parameters: Mapping[str, Any]) -> Algorithm:
-    """An algorithm with its public parameters, validated."""
+    """An algorithm with its public parameters, validated.
+
+    Parameters
+    ----------
+    name : str
+        The name of the algorithm.
+    parameters : mapping
+        As in a study file or a plan. Names and values of 0.1 are refused with the present ones.
+
+    Raises
+    ------
+    BadParameter
+        For an unknown algorithm or parameter, or a value that does not fit.
+    """
     kind = find(name)
     for old, value in parameters.items():
+        # Before the constructor, whose message for an unknown field would not give the present name.
         for gone in (old, f"{old} = {value!r}"):
             if gone in GONE.get(name, {}):
                 raise BadParameter(f"algorithm {name!r}: {gone} is gone, {GONE[name][gone]}")
@@ -76,7 +90,13 @@ def build(name: str, parameters: Mapping[str, Any]) -> Algorithm:
 
 
 def fields(name: str) -> frozenset[str]:
-    """The names of an algorithm's parameters."""
+    """The names of an algorithm's parameters.
+
+    Parameters
+    ----------
+    name : str
+        The name of the algorithm.
+    """
     return frozenset(find(name).model_fields)
 
 
@@ -90,6 +110,11 @@ def find(name: str) -> type[Algorithm]:
     ------
     BadParameter
         For an unknown name, or an entry point that is no algorithm of its name.
+
+    Parameters
+    ----------
+    name : str
+        As in the plan, which comes from the coordinator.
     """
     if name in ALGORITHMS:
         return ALGORITHMS[name]

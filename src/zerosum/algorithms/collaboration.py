@@ -84,6 +84,7 @@ class DataCollaborationProgram(FeatureAlgorithm):
 
     @model_validator(mode="after")
     def _reduction_fits(self) -> Self:
+        """Refuse a public center beside a released one, and more components than features."""
         size = self.feature_map.size
         if self.center is not None and self.reduction == "dp":
             raise ValueError("center is for reduction = 'random' only: with reduction = 'dp' leave it out")
@@ -111,6 +112,7 @@ class DataCollaborationProgram(FeatureAlgorithm):
 
     @property
     def describe(self) -> str:
+        """Width of the records for the plan, with a reference to the better algorithm."""
         width = f"{self.n_components} numbers" if self.n_components else "a few numbers"
         return (
             f"publishes a noisy record of every unit, {width} and its class at weight {self._weight:g}; better under "
@@ -137,9 +139,19 @@ class DataCollaborationProgram(FeatureAlgorithm):
     # ---- requests --------------------------------------------------------------------------------------------------
 
     def _moments(self) -> FeatureMoments:
+        """The statistic of the first release, for `reduction = "dp"`."""
         return FeatureMoments(columns=len(self.columns), features=self.features)
 
     def _records(self, center: Floats, projection: Floats) -> LabelledRecords:
+        """The statistic of the publication.
+
+        Parameters
+        ----------
+        center : array of shape (F,)
+            m, public or released.
+        projection : array of shape (F, k)
+            W, public or released.
+        """
         return LabelledRecords(
             columns=len(self.columns),
             features=self.features,
@@ -158,6 +170,9 @@ class DataCollaborationProgram(FeatureAlgorithm):
         return center, np.linalg.qr(drawn)[0]
 
     def requests(self, adjacency: Adjacency) -> tuple[Request, ...]:
+        """The moments (for "dp"), then the publication. The template has the public random projection: its sensitivity
+        is that of any projection.
+        """
         bought = (PrivateSum(self._moments(), self.reduction_share),) if self.reduction == "dp" else ()
         return (*bought, PrivatePublication(self._records(*self._public()), self._left))
 
@@ -180,6 +195,19 @@ class DataCollaborationProgram(FeatureAlgorithm):
     def _named(
         self, center: Floats, projection: Floats, weights: Floats, records: Floats, noise: float
     ) -> dict[str, Quantity]:
+        """Results with the names of their axes.
+
+        Parameters
+        ----------
+        center, projection
+            As for `_records`.
+        weights : array of shape (k + 1, classes)
+            The model.
+        records : array of shape (units, k + classes)
+            All published vectors.
+        noise : float
+            Standard deviation of each published number.
+        """
         features = Axis.numbered("feature", self.feature_map.size)
         kept = tuple(str(at + 1) for at in range(self._width))
         classes = tuple(map(shown, self.classes))

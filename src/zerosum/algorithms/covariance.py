@@ -41,13 +41,16 @@ class CovarianceProgram(RangedAlgorithm):
     mean_weight: float = Field(default=0.5, gt=0, le=1)
 
     def _statistic(self, adjacency: Adjacency) -> SecondMoment:
+        """The statistic of the release; `mean_weight` is a fraction of the clip, so that it has no unit."""
         weight = self.mean_weight * self.radius
         return SecondMoment(**self.bounds, mean_weight=weight, count=adjacency is Adjacency.ADD_REMOVE)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """One release of the whole budget."""
         return (PrivateSum(self._statistic(adjacency)),)
 
     def program(self, adjacency: Adjacency) -> Program:
+        """One release, then covariance, correlation and their noise."""
         statistic = self._statistic(adjacency)
         release = yield PrivateSum(statistic)
         second, first, counted = statistic.split(release.value)

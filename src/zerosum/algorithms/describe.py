@@ -61,6 +61,7 @@ class DescribeProgram(QuantileAlgorithm):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
+        """Refuse parts without columns, and shares that do not add up to 1."""
         if len(set(self.parts)) < len(self.parts) or not self.wanted:
             raise ValueError(
                 f"parts must be different from each other and match the columns (means and quantiles need ranges, "
@@ -97,6 +98,7 @@ class DescribeProgram(QuantileAlgorithm):
         return {part: root / sum(roots.values()) for part, root in roots.items()}
 
     def resolve(self, facts: PublicFacts) -> Self:
+        """Sets the shares and, for quantiles, the number of bins."""
         settled = {"shares": self.split}
         if "quantiles" not in self.wanted:
             return self.model_copy(update=settled)
@@ -104,8 +106,9 @@ class DescribeProgram(QuantileAlgorithm):
 
     @property
     def describe(self) -> str:
-        said = ", ".join(f"{part} {100 * share:.0f} %" for part, share in self.split.items())
-        return f"the budget goes to {said}" + (f"; {self.bins} bins in a column" if "quantiles" in self.wanted else "")
+        """The shares of the parts, for the plan."""
+        parts = ", ".join(f"{part} {100 * share:.0f} %" for part, share in self.split.items())
+        return f"the budget goes to {parts}" + (f"; {self.bins} bins in a column" if "quantiles" in self.wanted else "")
 
     def moments(self, adjacency: Adjacency) -> GroupedMoments:
         """The statistic of means and standard deviations.
@@ -135,6 +138,7 @@ class DescribeProgram(QuantileAlgorithm):
         return GroupedCounts(**self.layout, positions=self.positions(names), levels=levels)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """One release for each part, in the order of `wanted`."""
         statistic: dict[Part, Callable[[], Grouped]] = {
             "means": lambda: self.moments(adjacency),
             "quantiles": lambda: self.ranks,
@@ -143,6 +147,7 @@ class DescribeProgram(QuantileAlgorithm):
         return tuple(PrivateSum(statistic[part](), share) for part, share in self.split.items())
 
     def program(self, adjacency: Adjacency) -> Program:
+        """The releases of the parts; each gives its own part of the table."""
         found: dict[str, Quantity] = {}
         for part, request in zip(self.wanted, self.requests(adjacency), strict=True):
             release = yield request
@@ -158,6 +163,13 @@ class DescribeProgram(QuantileAlgorithm):
         """Means and standard deviations from noisy counts, sums of x and sums of 2 x^2 - 1, for x in [-1, 1].
 
         Arrays are (groups, columns); with `by`, row 0 is for all units.
+
+        Parameters
+        ----------
+        release : Release
+            A release of `moments`.
+        statistic : GroupedMoments
+            The statistic of the release, which knows its layout and weights.
         """
         # Each number by group, then for all units: (groups or groups + 1, columns).
         counts, sums, squares = self.with_all(statistic.split(release.value), axis=1)
@@ -236,6 +248,11 @@ class DescribeProgram(QuantileAlgorithm):
         """Proportions of each category among the observed units of its column, and the sizes of the groups.
 
         Arrays are (groups, levels of all columns); with `by`, row 0 is for all units.
+
+        Parameters
+        ----------
+        release : Release
+            A release of `counts`.
         """
         tables = [self.with_all(table) for table in self.counts.split(release.value)]
         noise = release.noise_std**2 * self.noise_factors
@@ -313,7 +330,15 @@ class DescribeProgram(QuantileAlgorithm):
 
 
 def _ends(ends: Floats, axes: tuple[Axis, ...]) -> Quantity:
-    """Intervals (..., 2) as a quantity with these axes and one for the ends."""
+    """Intervals as a quantity, with one more axis for the ends.
+
+    Parameters
+    ----------
+    ends : array of shape (..., 2)
+        Lower and upper ends.
+    axes : tuple of Axis
+        Axes of all but the last dimension.
+    """
     return Quantity(ends, "number", (*axes, ENDS))
 
 

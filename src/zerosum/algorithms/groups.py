@@ -47,6 +47,9 @@ class GroupedAlgorithm(MissingAlgorithm):
 
     @model_validator(mode="after")
     def _declared(self) -> Self:
+        """Refuse columns without a public domain, levels that are not distinct, and rules that do not fit their
+        column.
+        """
         if len(set(self.columns)) < len(self.columns):
             twice = next(name for name in self.columns if self.columns.count(name) > 1)
             raise ValueError(f"columns must have different names, and {twice!r} occurs twice: leave one out")
@@ -85,7 +88,15 @@ class GroupedAlgorithm(MissingAlgorithm):
         return self
 
     def _is_value(self, name: str, rule: Rule) -> bool:
-        """Whether a rule for missing values is a level, or a number, that the column may hold."""
+        """Whether a rule for missing values is a level, or a number, that the column may hold.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+        rule : object
+            The rule given for it.
+        """
         return rule in self.levels[name] if name in self.levels else is_number(rule) and abs(float(rule)) <= LARGEST
 
     def fills(self, rule: Rule) -> bool:
@@ -94,6 +105,7 @@ class GroupedAlgorithm(MissingAlgorithm):
 
     @property
     def categories(self) -> dict[str, Sequence[Level]]:
+        """The levels of each column of categories, the column of groups included."""
         return {name: known for name, known in self.levels.items() if name in self.columns}
 
     @property
@@ -127,7 +139,13 @@ class GroupedAlgorithm(MissingAlgorithm):
         return float(self.levels[name].index(rule) if name in self.levels else rule)
 
     def positions(self, names: Sequence[str]) -> tuple[int, ...]:
-        """Positions of columns in a row."""
+        """Positions of columns in a row.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Some of the columns.
+        """
         return tuple(self.columns.index(name) for name in names)
 
     def is_whole(self, name: str) -> bool:

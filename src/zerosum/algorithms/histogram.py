@@ -53,6 +53,7 @@ class HistogramProgram(MissingAlgorithm):
 
     @model_validator(mode="after")
     def _declared(self) -> Self:
+        """Require exactly one of `values` and `edges`, both sound."""
         if (self.values is None) == (self.edges is None):
             found = "neither" if self.values is None else "both"
             raise ValueError(f"declare either values (categories) or edges (bins) of {self.columns[0]!r}, got {found}")
@@ -68,14 +69,17 @@ class HistogramProgram(MissingAlgorithm):
 
     @property
     def categories(self) -> dict[str, Sequence[str | float | bool]]:
+        """The values of the column, if it holds categories."""
         return {} if self.values is None else {self.columns[0]: self.values}
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """One release of the whole budget."""
         # One release: a histogram needs no earlier one, and takes the whole budget.
         bins = len(self.values or ()) if self.edges is None else self.edges.size - 1
         return (PrivateSum(CountsStatistic(bins=bins, edges=self.edges, fill=self._fill)),)
 
     def fills(self, rule: Rule) -> bool:
+        """Whether a rule is a value of the column: a number, or one of the categories."""
         return super().fills(rule) if self.values is None else rule in self.values
 
     @property
@@ -87,6 +91,7 @@ class HistogramProgram(MissingAlgorithm):
         return (float(rule if self.values is None else self.values.index(rule)),)
 
     def program(self, adjacency: Adjacency) -> Program:
+        """The release as counts, with the nearest probabilities."""
         release = yield self.requests(adjacency)[0]
         axes = (Axis("category" if self.edges is None else "bin", self.labels),)
         return {

@@ -63,6 +63,17 @@ class KMeansProgram(RangedAlgorithm):
     whose count is below two standard deviations of the noise (`Tuning.count_evidence`) keeps its center.
 
     Results: `centers` in the units of the data, `counts` of the last round, and `count_noise_std`.
+
+    Parameters
+    ----------
+    n_clusters : int
+        K.
+    rounds : int
+        Number of releases, the first round included; each has the share 1/rounds.
+    start : int
+        Public seed of the cells.
+    columns, lower, upper, clip, missing
+        As for `RangedAlgorithm`.
     """
 
     name: ClassVar[str] = "k-means"
@@ -71,12 +82,17 @@ class KMeansProgram(RangedAlgorithm):
     start: int = 0  # seed of the public cells, nothing else
 
     def _statistic(self, centers: Floats) -> ClusterSums:
+        """The statistic of a round at public centers (C, D), in half ranges."""
         return ClusterSums(**self.bounds, centers=centers)
 
     def _request(self, centers: Floats) -> PrivateSum:
+        """The request of a round at centers (C, D)."""
         return PrivateSum(self._statistic(centers), 1 / self.rounds)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """A round over the cells, then `rounds` - 1 rounds over K centers. The templates have cells as centers, since
+        the sensitivity does not depend on them.
+        """
         cells = self.cells()
         return (self._request(cells), *[self._request(cells[: self.n_clusters])] * (self.rounds - 1))
 
@@ -92,6 +108,7 @@ class KMeansProgram(RangedAlgorithm):
         return farthest_points(candidates, count)
 
     def program(self, adjacency: Adjacency) -> Program:
+        """The round over public cells, weighted k-means on their means, then Lloyd's rounds."""
         centers = self.cells()
         release = yield self._request(centers)
         points, counts = self._moved(centers, release.value, release.noise_std)

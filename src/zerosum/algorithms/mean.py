@@ -26,17 +26,25 @@ class MeanProgram(RangedAlgorithm):
 
     Where a column's rule for missing values is "observed", its mean is over the units observed in it, and `observed` is
     their noisy number. Sums and counts are in one release with one sensitivity.
+
+    Parameters
+    ----------
+    columns, lower, upper, clip, missing
+        As for `RangedAlgorithm`. With ranges a column has noise in proportion to the width of its range, so that tight
+        ranges pay.
     """
 
     name: ClassVar[str] = "mean"
     words: ClassVar[Mapping[str, str]] = {}
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """One release of the whole budget: sums alone, or sums and counts where values may be missing."""
         if OBSERVED in self.rules.values():
             return (PrivateSum(self._observed_sums(adjacency)),)
         return (PrivateSum(VectorSum(**self.bounds, count=adjacency is Adjacency.ADD_REMOVE)),)
 
     def program(self, adjacency: Adjacency) -> Program:
+        """One release, then the quotient of sum and count."""
         if OBSERVED in self.rules.values():
             return (yield from self._of_observed(adjacency))
         release = yield self.requests(adjacency)[0]
@@ -57,12 +65,23 @@ class MeanProgram(RangedAlgorithm):
 
         Under replace-one, counts get the largest weight that does not raise the sensitivity. Under add/remove every
         weight raises it, and counts have weight 1 like the sums.
+
+        Parameters
+        ----------
+        adjacency : Adjacency
+            Decides the weight of the counts.
         """
         weight = ObservedSums(**self.bounds).heaviest if adjacency is Adjacency.REPLACE_ONE else 1.0
         return ObservedSums(**self.bounds, count_weight=weight)
 
     def _of_observed(self, adjacency: Adjacency) -> Program:
-        """Means S/n with noisy n: to first order the error is (e_S - mean e_n)/n. Means are clipped to the ranges."""
+        """Means S/n with noisy n: to first order the error is (e_S - mean e_n)/n. Means are clipped to the ranges.
+
+        Parameters
+        ----------
+        adjacency : Adjacency
+            Under replace-one columns without missing values have the public count.
+        """
         statistic = self._observed_sums(adjacency)
         release = yield PrivateSum(statistic)
         sums, counts = statistic.split(release.value)
@@ -74,6 +93,7 @@ class MeanProgram(RangedAlgorithm):
             count_std[always] = 0.0 if known else count_std[always] / np.sqrt(np.sum(always))
         divisor = np.maximum(counts, 1.0)
         mean = sums / divisor
+        # A quotient of noisy numbers may leave the range; the true mean cannot.
         if self.lower is not None:
             mean = np.clip(mean, -1, 1)
         std = self.half * np.hypot(release.noise_std, mean * count_std) / divisor

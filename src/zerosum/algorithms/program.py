@@ -58,7 +58,10 @@ Program = Generator[Request, Release, Estimate]
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """Public facts about a study, from which the planner chooses what the study leaves open."""
+    """Public facts about a study, from which the planner chooses what the study leaves open.
+
+    A release of sensitivity D and share w of the budget has noise of standard deviation D noise/sqrt(w).
+    """
 
     noise: float  # standard deviation of a released sum of sensitivity 1, if one release took the whole budget
     units: int | None  # total number of units; None if it is not public
@@ -82,6 +85,7 @@ class Algorithm(BaseModel, ABC):
     """The columns to read, in this order; with `[imaging]`, `[design]` or a vocabulary they follow from it."""
 
     def __init__(self, /, **parameters: Any) -> None:
+        """Validate the parameters. Errors of pydantic become `BadParameter` with the first fault."""
         try:
             super().__init__(**parameters)
         except ValidationError as error:
@@ -89,16 +93,35 @@ class Algorithm(BaseModel, ABC):
 
     @abstractmethod
     def requests(self, adjacency: Adjacency) -> tuple[Request, ...]:
-        """Templates of all requests, in order, from public parameters alone."""
+        """Templates of all requests, in order, from public parameters alone.
+
+        Parameters
+        ----------
+        adjacency : Adjacency
+            Under add-remove the number of units is private, and statistics that need it release a count, too.
+        """
 
     @abstractmethod
     def program(self, adjacency: Adjacency) -> Program:
-        """A new generator: yields requests, receives releases, returns the estimate. It makes no noise and no I/O."""
+        """A new generator: yields requests, receives releases, returns the estimate. It makes no noise and no I/O.
+
+        Parameters
+        ----------
+        adjacency : Adjacency
+            As for `requests`. A site refuses a request with another statistic or size than planned, or a
+            larger sensitivity.
+        """
 
     def resolve(self, facts: PublicFacts) -> Self:
         """A copy in which all parameters that were left to the planner are set, from public facts alone.
 
         The result is a function of the facts and the fields; parameters that are given do not change.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise and number of units by the plan. Data must not decide: the planner and the process that runs the
+            plan resolve independently and must agree.
         """
         return self
 
@@ -123,7 +146,13 @@ class Algorithm(BaseModel, ABC):
         return {}
 
     def check_missing(self, units: Units) -> None:
-        """Raise at the site if a column without a rule has missing values. The message stays at the site."""
+        """Raise at the site if a column without a rule has missing values. The message stays at the site.
+
+        Parameters
+        ----------
+        units : Units
+            The data of one site.
+        """
         units.check()
 
     def releases(self, adjacency: Adjacency) -> tuple[PlannedRelease, ...]:
@@ -136,6 +165,13 @@ def planned(request: Request, adjacency: Adjacency) -> PlannedRelease:
 
     The sensitivity under add/remove bounds the norm of one unit's contribution; the plan needs it besides the
     sensitivity of its own adjacency.
+
+    Parameters
+    ----------
+    request : Request
+        A template or an actual request: both give the same entry.
+    adjacency : Adjacency
+        The neighbouring relation of the plan.
     """
     statistic = request.statistic
     return PlannedRelease(
@@ -163,6 +199,7 @@ class MissingAlgorithm(Algorithm):
 
     @model_validator(mode="after")
     def _rules_known(self) -> Self:
+        """Refuse rules that no statistic knows, and those that this algorithm does not support (`words`)."""
         for rule in self.rules.values():
             if not self.fills(rule) and rule not in (OWN_ROWS, OBSERVED):
                 raise ValueError(f"missing must be, for all columns or by the name of each, {RULES}")
@@ -172,9 +209,11 @@ class MissingAlgorithm(Algorithm):
 
     @property
     def rules(self) -> dict[str, Rule]:
+        """The rule of each column that has one; a single rule applies to all columns."""
         return rules_by_column(self.missing, self.columns)
 
     def check_missing(self, units: Units) -> None:
+        """As in `Algorithm`: NaN is allowed in columns with a rule only."""
         rules = self.rules
         allowed = [at for at, name in enumerate(self.columns) if name in rules]
         units.check(allowed, [f"column {name!r}" for name in self.columns])
@@ -206,6 +245,7 @@ class RangedAlgorithm(MissingAlgorithm):
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
+        """Refuse an algorithm without bounds: the sensitivity would be infinite, or bounds would come from the data."""
         if (self.lower is None) != (self.upper is None):
             raise ValueError("lower and upper belong together")
         if any(bound is not None and bound.shape != (len(self.columns),) for bound in (self.lower, self.upper)):

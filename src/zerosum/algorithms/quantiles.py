@@ -66,6 +66,7 @@ class QuantileAlgorithm(GroupedAlgorithm):
 
     @model_validator(mode="after")
     def _quantiles_fit(self) -> Self:
+        """Refuse probabilities that do not rise within (0, 1), and whole columns without two whole numbers."""
         rising = all(a < b for a, b in zip(self.probabilities, self.probabilities[1:], strict=False))
         if not self.probabilities or not all(0 < each < 1 for each in self.probabilities) or not rising:
             raise ValueError(f"probabilities must rise and lie between 0 and 1, got {list(self.probabilities)}")
@@ -78,7 +79,13 @@ class QuantileAlgorithm(GroupedAlgorithm):
         return self
 
     def edges(self, name: str) -> Floats:
-        """Edges of the bins of a column, (n + 1,). A column of few whole numbers has fewer bins than `bins`."""
+        """Edges of the bins of a column, (n + 1,). A column of few whole numbers has fewer bins than `bins`.
+
+        Parameters
+        ----------
+        name : str
+            A column of numbers.
+        """
         bins, (low, high) = self.bins or USUAL_BINS, self.ranges[name]
         if name not in self.whole:
             return np.asarray(np.linspace(low, high, bins + 1))
@@ -114,7 +121,13 @@ class QuantileAlgorithm(GroupedAlgorithm):
         return self.bins or int(2 ** round(math.log2(min(max(wanted, FEWEST_BINS), MANY_BINS))))
 
     def from_ranks(self, release: Release) -> Estimate:
-        """Quantiles with both intervals from the release of `ranks`. Free post-processing."""
+        """Quantiles with both intervals from the release of `ranks`. Free post-processing.
+
+        Parameters
+        ----------
+        release : Release
+            A release of `ranks`, for one column after another and, within a column, one group after another.
+        """
         tables, factors = self.ranks.split(release.value), self.noise_factors
         shape = (len(factors), len(self.numbers), len(self.probabilities))
         value, pooled, population = np.zeros(shape), np.zeros((*shape, 2)), np.zeros((*shape, 2))
@@ -149,6 +162,7 @@ class QuantilesProgram(QuantileAlgorithm):
 
     @model_validator(mode="after")
     def _some_numbers(self) -> Self:
+        """Refuse columns of categories other than the column of groups."""
         if not self.numbers or self.described:
             raise ValueError(
                 "quantiles need columns with ranges, and no levels but those of the column `by`"
@@ -157,16 +171,20 @@ class QuantilesProgram(QuantileAlgorithm):
         return self
 
     def resolve(self, facts: PublicFacts) -> Self:
+        """Sets the number of bins."""
         return self.model_copy(update={"bins": self.suited_bins(facts, 1.0)})
 
     @property
     def describe(self) -> str:
+        """The number of bins, for the plan."""
         return f"{self.bins} bins in a column"
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """One release of the whole budget."""
         return (PrivateSum(self.ranks),)
 
     def program(self, adjacency: Adjacency) -> Program:
+        """One release, then the quantiles of every column and group."""
         release = yield self.requests(adjacency)[0]
         return self.from_ranks(release)
 
@@ -227,6 +245,13 @@ class Curve:
         A bin may hold it unless the count up to its right edge is significantly below this share of all units, or the
         count up to its left edge significantly above. Each test errs with probability 2.5 %, so the interval contains
         the bin of the true quantile with probability 95 %. With `sampled`, the binomial variance is added.
+
+        Parameters
+        ----------
+        probability : float
+            p of the quantile.
+        sampled : bool
+            Whether the interval is for the population and not for the pooled data.
         """
         # gap_b = C_b - p C_n has variance S_bb - 2 p S_bn + p^2 S_nn for the covariance S of the cumulative counts.
         gap = self.cumulative - probability * self.cumulative[-1]

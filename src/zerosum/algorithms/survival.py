@@ -57,6 +57,15 @@ class SurvivalProgram(MissingAlgorithm):
     `survival_interval` is for the pooled data, `survival_population_interval` for the population of which they are a
     sample. A curve ends where the number at risk is below four standard deviations of its noise: from there on it is
     NaN, and its interval reaches down to 0.
+
+    Parameters
+    ----------
+    edges : array of shape (B + 1,)
+        Public rising edges of the bins of time.
+    events : pair
+        Values of the indicator, first without the event.
+    groups : tuple, optional
+        Public levels of the third column.
     """
 
     name: ClassVar[str] = "survival"
@@ -71,6 +80,7 @@ class SurvivalProgram(MissingAlgorithm):
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
+        """Refuse edges that do not rise, and groups without their column."""
         if self.edges.ndim != 1 or not 3 <= self.edges.size <= MOST + 1 or not np.all(np.diff(self.edges) > 0):
             raise ValueError(f"edges must rise and make 2 to {MOST} bins of time, got {self.edges.size} edges")
         if len(self.columns) == 3 and len(self.groups) < 2:
@@ -83,21 +93,26 @@ class SurvivalProgram(MissingAlgorithm):
         return self
 
     def fills(self, rule: Rule) -> bool:
+        """No value can stand for a missing time or event; only "observed" is supported."""
         return False
 
     @property
     def categories(self) -> dict[str, Sequence[Level]]:
+        """The two events, and the groups if there are any."""
         return dict(zip(self.columns[1:], (self.events, self.groups), strict=False))
 
     @property
     def _statistic(self) -> SurvivalTable:
+        """The statistic of the release."""
         by: dict[str, Any] = {"group": 2, "groups": len(self.groups)} if self.groups else {}
         return SurvivalTable(columns=len(self.columns), edges=self.edges, **by)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """One release of the whole budget."""
         return (PrivateSum(self._statistic),)
 
     def program(self, adjacency: Adjacency) -> Program:
+        """One release; curves, medians and the log-rank test are computed from its table."""
         release = yield self.requests(adjacency)[0]
         count = max(len(self.groups), 1)
         table = LeavingTable.of(release, count, whole=OBSERVED not in self.rules.values())
@@ -164,7 +179,17 @@ class LeavingTable:
 
     @classmethod
     def of(cls, release: Release, groups: int, *, whole: bool) -> LeavingTable:
-        """The table of a release. If all units count and their number is public, the entries are adjusted to it."""
+        """The table of a release. If all units count and their number is public, the entries are adjusted to it.
+
+        Parameters
+        ----------
+        release : Release
+            A release of `SurvivalTable`.
+        groups : int
+            Number of groups.
+        whole : bool
+            Whether no value can be missing, so that all units count.
+        """
         table = release.value.reshape(groups, -1)
         tied = whole and release.units is not None
         # The least change of the counts that gives them the public total: every entry has the same noise, so the
@@ -206,11 +231,25 @@ class LeavingTable:
         return self.std**2 * np.asarray(slope.T @ slope - tie)
 
     def _std_of(self, function: Callable[[Any], Any], g: int) -> Floats:
-        """Standard deviation that privacy noise gives to a function of one group's part of the table."""
+        """Standard deviation that privacy noise gives to a function of one group's part of the table.
+
+        Parameters
+        ----------
+        function : callable
+            As for `covariance`.
+        g : int
+            Position of the group.
+        """
         return np.sqrt(np.maximum(np.diag(self.covariance(lambda each: function(each)[..., 0, :], [g])), 0.0))
 
     def horizon(self, g: int) -> int:
-        """Number of bins of a group's curve: until the number at risk is at most CLEARLY times its noise, or 1."""
+        """Number of bins of a group's curve: until the number at risk is at most CLEARLY times its noise, or 1.
+
+        Parameters
+        ----------
+        g : int
+            Position of the group.
+        """
         hidden = np.flatnonzero(self.at_risk[g] <= np.maximum(CLEARLY * self.at_risk_std[g], 1.0))
         return int(hidden[0]) if hidden.size else self.bins
 

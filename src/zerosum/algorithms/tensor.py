@@ -25,6 +25,22 @@ def power_method(
     From `restarts` random starts the iteration v <- T(I, v, v)/|T(I, v, v)| runs `iterations` times. The v with the
     largest T(v, v, v) is one part; it is subtracted before the next.
 
+    Parameters
+    ----------
+    tensor : array of shape (D, D, D)
+        Symmetric.
+    count : int
+        Number of parts.
+    seed : int
+        Public seed of the starts.
+    restarts, iterations : int
+        Starts for each part, and steps of each start and of the best one.
+
+    Returns
+    -------
+    values : array of shape (count,)
+    vectors : array of shape (count, D)
+
     >>> values, vectors = power_method(parts(np.array([3.0, 2.0]), np.eye(2)), 2)
     >>> values.round(6).tolist(), np.abs(vectors).round(6).tolist()
     ([3.0, 2.0], [[1.0, 0.0], [0.0, 1.0]])
@@ -51,6 +67,24 @@ def simultaneous(
 
     A step replaces all vectors by the orthonormal ones nearest to the gradients of that sum (polar decomposition). The
     first start is the result of `power_method`, the others are random and public.
+
+    Parameters
+    ----------
+    tensor : array of shape (D, D, D)
+        Symmetric.
+    count : int
+        Number of parts, at most D.
+    seed : int
+        Public seed of the random starts.
+    starts, iterations : int
+        Number of starts, and most steps of each.
+
+    Returns
+    -------
+    values : array of shape (count,)
+        Positive.
+    vectors : array of shape (count, D)
+        Orthonormal rows.
 
     >>> values, vectors = simultaneous(parts(np.array([3.0, 3.0]), np.eye(2)), 2)
     >>> values.round(6).tolist(), sorted(np.abs(vectors).argmax(axis=1).tolist())
@@ -82,18 +116,36 @@ def simultaneous(
 
 
 def parts(values: Floats, vectors: Floats) -> Floats:
-    """The tensor sum over k of values[k] v_k (x) v_k (x) v_k, for the rows v_k of `vectors`."""
+    """The tensor sum over k of values[k] v_k (x) v_k (x) v_k, for the rows v_k of `vectors`.
+
+    Parameters
+    ----------
+    values : array of shape (K,)
+    vectors : array of shape (K, D)
+    """
     return np.asarray(np.einsum("k,ki,kj,kl->ijl", values, vectors, vectors, vectors, optimize=True))
 
 
 def _twice(tensor: Floats, vectors: Floats) -> Floats:
-    """T(I, v, v) for every row v."""
+    """T(I, v, v) for every row v.
+
+    Parameters
+    ----------
+    tensor : array of shape (D, D, D)
+    vectors : array of shape (count, D)
+
+    Returns
+    -------
+    array of shape (count, D)
+        The gradient of T(v, v, v)/3 at each row.
+    """
     order = len(tensor)
     once = (vectors @ tensor.reshape(order, -1)).reshape(-1, order, order)
     return np.asarray(np.matmul(once, vectors[:, :, None])[:, :, 0])
 
 
 def _unit(rows: Floats) -> Floats:
+    """Rows divided by their norms; a row of zeros stays zero."""
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300))
 
 
@@ -104,6 +156,7 @@ def _orthonormal(rows: Floats) -> Floats:
 
 
 def _checked(tensor: Floats, count: int) -> Floats:
+    """The tensor, if its shape and the number of parts are valid."""
     if tensor.ndim != 3 or len(set(tensor.shape)) != 1 or count < 1:
         raise BadParameter(
             f"the tensor must be (n, n, n) and the number of parts at least 1, got shape {tensor.shape} and {count}"

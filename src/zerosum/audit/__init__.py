@@ -164,6 +164,7 @@ def audit(
     chosen = algorithm or MeanProgram(columns=tuple(f"x{i}" for i in range(8000)), clip=1.0)
     coalition = Coalition(colluders, dropouts)
     coalition.honest(sites)
+    # Only to state the budget of the plan, which is then converted back to mu; the audit compares mu.
     delta = 1e-5
     terms = Terms(
         sites=tuple(PlannedSite(f"site {s}", units if declare_units else None) for s in range(sites)),
@@ -172,8 +173,9 @@ def audit(
         scheme=scheme,
         coalition=coalition,
     )
-    asked = resolve(chosen, terms).requests(terms.adjacency)
-    if any(isinstance(each, PrivatePublication) for each in asked):
+    requests = resolve(chosen, terms).requests(terms.adjacency)
+    # A publication needs public numbers of units: they determine the shape of what is sent.
+    if any(isinstance(each, PrivatePublication) for each in requests):
         terms = replace(terms, sites=tuple(replace(site, units=units) for site in terms.sites))
     plan = make_plan(chosen, terms, "audit")
     if any(release.sampled is not None for release in plan.releases):
@@ -211,26 +213,30 @@ def audit(
                 drawn.setdefault(name, []).append(stream)
             words += run.words()
             on_step(number + 1, needed)
-    seen = min(sum(each.seen for each in found) for found in attacks.values())
+    # The round with the fewest values determines the width of the interval.
+    sample_size = min(sum(each.seen for each in found) for found in attacks.values())
     reached, faults = _reached(plan, attacks, distances)
     streams = {name: _stacked(parts) for name, parts in drawn.items()}
-    faults += tuple(echo.says for echo in correlation.search({name: s.values.ravel() for name, s in streams.items()}))
-    faults += tuple(echo.says for echo in correlation.same_words(words))
+    faults += tuple(
+        dependence.says for dependence in correlation.search({name: s.values.ravel() for name, s in streams.items()})
+    )
+    faults += tuple(dependence.says for dependence in correlation.same_words(words))
     faults += marginals.search(streams)
     # Relative standard error of a standard deviation from n normal values: 1 / sqrt(2 n).
-    error = Z / math.sqrt(2 * seen)
+    error = Z / math.sqrt(2 * sample_size)
     return Finding(
         scheme.name,
         chosen.name,
         sites,
         colluders,
         dropouts,
+        # mu of the study: the root of the sum of squares over its rounds.
         planned=accountant.compose(float(plan.mus(round)[VICTIM]) for round in attacks),
         claimed=accountant.compose(_claimed(plan, round, helper_apart) for round in attacks),
         reached=reached,
         low=reached * (1 - error),
         high=reached * (1 + error),
-        samples=seen,
+        samples=sample_size,
         helper_apart=helper_apart,
         faults=faults,
     )
@@ -255,6 +261,7 @@ def _reached(
     mus, streams = [], {}
     for round, found in attacks.items():
         squares = sum(each.noise**2 * each.seen for each in found)
+        # An estimate without errors (`Attack.errors` is empty) reads the victim's numbers exactly.
         if squares == 0 or not all(each.errors.size for each in found):
             return math.inf, ("what the coalition knows adds up to the victim's numbers, with no noise left",)
         # pooled over all studies, since a single one may have few numbers
@@ -265,11 +272,11 @@ def _reached(
         streams[f"the estimate{_of(round, attacks)}"] = marginals.Stream(
             errors, plan.law(round).step / noise, planned=False, slack=slack
         )
-    seen = correlation.search({name: stream.values.ravel() for name, stream in streams.items()})
+    dependences = correlation.search({name: stream.values.ravel() for name, stream in streams.items()})
     # The difference of two estimates with correlation r has variance 2 (1 - r) times that of one.
-    rest = 1 - max((echo.correlation for echo in seen), default=0.0)
+    rest = 1 - max((dependence.correlation for dependence in dependences), default=0.0)
     reached = accountant.compose(mus) / math.sqrt(rest) if rest > 1e-9 else math.inf
-    return reached, tuple(echo.says for echo in seen) + marginals.search(streams)
+    return reached, tuple(dependence.says for dependence in dependences) + marginals.search(streams)
 
 
 def _stacked(parts: list[marginals.Stream]) -> marginals.Stream:
@@ -312,15 +319,15 @@ class _Run:
             rows = [draw(rng)[0] for _ in range(units)]
             if s == VICTIM:
                 rows[0] = world[0]
-            asked = tuple({release.statistic for release in plan.releases})
-            policy = Policy.throwaway(planned.name, folder / f"{s} {plan.study}.sqlite", statistics=asked)
+            statistics = tuple({release.statistic for release in plan.releases})
+            policy = Policy.throwaway(planned.name, folder / f"{s} {plan.study}.sqlite", statistics=statistics)
             if s >= S - colluders:
                 self._colluding.append(ColludingSite(planned.name, Units.from_list(rows), policy))
                 self._sites.append(self._colluding[-1])
             else:
                 self._sites.append(site_kind(planned.name, Units.from_list(rows), policy))
         self._lost = {site.name for site in self._sites[S - colluders - L : S - colluders]}
-        self._heard = [record_draws(site) for site in self._sites]
+        self._records = [record_draws(site) for site in self._sites]
         self._central: dict[int, Floats] = {}
         self._plan = pin(plan, self._sites)
 
@@ -331,11 +338,11 @@ class _Run:
         for round, steps in self._central.items():
             std = self._plan.law(round).central / self._plan.law(round).step
             yield f"the noise of the coordinator{_of(round, rounds)}", marginals.Stream(steps / std, 1 / std)
-        for s, heard in enumerate(self._heard):
-            for round, noted in enumerate(heard):
+        for s, records in enumerate(self._records):
+            for round, record in enumerate(records):
                 law = self._plan.law(round)
                 none = np.zeros(numbers(self._plan.release(round), len(self._sites[s].units)))
-                for name, values in {"noise": none, **noted.draws}.items():
+                for name, values in {"noise": none, **record.draws}.items():
                     if (std := planned_size(law, s, name)) > 0:
                         step = 1 / std if law.step > 0 else 0.0
                         yield f"the {name} of site {s}{_of(round, rounds)}", marginals.Stream(values / std, step)
@@ -343,9 +350,9 @@ class _Run:
     def words(self) -> Iterator[tuple[str, NDArray[np.uint64]]]:
         """Yield the first words of the key stream of every sampler."""
         rounds = range(self._plan.rounds)
-        for s, heard in enumerate(self._heard):
-            for round, noted in enumerate(heard):
-                yield f"the noise of site {s}{_of(round, rounds)}", noted.words
+        for s, records in enumerate(self._records):
+            for round, record in enumerate(records):
+                yield f"the noise of site {s}{_of(round, rounds)}", record.words
 
     def attack(self) -> Iterator[tuple[Attack, float]]:
         """Run the study. Yield, for each round, the attack and the distance of the two data sets."""
@@ -354,31 +361,32 @@ class _Run:
         conduct(self._plan, self._watched(releases), recorder)
         for round, (request, release) in enumerate(releases):
             law = self._plan.law(round)
-            said = partial(contributed, request)
+            contribution = partial(contributed, request)
             present = [s for s in self._sites if s.name in release.participants and s not in self._colluding]
             # the adversary knows the secret order: a worst case
-            orders = [self._heard[self._sites.index(s)][round].order for s in present]
+            orders = [self._records[self._sites.index(s)][round].order for s in present]
             known = zip(present, orders, strict=True)
-            sums = [law.factor[self._sites.index(s)] * said(s.units, order) for s, order in known]
-            seen = view(self._plan, round, recorder, self._colluding, release.value, self._helper_apart)
-            centre = np.zeros_like(seen)
+            sums = [law.factor[self._sites.index(s)] * contribution(s.units, order) for s, order in known]
+            coalition_view = view(self._plan, round, recorder, self._colluding, release.value, self._helper_apart)
+            centre = np.zeros_like(coalition_view)
             # Under these mechanisms the coalition sees one sum only.
             if law.mechanism in (NoiseMechanism.TRUSTED, NoiseMechanism.MASKED):
-                everybody = self._sites if law.mechanism is NoiseMechanism.TRUSTED else present
-                totals = [law.factor[self._sites.index(s)] * said(s.units) for s in everybody]
+                summed = self._sites if law.mechanism is NoiseMechanism.TRUSTED else present
+                totals = [law.factor[self._sites.index(s)] * contribution(s.units) for s in summed]
                 centre[0] = np.sum(totals, axis=0)
                 if law.central > 0 and law.step > 0:
                     sent = np.sum(np.rint(np.asarray(totals) / law.step), axis=0)
                     self._central[round] = np.rint(release.value / law.step) - sent
             else:
                 centre[: len(sums)] = sums
-            theirs = self._heard[len(self._sites) - len(self._colluding) :]
-            spare = [heard[round].own for heard in theirs if heard[round].own.size]
+            theirs = self._records[len(self._sites) - len(self._colluding) :]
+            # The colluders' own noise should not help against the victim; `attack` includes it to find out.
+            spare = [records[round].own for records in theirs if records[round].own.size]
             # The other units are included: a unit must not change their contributions either.
             rest = list(self._sites[VICTIM].units.each())[1:]
             # Distance of the two data sets in the released statistic, with all other units equal.
-            here, there = (said(Units.from_list([unit, *rest])) for unit in self._world)
-            yield attack(seen, centre, spare), float(law.factor[VICTIM] * np.linalg.norm(here - there))
+            here, there = (contribution(Units.from_list([unit, *rest])) for unit in self._world)
+            yield attack(coalition_view, centre, spare), float(law.factor[VICTIM] * np.linalg.norm(here - there))
 
     def _loses(self, site: str, message: Message) -> bool:
         """Whether a message to a site is lost. The first steps of the secure sum are delivered, so that the loss occurs
@@ -391,6 +399,7 @@ class _Run:
 
     def _watched(self, releases: list[tuple[Request, Release]]) -> Any:
         """The program as a generator that also appends its requests and releases to `releases`."""
+        # As a generator around the program, so that the study itself runs unchanged.
         program = self._algorithm.program(self._plan.adjacency)
         request = next(program)
         while True:

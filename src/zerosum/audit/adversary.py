@@ -1,4 +1,12 @@
-"""Adversary of the audit: learned linear discriminant, and search for the two most distinguishable units."""
+"""Adversary of the audit: learned linear discriminant, and search for the two most distinguishable units.
+
+Model. The view of a coalition in one round is V = M + N, of shape (rows, numbers): M is the part without noise, which
+the adversary of differential privacy knows for both data sets, and the columns of N are independent with a common
+covariance C, of shape (rows, rows). The victim's contribution is in row 1. The linear estimate d'V with d_1 = 1 has its
+least variance at d = C^-1 e_1 / (C^-1)_11, the Gauss-Markov estimate; the variance is then 1 / (C^-1)_11. The mu of the
+round is the distance of the two contributions divided by its root. The adversary estimates C on one half of the
+columns, and the variance on the other, so that learning does not make the measured noise too small.
+"""
 
 from __future__ import annotations
 
@@ -68,26 +76,33 @@ def attack(view: Floats, centre: Floats, spare: Sequence[Floats] = ()) -> Attack
             f"a release of {noise.shape[1]} numbers is too short to attack this scheme, whose view has {len(noise)} "
             f"parts: audit a program that releases at least {100 * (len(noise) - 1)} numbers"
         )
+    # Rows that should be useless detect noise that is used twice: the discriminant finds a weight for them only if they
+    # are correlated with the victim's row.
     if half >= 50 * (len(noise) + len(spare) - 1):
         noise = np.vstack([noise, *spare])
     if len(noise) == 1:
+        # A single row: the estimate is the row itself.
         left = float(np.sqrt(np.mean(noise**2)))
         silent_release = left == 0 and noise.shape[1] >= _SILENT
         return Attack(left, noise.shape[1], np.zeros(0) if silent_release else noise[0])
     # Rows are scaled to variance 1, so that the limit on eigenvalues below is relative.
     spread = np.sqrt(np.mean(noise[:, :half] ** 2, axis=1))
+    # The victim's row has no noise at all.
     if spread[0] == 0:
         return Attack(0.0, noise.shape[1] - half, np.zeros(0))
     noise, spread = noise[spread > 0], spread[spread > 0]
     scaled = noise / spread[:, None]
     values, vectors = np.linalg.eigh(scaled[:, :half] @ scaled[:, :half].T / half)
+    # Eigenvalues at the level of rounding error: combinations of rows without noise.
     silent = values <= 1e-13 * max(1.0, float(values[-1]))
     if np.linalg.norm(vectors[0, silent]) > 1e-6:  # A noise-free combination that contains the victim's row.
         return Attack(0.0, noise.shape[1] - half, np.zeros(0))
     # Solution of C d = e_1 on the range of the covariance C: the direction of least variance with a fixed victim
     # component.
     direction = vectors[:, ~silent] @ (vectors[0, ~silent] / values[~silent])
+    # Scaled back to the units of the victim's row, with weight 1 on it.
     errors = direction @ scaled * (spread[0] / direction[0])
+    # A fit of k weights to m columns changes the variance by about k / m; 4 is a margin chosen by hand.
     slack = 4 * len(noise) / half
     return Attack(float(np.sqrt(np.mean(errors[half:] ** 2))), noise.shape[1] - half, errors, slack)
 
@@ -105,22 +120,24 @@ def worst_pair(releases: Sequence[tuple[Statistic, float]], draw: Draw, seed: in
         Seed of the search.
     """
     rng = np.random.default_rng(seed)
+    # 60 draws with their mirror images: 120 candidates, all pairs of which are compared. Chosen by hand.
     pool = [unit for _ in range(60) for unit in draw(rng)]
     weights = [math.sqrt(share) / stat.sensitivity(Adjacency.REPLACE_ONE) for stat, share in releases]
 
-    def said(unit: Floats) -> Floats:
+    def contribution(unit: Floats) -> Floats:
         parts = [w * stat.total(Units.from_list([unit])) for w, (stat, _share) in zip(weights, releases, strict=True)]
         return np.concatenate(parts)
 
-    values = np.array([said(unit) for unit in pool])
+    values = np.array([contribution(unit) for unit in pool])
     gram = values @ values.T
     squares = np.diag(gram)
+    # Squared distances of all pairs: |a|^2 + |b|^2 - 2 a'b.
     apart = squares[:, None] + squares[None, :] - 2 * gram
     first, second = np.unravel_index(int(np.argmax(apart)), apart.shape)
     pair = [pool[int(first)], pool[int(second)]]
 
     def distance(units: list[Floats]) -> float:
-        one, other = (said(unit) for unit in units)
+        one, other = (contribution(unit) for unit in units)
         return float(np.linalg.norm(one - other))
 
     # Random local search: a step that does not improve the distance reduces the step size.
@@ -143,16 +160,16 @@ def rehearsed(algorithm: Algorithm, draw: Draw, units: int) -> list[tuple[Statis
     knows approximately."""
     rng = np.random.default_rng(1)
     table = Units.from_list([draw(rng)[0] for _ in range(units)])
-    asked: list[tuple[Statistic, float]] = []
+    releases: list[tuple[Statistic, float]] = []
 
     def answer(request: Request) -> Release:
-        asked.append((request.statistic, request.share))
+        releases.append((request.statistic, request.share))
         if isinstance(request, PrivatePublication):
             return Release(request.statistic.rows(table), 0.0, float(units), (), (units,))
         return Release(contributed(request, table), 0.0, float(units), ())
 
     drive(algorithm.program(Adjacency.REPLACE_ONE), answer)
-    return asked
+    return releases
 
 
 def contributed(request: Request, units: Units, order: NDArray[np.intp] | None = None) -> Floats:
@@ -170,6 +187,7 @@ def candidates(algorithm: Algorithm) -> Draw:
     kinds = {algorithm.columns.index(name): len(each) for name, each in algorithm.categories.items()}
 
     def draw(rng: np.random.Generator) -> list[Floats]:
+        # Units on and beyond the bound of the norm, in the coordinates in which the algorithm clips.
         if isinstance(algorithm, RangedAlgorithm):
             row = np.zeros(columns)
             kind = rng.integers(3)
@@ -183,6 +201,8 @@ def candidates(algorithm: Algorithm) -> Draw:
             return [(algorithm.middle + side * algorithm.half * row)[None, :] for side in (1, -1)]
         if len(kinds) == columns:
             return [np.array([[float(rng.integers(kinds[at])) for at in range(columns)]]) for _ in range(2)]
+        # One unit in eight has an extreme magnitude: squares overflow above 1e154 and underflow below 1e-162, where a
+        # clip may fail.
         scale = 10 ** (rng.uniform(-1, 2) if rng.integers(8) else rng.uniform(-170, 150))
         rows = scale * rng.standard_t(3, size=(algorithm.rows_of_a_unit, columns))
         if rng.integers(2):  # few nonzero columns, far from all other units

@@ -40,14 +40,22 @@ _MOST = 64  # largest number of blocks; with more noise the blocks are longer
 
 @dataclass(frozen=True)
 class Dependence:
-    """A finding: sentence, and correlation (1: the same noise twice)."""
+    """A finding.
+
+    Attributes
+    ----------
+    says : str
+        The finding in one sentence, with the names of the streams.
+    correlation : float
+        Magnitude of the correlation; 1 means the same noise twice.
+    """
 
     says: str
     correlation: float
 
 
 @dataclass(frozen=True)
-class _Look:
+class _TestResult:
     """Strongest result of one test, and the logarithm of a bound on its probability for sound noise."""
 
     kind: str
@@ -75,17 +83,19 @@ def search(streams: Mapping[str, Floats]) -> tuple[Dependence, ...]:
 
     Returns
     -------
-    tuple of Echo
+    tuple of Dependence
         Empty for sound noise, except with probability FALSE_ALARM.
     """
     length, blocks = _cut(streams)
-    looks = [look for block in blocks for look in (*_twice(block), *_within(block))]
-    looks += [_between(one, other, length) for one, other in combinations(blocks, 2)]
-    bound = math.log(FALSE_ALARM / max(1, len(looks)))
+    results = [result for block in blocks for result in (*_twice(block), *_within(block))]
+    results += [_between(one, other, length) for one, other in combinations(blocks, 2)]
+    # Logarithms, since the probabilities of strong findings underflow.
+    bound = math.log(FALSE_ALARM / max(1, len(results)))
     found = []
     for kind in ("twice", "within", "between"):
-        if beyond := [look for look in looks if look.kind == kind and look.log_p < bound]:
-            worst = max(beyond, key=lambda look: (look.correlation, -look.log_p))
+        if beyond := [result for result in results if result.kind == kind and result.log_p < bound]:
+            # One sentence for each kind: a fault in the noise shows in many blocks at once.
+            worst = max(beyond, key=lambda result: (result.correlation, -result.log_p))
             more = f" (such findings in the blocks of these streams: {len(beyond)})" if len(beyond) > 1 else ""
             found.append(Dependence(worst.says + more, worst.correlation))
     return tuple(found)
@@ -105,6 +115,7 @@ def same_words(samplers: Sequence[tuple[str, NDArray[np.uint64]]]) -> tuple[Depe
 
 def _cut(streams: Mapping[str, Floats]) -> tuple[int, list[_Block]]:
     """Length of the Fourier transforms, and the blocks of all streams."""
+    # All pairs of blocks are compared, so their number is limited and long streams have long blocks.
     size = max(BLOCK, math.ceil(sum(len(stream) for stream in streams.values()) / _MOST))
     longest = min(size, max((len(stream) for stream in streams.values()), default=1))
     length = int(fft.next_fast_len(longest, real=True))
@@ -112,20 +123,22 @@ def _cut(streams: Mapping[str, Floats]) -> tuple[int, list[_Block]]:
     for name, stream in streams.items():
         for start in range(0, len(stream), size):
             values = stream[start : start + size]
+            # Noise that is missing altogether is found by `marginals`.
             if (norm := float(np.linalg.norm(values))) > 0:
                 blocks.append(_Block(name, values, np.asarray(fft.rfft(values / norm, length))))
     return length, blocks
 
 
-def _twice(block: _Block) -> Iterator[_Look]:
+def _twice(block: _Block) -> Iterator[_TestResult]:
     """Test for repeated values, in pieces that are short enough for few pairs by chance."""
     for start in range(0, len(block.values), BLOCK):
         piece = block.values[start : start + BLOCK]
+        # Relative to the measured size of the values, so that the test does not depend on the planned one.
         near = np.diff(np.sort(np.abs(piece))) <= NEAR * float(np.sqrt(np.mean(piece**2)))
         pairs, by_chance = _disjoint(near), len(piece) ** 2 / 2 * 1.25 * NEAR
         log_p = pairs * math.log(by_chance) - math.lgamma(pairs + 1) if pairs > by_chance else 0.0
         says = f"{block.name}: {2 * pairs} of {len(piece)} numbers come in pairs that are equal up to their sign"
-        yield _Look("twice", says, 1.0, log_p)
+        yield _TestResult("twice", says, 1.0, log_p)
 
 
 def _disjoint(near: NDArray[np.bool_]) -> int:
@@ -134,7 +147,7 @@ def _disjoint(near: NDArray[np.bool_]) -> int:
     return int(np.sum((ends[1::2] - ends[::2] + 1) // 2))
 
 
-def _within(block: _Block) -> Iterator[_Look]:
+def _within(block: _Block) -> Iterator[_TestResult]:
     """Tests for autocorrelation and for mirrored values in one block."""
     x, n = block.values, len(block.values)
     if n < 2:
@@ -142,22 +155,24 @@ def _within(block: _Block) -> Iterator[_Look]:
     # Padded to twice the length, so that the cyclic correlation equals the linear one.
     length = int(fft.next_fast_len(2 * n, real=True))
     spectrum = fft.rfft(x, length)
+    # Wiener-Khinchin: the inverse transform of |X|^2 is the autocorrelation, and that of X^2 the correlation with the
+    # reversed block.
     shifted = fft.irfft(np.abs(spectrum) ** 2, length)[1:n]
     mirrored = fft.irfft(spectrum**2, length)[: 2 * n - 1]
     mirrored[::2] -= x**2  # a value at the centre of the mirror does not pair with itself
     for values, how, step in ((shifted, "numbers {:g} apart", 1.0), (mirrored, "numbers mirrored at place {:g}", 0.5)):
         at, r = _strongest(values / float(x @ x))
         says = f"{block.name}: {how.format(step * (at + 1))} are correlated, {r:.2f} over all"
-        yield _Look("within", says, r, math.log(2 * len(values)) + n / 4 * _log_rest(r))
+        yield _TestResult("within", says, r, math.log(2 * len(values)) + n / 4 * _log_rest(r))
 
 
-def _between(one: _Block, other: _Block, length: int) -> _Look:
+def _between(one: _Block, other: _Block, length: int) -> _TestResult:
     """Test for correlation between two blocks at any cyclic shift."""
     _, r = _strongest(fft.irfft(one.spectrum * np.conj(other.spectrum), length))
     n = max(len(one.values), len(other.values))
     whose = f"{one.name}, early and late" if one.name == other.name else f"{one.name} and {other.name}"
     says = f"{whose}: the noise agrees, correlation {r:.2f}"
-    return _Look("between", says, r, math.log(length) + (n - 1) / 2 * _log_rest(r))
+    return _TestResult("between", says, r, math.log(length) + (n - 1) / 2 * _log_rest(r))
 
 
 def _strongest(values: Floats) -> tuple[int, float]:

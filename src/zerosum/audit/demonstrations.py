@@ -1,4 +1,10 @@
-"""Two programs with a sensitivity that is too small, which an audit must detect. No policy permits them."""
+"""Two programs with a sensitivity that is too small, which an audit must detect. No policy permits them.
+
+They show to a user that the audit measures something: the first mistake is that of two of the papers, and neither shows
+in the results. With S = x x' and S' = y y' for rows of norm at most 1, the Frobenius distance is at most
+sqrt(2), while the spectral norm of the difference is at most 1. The noise is added to every element of the matrix, so
+the Frobenius distance counts.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +48,8 @@ class BothTriangles(SecondMoment):
     def sum_block(self, block: Units) -> Array:
         """Sum of both triangles in isometric coordinates."""
         rows = clip_rows(np.asarray(block.rows, dtype=np.float64), self.clip)
+        # Isometric coordinates give an element off the diagonal the weight sqrt(2), because it stands for two. With
+        # both triangles released it is counted twice.
         scale = np.where(np.eye(self.columns) > 0, 1.0, math.sqrt(2))
         return (rows.T @ rows * scale).ravel()
 

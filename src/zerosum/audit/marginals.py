@@ -1,8 +1,8 @@
 """Tests for noise of the wrong distribution: too small, missing, not normal, or with biased low bits.
 
-`echoes` tests independence; this module tests the distribution. The input are streams with one row per study and one
-column per number of a release, divided by their standard deviations. Each test has a bound on its probability for sound
-noise. The bounds are divided by the number of tests (Bonferroni), so that a set of sound streams is reported with
+`correlation` tests independence; this module tests the distribution. The input are streams with one row per study and
+one column per number of a release, divided by their standard deviations. Each test has a bound on its probability for
+sound noise. The bounds are divided by the number of tests (Bonferroni), so that a set of sound streams is reported with
 probability below FALSE_ALARM:
 
     size       sum of squares against chi-square, if the standard deviation is the planned one
@@ -35,10 +35,20 @@ _FAIR = 64.0  # steps per standard deviation from which remainders modulo 16 are
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Noise that should be standard normal, or discrete Gaussian on a grid of width `step`.
+    """Noise that should be standard normal, or discrete Gaussian on a grid.
 
-    If the scale was measured (`planned` is False), or an adversary learned on some of the numbers, which changes their
-    variance by at most `slack`, the bounds are widened accordingly.
+    If the scale was measured, or an adversary learned on some of the numbers, the bounds are widened accordingly.
+
+    Attributes
+    ----------
+    values : array of shape (studies, numbers)
+        Noise divided by its standard deviation.
+    step : float
+        Width of the grid in standard deviations; 0 without a grid.
+    planned : bool
+        Whether the values were divided by the planned standard deviation; otherwise by a measured one.
+    slack : float
+        Bound on the relative change of the variance by learning.
     """
 
     values: Floats
@@ -48,7 +58,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _TestResult:
     """Result of one test."""
 
     kind: str
@@ -69,22 +79,24 @@ def search(streams: Mapping[str, Stream]) -> tuple[str, ...]:
     tuple of str
         Sentences; empty for sound noise, except with probability FALSE_ALARM.
     """
-    looks = [look for name, stream in streams.items() for look in _looks(name, stream)]
+    results = [result for name, stream in streams.items() for result in _all_tests(name, stream)]
     found = []
     for kind in ("size", "place", "missing", "normal", "low bits"):
-        if beyond := [look for look in looks if look.kind == kind and look.p < FALSE_ALARM / len(looks)]:
-            worst = min(beyond, key=lambda look: look.p)
+        if beyond := [result for result in results if result.kind == kind and result.p < FALSE_ALARM / len(results)]:
+            worst = min(beyond, key=lambda result: result.p)
             more = f" (such findings in these streams: {len(beyond)})" if len(beyond) > 1 else ""
             found.append(worst.says + more)
     return tuple(found)
 
 
-def _looks(name: str, stream: Stream) -> Iterator[_Look]:
+def _all_tests(name: str, stream: Stream) -> Iterator[_TestResult]:
     """All tests of one stream."""
     n, total = stream.values.size, float(np.sum(stream.values**2))
     if stream.planned and n:
+        # Both tails of chi-square with n degrees of freedom: noise may be too small (less privacy) or too large (less
+        # accuracy than stated).
         p = 2 * float(min(special.gammainc(n / 2, total / 2), special.gammaincc(n / 2, total / 2)))
-        yield _Look("size", f"{name}: its size is {math.sqrt(total / n):.3f} times what was planned", p)
+        yield _TestResult("size", f"{name}: its size is {math.sqrt(total / n):.3f} times what was planned", p)
     if total == 0:
         return
     yield from _places(name, stream, total)
@@ -94,7 +106,7 @@ def _looks(name: str, stream: Stream) -> Iterator[_Look]:
         yield from _low_bits(name, stream)
 
 
-def _places(name: str, stream: Stream, total: float) -> Iterator[_Look]:
+def _places(name: str, stream: Stream, total: float) -> Iterator[_TestResult]:
     """Compare the size of parts of a release with that of the whole."""
     studies, size = stream.values.shape
     squares, place = np.sum(stream.values**2, axis=0), np.arange(size)
@@ -107,23 +119,24 @@ def _places(name: str, stream: Stream, total: float) -> Iterator[_Look]:
             part = float(np.sum(squares[chosen]))
             rest = total - part
             wider = 1 + stream.slack
+            # Learning may have changed either side by `slack`, so each tail is computed with its side enlarged.
             low = special.betainc(a, b, part * wider / (part * wider + rest))
             high = special.betainc(b, a, rest * wider / (part + rest * wider))
             size_there = math.sqrt(part / (studies * count) / (total / stream.values.size))
             says = f"{name}: in {where} its size is {size_there:.3f} times that of the whole"
-            yield _Look("place", says, 2 * float(min(low, high)))
+            yield _TestResult("place", says, 2 * float(min(low, high)))
 
 
-def _missing(name: str, stream: Stream) -> _Look:
+def _missing(name: str, stream: Stream) -> _TestResult:
     """Count values near 0. The density is at most _DENSITY (1 + slack), and one further grid point may be within
     reach."""
     n, near = stream.values.size, int(np.sum(np.abs(stream.values) < NEAR))
     chance = min(1.0, _DENSITY * (2 * NEAR + stream.step) * (1 + stream.slack + _scale_error(stream)))
     says = f"{name}: {near} of {n} numbers have next to no noise, where about {n * chance:.0f} may"
-    return _Look("missing", says, _at_least(near, n, chance))
+    return _TestResult("missing", says, _at_least(near, n, chance))
 
 
-def _normal(name: str, stream: Stream) -> _Look:
+def _normal(name: str, stream: Stream) -> _TestResult:
     """Kolmogorov test of normality."""
     values = np.sort(stream.values, axis=None)
     n, below = len(values), special.ndtr(values)
@@ -133,17 +146,18 @@ def _normal(name: str, stream: Stream) -> _Look:
     # phi(x) < 0.25 per unit.
     beyond = distance - _DENSITY * stream.step - 0.25 * (stream.slack + _scale_error(stream))
     p = 2 * math.exp(-2 * n * max(0.0, beyond) ** 2)
-    return _Look("normal", f"{name}: it is not normal, its Kolmogorov distance is {distance:.3f}", p)
+    return _TestResult("normal", f"{name}: it is not normal, its Kolmogorov distance is {distance:.3f}", p)
 
 
-def _low_bits(name: str, stream: Stream) -> Iterator[_Look]:
+def _low_bits(name: str, stream: Stream) -> Iterator[_TestResult]:
     """Test whether remainders modulo 16 are uniform."""
+    # A sampler whose low bits are biased has the right size and shape but is not the planned discrete Gaussian.
     remainders = np.rint(stream.values / stream.step).astype(np.int64).ravel() % PARTS
     n = len(remainders)
     for left, count in enumerate(np.bincount(remainders, minlength=PARTS).tolist()):
         p = 2 * min(_at_least(count, n, 1 / PARTS), _at_least(n - count, n, 1 - 1 / PARTS))
         says = f"{name}: {count} of {n} draws leave {left} when divided by {PARTS}, where {n / PARTS:.0f} should"
-        yield _Look("low bits", says, p)
+        yield _TestResult("low bits", says, p)
 
 
 def _scale_error(stream: Stream) -> float:

@@ -43,6 +43,7 @@ class _ColludingShare(NoiseShare):
         """Add noise, and record dealt noise and the message."""
         if isinstance(noise_input, DealtNoise):
             self.handed.append(noise_input.from_helper)
+        # The message itself: under secure aggregation the coalition subtracts it from the sum.
         self.last = super().noisy(total, noise_input)
         return self.last  # type: ignore[no-any-return]  # what super returns
 
@@ -58,13 +59,13 @@ class ColludingSite(Site):
 
     def __init__(self, name: str, units: Units, policy: Policy) -> None:
         super().__init__(name, units, policy)
-        self.told: list[_ColludingShare] = []
+        self.shares: list[_ColludingShare] = []
 
     def _new_share(self, *arguments: Any) -> NoiseShare:
-        """Noise of a round, recorded in `told`."""
+        """Noise of a round, recorded in `shares`."""
         share = _ColludingShare(*arguments)
         share.handed = []
-        self.told.append(share)
+        self.shares.append(share)
         return share
 
 
@@ -90,7 +91,7 @@ class SiteDraws:
     order: NDArray[np.intp] | None = None
 
 
-class _Overheard(Sampler):
+class _RecordingSampler(Sampler):
     """Sampler that reports its draws to `note`."""
 
     def __init__(self, sampler: Sampler, note: Callable[[NDArray[Any], float], None]) -> None:
@@ -110,29 +111,44 @@ class _Overheard(Sampler):
 
 
 def record_draws(site: Site) -> list[SiteDraws]:
-    """Record all later draws of a site. Returns the list that receives one entry per round."""
+    """Record all later draws of a site.
+
+    The draws are taken where the site makes them and not where it accounts for them, so that noise which is planned but
+    not drawn shows as missing.
+
+    Parameters
+    ----------
+    site : Site
+        A site of the audit. Its methods are replaced on this one object.
+
+    Returns
+    -------
+    list of SiteDraws
+        Receives one entry per round, while the study runs.
+    """
     make = site._new_share
     rounds: list[SiteDraws] = []
 
-    def listening(law: NoiseLaw, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
-        heard = SiteDraws()
-        rounds.append(heard)
+    def new_share(law: NoiseLaw, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
+        draws = SiteDraws()
+        rounds.append(draws)
 
         def note(drawn: NDArray[Any], std: float) -> None:
-            cancelling = law.mechanism is NoiseMechanism.BROADCAST and not heard.draws
-            heard.draws["cancelling noise" if cancelling else "noise"] = drawn
-            heard.own = np.asarray(drawn * (law.step or 1.0), dtype=np.float64)
+            # Under BROADCAST a site draws twice: first the noise that cancels, then its own.
+            cancelling = law.mechanism is NoiseMechanism.BROADCAST and not draws.draws
+            draws.draws["cancelling noise" if cancelling else "noise"] = drawn
+            draws.own = np.asarray(drawn * (law.step or 1.0), dtype=np.float64)
 
         # Methods of this one object are replaced, not of its class.
         give = sampler.words
 
         def words(count: int) -> NDArray[np.uint64]:
             given = give(count)
-            heard.words = np.concatenate([heard.words, given])[:WORDS]
+            draws.words = np.concatenate([draws.words, given])[:WORDS]
             return given
 
         sampler.words = words  # type: ignore[method-assign]  # this sampler's only
-        share = make(law, position, size, _Overheard(sampler, note), context)
+        share = make(law, position, size, _RecordingSampler(sampler, note), context)
         expand, send = share._stream, share.noisy
 
         def noisy(total: Floats, noise_input: NoiseInput) -> Floats | Steps:
@@ -140,13 +156,13 @@ def record_draws(site: Site) -> list[SiteDraws]:
             # On the grid the noise in a message is its difference from the rounded sum, even if it was not drawn by the
             # sampler.
             if law.step > 0:
-                heard.draws["noise"] = sent - np.rint(float(law.factor[position]) * total / law.step).astype(np.int64)
+                draws.draws["noise"] = sent - np.rint(float(law.factor[position]) * total / law.step).astype(np.int64)
             return sent
 
         def stream(other: int, key: bytes) -> Floats:
             expanded = expand(other, key)
             if position < other:  # Both sites of a pair expand the stream; it is recorded once.
-                heard.draws[f"stream shared with site {other}"] = expanded
+                draws.draws[f"stream shared with site {other}"] = expanded
             return expanded
 
         share._stream = stream  # type: ignore[method-assign]  # this share's only
@@ -159,13 +175,23 @@ def record_draws(site: Site) -> list[SiteDraws]:
         rounds[-1].order = arrange(plan, round, attempt)
         return rounds[-1].order
 
-    site._new_share = listening  # type: ignore[method-assign]  # this site's only
+    site._new_share = new_share  # type: ignore[method-assign]  # this site's only
     site._order = arranged  # type: ignore[method-assign]
     return rounds
 
 
 def planned_size(law: NoiseLaw, position: int, name: str) -> float:
-    """Planned standard deviation of a draw, in steps if there is a grid."""
+    """Planned standard deviation of a draw, in steps if there is a grid.
+
+    Parameters
+    ----------
+    law : NoiseLaw
+        Noise of the round.
+    position : int
+        Index of the site.
+    name : str
+        "noise", "cancelling noise", or a stream shared with another site.
+    """
     if name == "noise":
         return float(law.own[position]) / (law.step or 1.0)
     return float(law.cancelling[position] * (law.weight[position] if name == "cancelling noise" else 1.0))
@@ -181,6 +207,7 @@ class Recorder:
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, bytes | None]]:
         """Exchange messages, and record them with the replies."""
         for site, reply in self._engine.exchange(frames):
+            # A lost site sends nothing that a coordinator could read.
             if reply is not None:
                 self.seen.append((decode_message(frames[site]), decode_reply(reply)))
             yield site, reply
@@ -205,7 +232,7 @@ def view(
         Whether the noise that the helper dealt to honest sites is hidden from the coalition.
     """
     law = plan.law(round)
-    shares = [site.told[round] for site in colluding]
+    shares = [site.shares[round] for site in colluding]
     if law.mechanism is NoiseMechanism.TRUSTED:
         return released[None, :]
     if law.mechanism is NoiseMechanism.MASKED:
@@ -216,11 +243,14 @@ def view(
     rows, known = [], []
     for message, reply in recorder.seen:
         if isinstance(message, Contribute) and message.round == round and isinstance(reply, Contribution):
+            # Rows are what honest sites sent; `known` is noise that the coordinator can subtract, because it dealt it
+            # or published its sum.
             dealt = message.noise_input
             if isinstance(dealt, DealtNoise):
                 known.append(dealt.from_coordinator)
                 if not helper_apart and reply.site not in names:
                     known.append(dealt.from_helper)
+            # The sum is the same in the messages to all sites: once is enough.
             if isinstance(dealt, DrawSum) and not known:
                 known.append(np.asarray(dealt.total, dtype=np.float64) * draw_step(law))
             if reply.site not in names:

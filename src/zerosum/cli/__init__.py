@@ -1,4 +1,19 @@
-"""The command line. Results go to stdout, progress to stderr; `--json` makes both the result and errors JSON."""
+"""The command line. Results go to stdout, progress to stderr; `--json` makes both the result and errors JSON.
+
+How a command runs:
+
+1. `main` takes the first word of the command line and imports only the modules of that command (`load`). Importing a
+module registers its commands with `zerosum.cli.app.app`.
+2. The command imports the packages it needs inside its function. With both, `zerosum --help` and the completion of a
+shell load no numerical library, and `zerosum account` loads the kernel only; tests/test_startup.py states what each
+start may import.
+3. The command does its work and prints through `zerosum.cli.terminal`.
+4. An error of the package (`ZerosumError`) has a message that may be shown to other parties, a `detail` that may not,
+and an exit code. `_run` is the only place that turns errors into output.
+
+Exit codes: 0 done, 2 wrong input or refused, 3 abandoned because sites were lost, 4 a check found a fault, 130
+interrupted.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +32,7 @@ from zerosum.errors import ZerosumError
 MODULES = {
     "account": ("account",),
     "audit": ("audit",),
+    # The groups `coordinator` and `site` consist of several modules, one for each subject.
     "check": ("study",),
     "compare": ("forecast",),
     "coordinator": ("coordinator", "report"),
@@ -35,7 +51,8 @@ MODULES = {
     "watch": ("watch",),
 }
 
-# typer's own base of all usage errors, wherever the installed version keeps it
+# Base class of all usage errors (unknown option, missing argument).
+# typer vendors click in some versions and depends on it in others, so the class is found by name among the bases.
 _UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
@@ -58,9 +75,25 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code.
+
+    Parameters
+    ----------
+    arguments : list of str
+        Words of the command line without the name of the program.
+
+    Returns
+    -------
+    int
+        The exit code. Errors that are not foreseen pass through as exceptions, with their traceback: they are faults of
+        the program.
+    """
+    # Not from the parsed options: an error of the parser must be JSON too.
     as_json = "--json" in arguments
     try:
         load(*arguments[:1])
+        # Without standalone mode typer returns the exit code and raises its errors here, instead of printing them and
+        # ending the process.
         code = app(args=arguments, prog_name="zerosum", standalone_mode=False)
         if code == 130:  # typer's exit code after Ctrl-C
             raise KeyboardInterrupt
@@ -74,13 +107,31 @@ def _run(arguments: list[str]) -> int:
             return 2
         return _fail(as_json, "UsageError", " ".join(message.split()), 2)
     except (KeyboardInterrupt, typer.Abort) as stop:
+        # The archive of results adds a note with the cost to the exception that ends a run; typer.Abort has that
+        # exception as its cause.
         notes = getattr(stop.__cause__, "__notes__", [])
         return _fail(as_json, "Interrupted", "; ".join(["interrupted", *notes]), 130)
+    # The reader of a pipe has ended, as in `zerosum results | head`.
     except BrokenPipeError:
         return 0
 
 
 def _fail(as_json: bool, kind: str, message: str, code: int, detail: str = "") -> int:
+    """Print an error and return its exit code.
+
+    Parameters
+    ----------
+    as_json : bool
+        Print to stdout as JSON, where a program reads the result; otherwise to stderr.
+    kind : str
+        Name of the error's class, on which programs may branch.
+    message : str
+        The error in one sentence. It may be forwarded to other parties.
+    code : int
+        Exit code.
+    detail : str
+        Facts for the holder of the data only. The JSON leaves them out, because it is often stored or sent on.
+    """
     if as_json:
         print(json.dumps({"error": {"type": kind, "message": message}}))
     else:

@@ -1,4 +1,13 @@
-"""`zerosum account`: privacy cost of a noise level, and the noise for a privacy cost."""
+"""`zerosum account`: privacy cost of a noise level, and the noise for a privacy cost.
+
+The command is a calculator: it reads no study, no data and no ledger. It answers two questions about one scheme, for
+which the papers and the exact analysis differ: which mu and epsilon has this noise against the worst coalition, and
+which noise has this epsilon. The mathematics is in `zerosum.kernel.calculator`; this module translates options into the
+scheme, the sites (`SiteShape`) and the coalition, and prints the answer.
+
+`mu` is that of Gaussian differential privacy. Independent releases compose by adding their mu squared, and one mu
+determines epsilon at every delta.
+"""
 
 from __future__ import annotations
 
@@ -97,6 +106,8 @@ def account(
     if combine not in {each.value for each in Combine}:
         raise BadParameter(f"--combine must be sums, means or weighted, got {combine!r}")
     noise, ratio = tau, 100.0
+    # Schemes whose noise cancels in the sum have two standard deviations: sigma_g stays in the sum, sigma_e cancels.
+    # The calculator scales sigma_g and holds their ratio; all other schemes have one noise level, tau.
     if Scheme(scheme).facts.ratio:
         if tau is not None:
             raise BadParameter(f"{scheme} takes --sigma-g and --sigma-e, not --tau")
@@ -106,6 +117,7 @@ def account(
             if not sigma_g > 0:
                 raise BadParameter(f"sigma_g must be positive, got {sigma_g:g}")
             ratio = sigma_e / sigma_g
+            # With --epsilon the two options give the ratio only, and the noise level is what is computed.
             noise = sigma_g if epsilon is None else None
     elif sigma_g is not None or sigma_e is not None:
         raise BadParameter(f"{scheme} takes --tau, not --sigma-g and --sigma-e")
@@ -125,6 +137,7 @@ def account(
         terminal.print_json(asdict(cost))
         return
     _show_cost(cost)
+    # Equal sites have equal costs: one line for each site would repeat the first table.
     if len({(each.round_mu, each.sigma_g) for each in cost.by_site}) > 1:
         _show_sites(cost)
     if cost.accountants is not None:
@@ -132,11 +145,30 @@ def account(
 
 
 def _shapes(sites: int | None, units: str | None, weights: str | None, scales: str | None) -> list[SiteShape]:
-    """The public facts of every site, from the options."""
+    """The public facts of every site, from the options.
+
+    Parameters
+    ----------
+    sites : int or None
+        Number of sites, all alike.
+    units, weights, scales : str or None
+        One number for each site, with commas between them.
+
+    Returns
+    -------
+    list of SiteShape
+        One entry for each site; without a list, entries without a number of units.
+
+    Raises
+    ------
+    BadParameter
+        If no option gives the number of sites, or two options give different numbers.
+    """
     from zerosum.kernel.schemes import SiteShape
 
     lists = {"--units": _numbers("--units", units), "--weights": _numbers("--weights", weights)}
     lists["--scales"] = _numbers("--scales", scales)
+    # Each option that is given counts the sites. They must agree, and --sites may be left out.
     counts = {name: len(each) for name, each in lists.items() if each}
     if sites is not None:
         counts["--sites"] = sites
@@ -145,6 +177,7 @@ def _shapes(sites: int | None, units: str | None, weights: str | None, scales: s
     if len(set(counts.values())) > 1:
         raise BadParameter(f"different numbers of sites: {', '.join(f'{name} {n}' for name, n in counts.items())}")
     S = next(iter(counts.values()))
+    # The lists are parsed as floating-point numbers; a fraction of a unit would be cut off silently below.
     if any(each != int(each) for each in lists["--units"]):
         raise BadParameter(f"--units must be whole numbers, got {units}")
     return [
@@ -158,7 +191,15 @@ def _shapes(sites: int | None, units: str | None, weights: str | None, scales: s
 
 
 def _numbers(option: str, text: str | None) -> list[float]:
-    """The numbers of an option that holds one for each site."""
+    """The numbers of an option that holds one for each site; empty if it is not given.
+
+    Parameters
+    ----------
+    option : str
+        Name of the option, for the message.
+    text : str or None
+        Value of the option.
+    """
     try:
         return [float(each) for each in text.split(",")] if text else []
     except ValueError:
@@ -166,11 +207,18 @@ def _numbers(option: str, text: str | None) -> list[float]:
 
 
 def _show_cost(cost: Cost) -> None:
+    """Print the cost of all rounds, the exact one beside the papers' claim.
+
+    The variance of a pooled release of equal mu is the yardstick for schemes: a trusted party that held all records
+    would need that variance, so the ratio is the price of not having one.
+    """
     sampled = "" if cost.rate == 1 else f", rate {cost.rate:g}"
     together = "" if cost.rounds == 1 else f", {cost.rounds} rounds{sampled}"
     title = f"{cost.scheme}, {cost.sites} sites, {cost.colluders} colluding{together}"
     table = Table("", "exact", "published", title=title)
     theirs = cost.published_mu_squared
+    # Under sub-sampling a round protects the presence of a unit (it is drawn or not); the mu of all rounds below is
+    # that of one Gaussian release with the same epsilon.
     if cost.rate < 1:
         table.add_row("mu of one round, for presence", f"{cost.round_mu:.6f}", "")
     elif cost.rounds > 1:
@@ -186,6 +234,7 @@ def _show_cost(cost: Cost) -> None:
 
 
 def _show_sites(cost: Cost) -> None:
+    """Print one line for each site. The first table has only the largest cost, and unequal sites pay unequally."""
     table = Table("site", "units", "mu of one round", "epsilon", "sigma_g", "sigma_e")
     for number, each in enumerate(cost.by_site, start=1):
         units = "" if each.units is None else f"{each.units}"
@@ -197,6 +246,7 @@ def _show_sites(cost: Cost) -> None:
 def _show_accountants(cost: Cost) -> None:
     """The epsilon of all rounds by every accountant, for the exact mu and for the papers' mu of a round."""
     rows = cost.accountants or {}
+    # The second column is left out for schemes and combinations without a published theorem.
     papers = any(each["papers"] is not None for each in rows.values())
     headings = ("epsilon of all rounds by", "exact mu", *(("the papers' mu",) if papers else ()))
     table = Table(*headings)
@@ -212,4 +262,5 @@ def _show_accountants(cost: Cost) -> None:
 
 
 def _number(value: float | None) -> str:
+    """A published figure, or the remark that the papers have no formula for this case."""
     return "no formula" if value is None else f"{value:.6f}"

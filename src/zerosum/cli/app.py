@@ -1,4 +1,8 @@
-"""The typer application and its groups, with which commands register, and options that several commands share."""
+"""The typer application and its groups, with which commands register, and options that several commands share.
+
+Modules of commands import this one and decorate their functions with `app.command()` or that of a group. This module
+imports none of them, so that `zerosum.cli.load` decides which modules a start loads.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,15 @@ from zerosum.version import VERSION
 app = typer.Typer(
     help="One joint result from institutions that may not share records, under exactly accounted privacy.",
     no_args_is_help=True,
+    # A foreseeable error is printed as one sentence by `zerosum.cli._run`. In some versions typer's own display of
+    # a traceback shows local variables, which may hold records of people.
     pretty_exceptions_enable=False,
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    """Print the version and exit, before the command itself is parsed."""
+    if requested:
         typer.echo(f"zerosum {VERSION}")
         raise typer.Exit
 
@@ -31,6 +38,8 @@ def _options(
     pass
 
 
+# Groups are created here and filled by their modules: the list of groups in `zerosum --help` does not depend on which
+# module was loaded.
 ledger_app = typer.Typer(help="A site's ledger: its entries, costs and integrity.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
 results_app = typer.Typer(help="Archived results of studies: list, show and export, at no privacy cost.")
@@ -42,6 +51,7 @@ app.add_typer(coordinator_app, name="coordinator")
 flare_app = typer.Typer(help="Jobs and kits for NVIDIA FLARE as the transport.", no_args_is_help=True)
 app.add_typer(flare_app, name="flare")
 
+# Shared options have one help text and one type, so that they mean the same in every command.
 Patience = Annotated[float, typer.Option(help="Seconds that a resumed study waits for sites it can do without.")]
 StateOption = Annotated[Path, typer.Option("--state", help="The folder of the study.")]
 SiteOption = Annotated[Path, typer.Option("--site", help="The site's file.")]

@@ -1,4 +1,10 @@
-"""`zerosum audit`: attacks on recorded transcripts."""
+"""`zerosum audit`: attacks on recorded transcripts.
+
+The audit runs studies on synthetic data, gives an adversary all that the coordinator and the colluding sites see, and
+compares the mu that the adversary reaches with the mu that the sites are charged (`zerosum.audit`). It reads no private
+data and charges no ledger. The exit code is 4 if a claim is exceeded, so that the command can stand in a pipeline of
+tests.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +66,7 @@ def audit(
     attacks = [
         (name, apart) for name in names for apart in ((False, True) if Scheme(name).facts.deals_noise else (False,))
     ]
+    # One finding for each attack. Progress is counted over all attacks, which take about equally long.
     found = []
     with terminal.progress("attacking") as on_step:
         for number, (name, apart) in enumerate(attacks):
@@ -69,20 +76,26 @@ def audit(
                     program,
                     sites=sites,
                     colluders=colluders,
+                    # A scheme in which the noise of all sites must cancel cannot lose a site; it is attacked without
+                    # losses.
                     dropouts=dropouts if Scheme(name).facts.tolerates_losses else 0,
                     mu=mu,
                     samples=samples,
                     helper_apart=apart,
+                    # `n=number` binds the value of this turn: a closure would read the loop variable when it is called.
                     on_step=lambda done, planned, n=number: on_step(n * planned + done, len(attacks) * planned),  # type: ignore[misc]
                 )
             )
     records = [asdict(finding) | {"holds": finding.holds, "tight": finding.tight} for finding in found]
     failed = [finding for finding in found if not finding.holds]
+    # A failed audit is an error, and `_fail` prints it as JSON: stdout has one JSON value in both cases.
     if json_ and not failed:
         terminal.print_json({"audits": records})
     elif not json_:
         table = Table("scheme", "program", "claimed mu", "reached mu", "interval", "verdict")
         for finding in found:
+            # An infinite mu means that the attacker computes the difference without any noise; there is no interval
+            # around it.
             cells = f"{finding.claimed:.4f}", "no noise left", ""
             if finding.reached < math.inf:
                 cells = f"{finding.claimed:.4f}", f"{finding.reached:.4f}", f"{finding.low:.4f} to {finding.high:.4f}"
@@ -92,12 +105,14 @@ def audit(
         for finding in found:
             for fault in finding.faults:
                 terminal.out.print(f"{finding.name}: {fault}")
+            # Only under cape-helper: against a coordinator that is also the helper the sum protects less than planned.
             if finding.claimed > finding.planned:
                 terminal.out.print(
                     f"Under {finding.scheme} the coordinator deals the noise that cancels and knows it: against the"
                     f" coordinator, mu is {finding.claimed:.4f} instead of the planned {finding.planned:.4f}."
                 )
     if failed:
+        # One sentence can name one attack: the one that exceeds its claim by the largest factor.
         worst = max(failed, key=lambda finding: finding.reached / finding.claimed)
         where = ", ".join(finding.name for finding in failed)
         wrong = f"; {worst.faults[0]}" if worst.faults else ""

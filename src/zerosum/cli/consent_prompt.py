@@ -1,4 +1,9 @@
-"""Consent prompt on the terminal of `zerosum site run`: pending plans are shown to the steward one by one."""
+"""Consent prompt on the terminal of `zerosum site run`: pending plans are shown to the steward one by one.
+
+The prompt is one of three ways to decide, beside `zerosum site approve` and the watch page. All three write the same
+files in the site's state folder, and the site reads those files. The prompt therefore polls: a plan may arrive at any
+time, and another process may decide about it while the question is on the screen.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,7 @@ from zerosum.kernel.names import visible
 from zerosum.report.record import privacy_report
 from zerosum.site.decisions import Consents, Decision
 
+# Stores the decision about the plan with this digest.
 Decide = Callable[[str, Decision], None]
 
 
@@ -23,6 +29,13 @@ class ConsentPrompt:
 
     A plan without an answer, or with an answer other than yes and no, stays pending: `zerosum site approve` can decide
     about it from another terminal at any time. A process in the background does not prompt.
+
+    Parameters
+    ----------
+    consents : Consents
+        The store of proposals and decisions.
+    decide : callable
+        Stores a decision, given the plan's digest and "approved" or "refused".
     """
 
     def __init__(self, consents: Consents, decide: Decide) -> None:
@@ -39,17 +52,30 @@ class ConsentPrompt:
         self._thread.join()
 
     def _run(self) -> None:
-        asked: set[str] = set()
+        """Prompt for every plan that waits, each once in this process, until the block ends."""
+        prompted_plans: set[str] = set()
+        # s between two looks at the folder of proposals; chosen by hand. Waiting on the event ends the thread at once
+        # when the site stops.
         while not self._over.wait(0.5):
             for digest in self._consents.waiting():
-                if digest not in asked and not self._over.is_set() and _in_front():
-                    asked.add(digest)
+                if digest not in prompted_plans and not self._over.is_set() and _in_front():
+                    prompted_plans.add(digest)
                     try:
                         self._ask(digest)
                     except ZerosumError as error:  # for instance if another process has decided meanwhile
                         terminal.err.print(visible(str(error)))
 
     def _ask(self, digest: str) -> None:
+        """Show one plan and read the answer.
+
+        Only a line that is `yes` or `no` decides. Everything that other parties chose (names of studies, columns and
+        sites) is printed with invisible characters written out, because a terminal obeys control characters.
+
+        Parameters
+        ----------
+        digest : str
+            Digest of the plan, under which the proposal and the decision are stored.
+        """
         plan = self._consents.proposal(digest)
         terminal.err.print(f"\na plan waits: {visible(plan.study)} ({plan.algorithm}), digest {digest}", soft_wrap=True)
         names = plan.question.columns
@@ -57,13 +83,18 @@ class ConsentPrompt:
         for each in privacy_report(plan).per_site:
             terminal.err.print(f"  {visible(each.site)}: epsilon {each.epsilon:.4f} at delta {plan.delta:g}")
         keyboard = sys.stdin.fileno()
-        termios.tcflush(keyboard, termios.TCIFLUSH)  # discards input typed before the prompt
+        # A line that was typed for the plan before must not approve this one.
+        termios.tcflush(keyboard, termios.TCIFLUSH)
         terminal.err.print("take part? yes, no, or anything else to leave it waiting: ", end="")
+        # Not `input()`, which would block the end of the site and could not notice a decision from elsewhere: the
+        # keyboard is polled every 0.2 s (chosen by hand), below what a person notices.
         while not self._over.is_set() and self._consents.decision(digest) is None:
+            # In its normal mode a terminal delivers whole lines, so one read has the answer. The foreground is checked
+            # again right before the read, which would stop a background process.
             if select.select([keyboard], [], [], 0.2)[0] and _in_front():
-                said = os.read(keyboard, 4096).decode(errors="replace").partition("\n")[0].strip().lower()
-                if said in ("yes", "no"):
-                    self._decide(digest, "approved" if said == "yes" else "refused")
+                answer = os.read(keyboard, 4096).decode(errors="replace").partition("\n")[0].strip().lower()
+                if answer in ("yes", "no"):
+                    self._decide(digest, "approved" if answer == "yes" else "refused")
                 return
 
 

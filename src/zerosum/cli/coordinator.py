@@ -1,4 +1,10 @@
-"""`zerosum coordinator`: run, resume and check a study as its coordinator."""
+"""`zerosum coordinator`: run, resume and check a study as its coordinator.
+
+A coordinated study lives in a state folder (`zerosum.study.coordinating`): settings, journal and status. `run` creates
+the folder and continues as `resume` does, so that both commands have one path. The journal has every request before it
+is sent and every release before it is used: a process that ends at any moment can be resumed, and a released round is
+not requested again.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +48,12 @@ def coordinator_run(
     from zerosum.study.coordinating import Settings, begin
 
     times = {"seconds": seconds, "wait": wait, "every": every, "patience": patience}
+    # Zero would give up on every site at once, and infinity would wait for a lost one without end.
     if not all(0 < each < float("inf") for each in times.values()):
         raise BadParameter("--seconds, --wait, --every and --patience must be positive")
     sites = dict(_site_address(each) for each in site)
     settings = Settings.model_validate({"study": study.absolute(), "out": out.absolute(), "sites": sites, **times})
+    # From here on the study exists in its folder; `begin` has checked the study file, the roster and the addresses.
     chosen = begin(settings, state, None if plan is None else read_plan(plan))
     start_logging(log_json)
     log_event("begun", f"plan {chosen.digest()}", plan=chosen.digest())
@@ -101,8 +109,12 @@ def coordinator_health(
     terminal.out.print(f"{how}, {record['rounds']} of {counted(record['planned'], 'round')}; {sites}", soft_wrap=True)
 
 
-def _site_address(said: str) -> tuple[str, Path]:
-    name, equals, path = said.partition("=")
+def _site_address(text: str) -> tuple[str, Path]:
+    """Name and socket of a site, from `NAME=SOCKET`.
+
+    The path is made absolute: the settings are stored, and `resume` may run in another working directory.
+    """
+    name, equals, path = text.partition("=")
     if not (name and equals and path):
         raise BadParameter("--site is NAME=SOCKET")
     return name, Path(path).absolute()
@@ -116,10 +128,12 @@ class _StopHandler:
     """
 
     def __init__(self) -> None:
-        self._asked = self._busy = False
+        # Whether a signal has arrived, and whether rounds have begun (any progress report).
+        self._stop_requested = self._busy = False
 
     @contextmanager
     def installed(self) -> Iterator[None]:
+        """Install the handlers while a `with` block lasts, and restore the former ones."""
         before = {each: signal.signal(each, self._on_signal) for each in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
@@ -128,21 +142,48 @@ class _StopHandler:
                 signal.signal(each, handler)
 
     def _on_signal(self, *_: object) -> None:
-        if self._asked or not self._busy:
+        """End at once if nothing would be lost, or on the second signal; otherwise note the request."""
+        if self._stop_requested or not self._busy:
             raise KeyboardInterrupt
-        self._asked = True
+        self._stop_requested = True
         log_event("stopping", "asked to stop: the current round is finished first")
 
     def log_attendance(self, sites: Mapping[str, str]) -> None:
+        """Log which sites have agreed, and what the others wait for.
+
+        Parameters
+        ----------
+        sites : mapping
+            Attendance by the name of a site.
+        """
         log_event("attendance", ", ".join(f"{visible(name)}: {how}" for name, how in sites.items()), sites=dict(sites))
 
     def on_progress(self, seen: Progress) -> None:
+        """Stop after a completed round, if a signal has arrived.
+
+        Parameters
+        ----------
+        seen : Progress
+            Stage of the study, and rounds done of those planned. After the last round the study goes on: only the
+            result is left to be computed and written.
+        """
         self._busy = True
-        if seen.stage == "round" and self._asked and seen.done < seen.planned:
+        if seen.stage == "round" and self._stop_requested and seen.done < seen.planned:
             raise KeyboardInterrupt
 
 
 def _coordinate(state: Path, as_json: bool, log_json: bool) -> None:
+    """Run or resume the study of a state folder, and print its result.
+
+    Parameters
+    ----------
+    state : Path
+        The state folder.
+    as_json : bool
+        Print the result as JSON on stdout.
+    log_json : bool
+        Log progress as JSON lines for a log collector; otherwise show it on the terminal.
+    """
     from zerosum.study.coordinating import Settings, coordinate
 
     stopping = _StopHandler()
@@ -153,9 +194,11 @@ def _coordinate(state: Path, as_json: bool, log_json: bool) -> None:
                 log_event("progress", f"{seen.stage}: {seen.done} of {seen.planned}", stage=seen.stage, site=seen.site)
             else:
                 shown(seen)
+            # Last, because it may raise: the round that ended is shown or logged before the process stops.
             stopping.on_progress(seen)
 
         result: Result = coordinate(state, stopping.log_attendance, observe)
+    # Read again instead of passed: `resume` knows the state folder only.
     out = Settings.load(state).out
     if as_json:
         terminal.print_json(result.as_record() | {"folder": str(out)})

@@ -1,4 +1,12 @@
-"""`zerosum describe`: descriptive table of columns, from a study file, or from data files and options."""
+"""`zerosum describe`: descriptive table of columns, from a study file, or from data files and options.
+
+The command is the short way to a first table: the options are translated into the record of a study file (`_study`),
+and the study then runs like any other. There is no second path that could charge or protect differently. With a study
+file the options of the question are refused, because two places for one question could contradict each other.
+
+Ranges and levels must be declared. They are public: a range or a list of categories that is computed from private data
+would be a release of its own.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +25,7 @@ from zerosum.protocol.progress import Progress
 if TYPE_CHECKING:
     from zerosum.study import Study
 
+# Algorithms whose estimates are printed as a descriptive table.
 _TABLES = ("describe", "quantiles", "survival")
 
 
@@ -72,26 +81,30 @@ def describe(
         if study.algorithm not in _TABLES:
             raise BadParameter(f"the study's algorithm is none of {', '.join(_TABLES)}: use `zerosum run`")
     else:
+        # Without a default: the budget decides how accurate the table is and what remains for later studies.
         if epsilon is None:
             raise BadParameter("give the privacy budget of the table: --epsilon")
         parameters = _parameters(range_ or (), levels or (), by, missing or (), quantile, whole)
         protected = {"unit": unit, "unit_column": unit_column, "adjacency": adjacency}
         sites = _sites(files, delimiter or (), encoding or ())
         study = _study(sites, parameters, _tokens(missing_token or ()), epsilon, delta, protected)
+    # The plan that is shown is the plan that runs: its random name and its digest are made here once.
     planned = study.plan()
-    report, said = privacy_report(planned), resolve(study.build_algorithm(), planned).describe
+    report, description = privacy_report(planned), resolve(study.build_algorithm(), planned).describe
     if plan:
         if json_:
-            terminal.print_json(report.as_record() | {"describe": said})
+            terminal.print_json(report.as_record() | {"describe": description})
             return
-        terminal.print_titled(report.algorithm, f": {said}")
+        terminal.print_titled(report.algorithm, f": {description}")
         terminal.show_report(report)
         return
     if out is not None:
+        # Before anything is spent: a full disk must not cost the result of a study that was paid for.
         try_target(out, result_bytes(planned))
     with terminal.report_interrupt() as over:
         with terminal.study_progress() as observer:
             result = study.run(observer, planned, approved=False)
+            # From here on Ctrl-C loses nothing: the result is in the archive.
             over.append(result.kept)
             if out is not None:
                 observer(Progress("writing", 0, 1))
@@ -100,11 +113,13 @@ def describe(
                 observer(Progress("writing", 1, 1))
         if json_:
             folder = {} if out is None else {"folder": str(out)}
-            terminal.print_json(result.as_record() | {"table": records_of(result.estimate), "describe": said} | folder)
+            terminal.print_json(
+                result.as_record() | {"table": records_of(result.estimate), "describe": description} | folder
+            )
             return
         terminal.show_tables(tables_of(result.estimate))
-        if said:
-            terminal.out.print(said[0].upper() + said[1:] + ".")
+        if description:
+            terminal.out.print(description[0].upper() + description[1:] + ".")
         for sentence in result.report.sentences():
             terminal.out.print(sentence)
         terminal.show_warnings(result.warnings)
@@ -121,10 +136,32 @@ def _parameters(
     quantile: Sequence[float] | None,
     whole: Sequence[str] | None,
 ) -> dict[str, Any]:
-    """Parameters of the algorithm, as in a study file."""
+    """Parameters of the algorithm, as in a study file.
+
+    Parameters
+    ----------
+    ranges, levels, missing : sequence of str
+        Values of the options, `COLUMN=...` each.
+    by : str or None
+        Column of the groups.
+    quantile : sequence of float or None
+        Probabilities of the quantiles.
+    whole : sequence of str or None
+        Columns of whole numbers.
+
+    Returns
+    -------
+    dict
+        Entries that were not given are left out, so that the algorithm's defaults apply.
+
+    Raises
+    ------
+    BadParameter
+        If no column is declared, or one twice: a column is either a number with a range or a category with levels.
+    """
     found: dict[str, Any] = {
-        "ranges": {name: _range(name, said) for name, said in map(_split_option, ranges)},
-        "levels": {name: [_value(each) for each in said.split(",")] for name, said in map(_split_option, levels)},
+        "ranges": {name: _range(name, value) for name, value in map(_split_option, ranges)},
+        "levels": {name: [_value(each) for each in value.split(",")] for name, value in map(_split_option, levels)},
     }
     columns = [name for name, _ in map(_split_option, (*ranges, *levels))]
     if len(set(columns)) < len(columns):
@@ -132,8 +169,11 @@ def _parameters(
         raise BadParameter(f"column {twice!r} is declared twice: give it one --range or one --levels")
     if not columns:
         raise BadParameter("declare the columns: --range COLUMN=LOW:HIGH, --levels COLUMN=A,B")
+    # `observed` without a column is the rule for all columns; a rule for one column replaces it.
     rules: dict[str, Any] = dict.fromkeys(columns, "observed") if "observed" in missing else {}
-    rules |= {name: _value(said) for name, said in map(_split_option, (each for each in missing if each != "observed"))}
+    rules |= {
+        name: _value(value) for name, value in map(_split_option, (each for each in missing if each != "observed"))
+    }
     named = {"by": by, "missing": rules or None, "probabilities": quantile, "whole": whole}
     return found | {"columns": columns} | {name: value for name, value in named.items() if value is not None}
 
@@ -146,9 +186,30 @@ def _study(
     delta: float,
     protected: dict[str, str | None],
 ) -> Study:
-    """Study with one site per data file, run in this process."""
+    """Study with one site per data file, run in this process.
+
+    Parameters
+    ----------
+    sites : sequence of dict
+        Entries of the sites, from `_sites`.
+    parameters : dict
+        Parameters of the algorithm, from `_parameters`.
+    tokens : list or dict
+        Texts that mean a missing value, from `_tokens`.
+    epsilon, delta : float
+        Privacy budget of the whole table.
+    protected : dict
+        Values of `--unit`, `--unit-column` and `--adjacency`.
+
+    Raises
+    ------
+    BadParameter
+        If the protected unit is not stated: whether a person or a row is protected is part of the guarantee, so there
+        is no default.
+    """
     from zerosum.study import Study
 
+    # A column with labels of people says that several rows belong to one person, so the unit is the person.
     kind: str | None = protected["unit"] or (None if protected["unit_column"] is None else "person")
     if kind not in ("person", "record"):
         raise BadParameter("give the unit that is protected: --unit person, --unit record, or --unit-column COLUMN")
@@ -168,7 +229,15 @@ def _study(
 
 
 def _sites(files: Sequence[str], delimiters: Sequence[str], encodings: Sequence[str]) -> list[dict[str, str]]:
-    """Entries of the sites: name (by default of the file), data, delimiter and encoding."""
+    """Entries of the sites: name (by default of the file), data, delimiter and encoding.
+
+    Parameters
+    ----------
+    files : sequence of str
+        `FILE` or `NAME=FILE`, one for each site.
+    delimiters, encodings : sequence of str
+        Values of the options, for all sites or for one.
+    """
     if len(files) < 2:
         raise BadParameter("give the data of at least two sites, or one study file")
     sites = [_site(each) for each in files]
@@ -178,17 +247,28 @@ def _sites(files: Sequence[str], delimiters: Sequence[str], encodings: Sequence[
     between, written = _by_site("--delimiter", delimiters, names), _by_site("--encoding", encodings, names)
     for site in sites:
         if (mark := between.get(site["name"])) is not None:
+            # A tab can hardly be typed on a command line.
             site["delimiter"] = "\t" if mark in ("tab", "\\t") else mark
         if (encoding := written.get(site["name"])) is not None:
             site["encoding"] = encoding
     return sites
 
 
-def _by_site(option: str, said: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Value of an option for each site: VALUE for all sites, NAME=VALUE for one."""
+def _by_site(option: str, values: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Value of an option for each site: VALUE for all sites, NAME=VALUE for one.
+
+    Parameters
+    ----------
+    option : str
+        Name of the option, for the message.
+    values : sequence of str
+        Values of the option in the order they were given.
+    names : sequence of str
+        Names of the sites.
+    """
     found: dict[str, str] = {}
     for each in sorted(
-        said, key=lambda each: each.partition("=")[0] in names
+        values, key=lambda each: each.partition("=")[0] in names
     ):  # values for one site override the value for all
         name, separator, value = each.partition("=")
         if separator and name in names:
@@ -200,42 +280,58 @@ def _by_site(option: str, said: Sequence[str], names: Sequence[str]) -> dict[str
     return found
 
 
-def _site(said: str) -> dict[str, str]:
-    name, separator, path = said.partition("=")
-    return {"name": name, "data": path} if separator else {"name": Path(said).name.split(".")[0], "data": said}
+def _site(text: str) -> dict[str, str]:
+    """Entry of one site, from `FILE` or `NAME=FILE`. A file `east.csv.gz` without a name is the site `east`."""
+    name, separator, path = text.partition("=")
+    return {"name": name, "data": path} if separator else {"name": Path(text).name.split(".")[0], "data": text}
 
 
-def _tokens(said: Sequence[str]) -> Any:
-    """Missing-value tokens: a list for all columns, or a table by column."""
+def _tokens(options: Sequence[str]) -> Any:
+    """Missing-value tokens: a list for all columns, or a table by column.
+
+    The two forms are not mixed: a study file has one or the other, and a token for all columns beside one for a column
+    would leave open whether the second replaces the first.
+    """
     by_column: dict[str, list[str]] = {}
-    for each in said:
+    for each in options:
         if "=" in each:
             name, token = _split_option(each)
             by_column.setdefault(name, []).append(token)
-    if by_column and len(by_column) < len(said) and any("=" not in each for each in said):
+    if by_column and len(by_column) < len(options) and any("=" not in each for each in options):
         raise BadParameter("--missing-token is for all columns, or always COLUMN=TOKEN")
-    return by_column or list(said)
+    return by_column or list(options)
 
 
-def _split_option(said: str) -> tuple[str, str]:
-    name, separator, value = said.partition("=")
+def _split_option(option: str) -> tuple[str, str]:
+    """Column and value of `COLUMN=VALUE`. The first equals sign separates: values may contain others."""
+    name, separator, value = option.partition("=")
     if not separator:
-        raise BadParameter(f"{said!r} must be COLUMN=...")
+        raise BadParameter(f"{option!r} must be COLUMN=...")
     return name.strip(), value.strip()
 
 
-def _range(name: str, said: str) -> tuple[float, float]:
+def _range(name: str, text: str) -> tuple[float, float]:
+    """Lower and upper end of a public range.
+
+    Parameters
+    ----------
+    name : str
+        The column, for the message.
+    text : str
+        `LOW:HIGH`.
+    """
     try:
-        low, high = (float(each) for each in said.split(":"))
+        low, high = (float(each) for each in text.split(":"))
     except ValueError:
         raise BadParameter(f"the range of {name!r} must be LOW:HIGH, two numbers") from None
     return low, high
 
 
-def _value(said: str) -> str | float:
+def _value(text: str) -> str | float:
     """A finite number if it is one, otherwise the text."""
     try:
-        number = float(said)
+        number = float(text)
     except ValueError:
-        return said.strip()
-    return number if math.isfinite(number) else said.strip()
+        return text.strip()
+    # `nan` and `inf` parse as numbers but are levels or tokens of a text column here.
+    return number if math.isfinite(number) else text.strip()

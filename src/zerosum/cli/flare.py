@@ -1,4 +1,9 @@
-"""`zerosum flare` and `zerosum provision`: jobs, kits and certificates for NVIDIA FLARE."""
+"""`zerosum flare` and `zerosum provision`: jobs, kits and certificates for NVIDIA FLARE.
+
+FLARE carries the bytes between coordinator and sites in place of sockets. The study itself is the same: `flare job`
+begins it as `coordinator run` does and writes the job that continues it on the FLARE server. Only
+`provision` needs FLARE to be installed.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +38,11 @@ def flare_job(
     from zerosum.study.coordinating import Settings, begin
 
     times = {"seconds": seconds, "wait": wait, "every": every, "patience": patience, "ping": ping}
+    # As for `coordinator run`: zero would give up on every site at once, infinity never.
     if not all(0 < each < float("inf") for each in times.values()):
         raise BadParameter("--seconds, --wait, --every, --patience and --ping must be positive")
     settings = Settings.model_validate({"study": study.absolute(), "out": out.absolute(), **times})
+    # Before `begin`, which cannot be repeated in the same state folder.
     if job.exists():
         raise BadParameter(f"{job} exists already; choose another place for the job")
     chosen = begin(settings, state, None if plan is None else read_plan(plan))
@@ -90,6 +97,7 @@ def provision(
     from zerosum.flare import provision as flare
     from zerosum.study import Study
 
+    # The roster says which identity may ask for a certificate in the name of a site.
     roster = {site.name: site.identity for site in Study.load(study).sites}
     if not request:
         kits = flare.provision(out, list(roster), _required_server(server), port, admin)
@@ -98,19 +106,27 @@ def provision(
         return
     if (ca_certificate is None) != (ca_key is None):
         raise BadParameter("an authority of your own is a certificate and its key: --ca-certificate and --ca-key")
-    asked = [certificates.Request.read(path) for path in request]
+    requests = [certificates.Request.read(path) for path in request]
+    # An institution may have an authority whose key is kept and revoked by its own rules.
     own = None if ca_certificate is None or ca_key is None else (ca_certificate, ca_key)
+    # The first call founds the project; later calls approve more requests with its authority.
     if not out.exists():
         certificates.found(out, _required_server(server), port, admin, days=days, ca=own)
         terminal.out.print(f"kits of the server and of {admin}: {out / 'kits'}", soft_wrap=True)
-    for each in asked:
+    for each in requests:
         terminal.out.print(f"send back {certificates.approve(out, roster, each, days=days)}", soft_wrap=True)
+    # A fingerprint that travels with the signed package proves nothing: an attacker who replaces the package would
+    # replace both.
     terminal.out.print(
         f"send to every site over another channel: --fingerprint {certificates.fingerprint(out)}", soft_wrap=True
     )
 
 
 def _required_server(server: str | None) -> str:
+    """The host name of the server, which only the founding of a project needs.
+
+    It is an option and not required by the parser, because approving more requests takes none.
+    """
     if server is None:
         raise BadParameter("--server is the host name of the FLARE server, as sites reach it")
     return server

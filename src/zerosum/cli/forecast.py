@@ -1,4 +1,15 @@
-"""Accuracy forecasts: `zerosum plan --what-if`, and `zerosum compare`."""
+"""Accuracy forecasts: `zerosum plan --what-if`, and `zerosum compare`.
+
+Both commands read a study file and no private data, and charge no ledger. `plan --what-if` varies the privacy budget,
+the number of people, sites and colluders around the study's own setting, and forecasts the error of every number of the
+result (`zerosum.forecast`). `compare` runs the study under every scheme on public or synthetic data. A forecast needs
+assumptions about the people: options state them, and the output repeats them, so that a figure is not read as a fact
+about the study.
+
+An algorithm with a loss (a share of wrong predictions, for instance) is forecast by that loss itself (`WhatIf.level`):
+"privacy adds" is then the loss with privacy minus the loss without. For all others the figure is a standard error due
+to the noise.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +34,7 @@ if TYPE_CHECKING:
 
 _LINES = 24  # largest number of lines in tables of a result's numbers
 
+# Options of both commands, and of `zerosum plan`.
 People = Annotated[int | None, typer.Option(help="Number of people at all sites, if the sites do not declare it.")]
 Guess = Annotated[
     list[str] | None,
@@ -65,7 +77,25 @@ def print_forecasts(
     targets: Sequence[str],
     runs: int | None,
 ) -> None:
-    """Print forecasts around a study's own setting, and draw them if `out` is given."""
+    """Print forecasts around a study's own setting, and draw them if `out` is given.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    out : Path or None
+        File for the picture, which must end in .svg.
+    json_ : bool
+        Print JSON instead of tables.
+    people : int or None
+        People at all sites together; by default as the roster declares.
+    assumptions : Assumptions
+        What is assumed about the data.
+    targets : sequence of str
+        Values of `--target-error`.
+    runs : int or None
+        Rehearsals for the study's own setting; None for the default.
+    """
     from zerosum.forecast import what_if
     from zerosum.report.record import write_whole
 
@@ -90,13 +120,22 @@ def print_forecasts(
 
 
 def _check_picture(out: Path | None, named: str) -> None:
-    """Raise an error if the picture cannot be written, before the forecast is computed."""
+    """Raise an error if the picture cannot be written, before the forecast is computed.
+
+    Parameters
+    ----------
+    out : Path or None
+        File of the picture.
+    named : str
+        Error message for a file that is no .svg, with the option that names it.
+    """
     if out is None:
         return
     if out.suffix != ".svg":
         raise BadParameter(named)
     if out.exists():
         raise BadInput(f"{out} exists already; choose another place")
+    # The folder may not exist yet; it is created below the nearest parent that does.
     nearest = next(parent for parent in out.absolute().parents if parent.exists())
     if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
         raise BadInput(f"{out} could not be written: {nearest} is not a writable folder")
@@ -112,13 +151,37 @@ def assumptions_of(
     separation: float | None,
     rows: int | None,
 ) -> Assumptions:
+    """Assumptions about the people of a study, from the options.
+
+    Parameters
+    ----------
+    study : Study
+        The study, whose columns the guesses must name.
+    guess : sequence of str or None
+        `COLUMN=SHAPE`, the distribution of a column.
+    like : Path or None
+        A public file from which people are drawn.
+    spectrum : str or None
+        Eigenvalues of the covariance matrix (PCA).
+    r_squared : float or None
+        Share of the response's variance that the features explain (regression).
+    separation : float or None
+        Distance of neighbouring clusters or classes, in standard deviations within one.
+    rows : int or None
+        Rows per person in time order (ICA).
+
+    Returns
+    -------
+    Assumptions
+        Entries that are None have defaults, which depend on the algorithm.
+    """
     from zerosum.forecast import Assumptions, ColumnShape, read_like, read_spectrum
 
     columns = {}
-    for said in guess or ():
-        name, separator, shape = said.partition("=")
+    for option in guess or ():
+        name, separator, shape = option.partition("=")
         if not separator:
-            raise BadParameter(f"a guess must be COLUMN=SHAPE, got {said!r}")
+            raise BadParameter(f"a guess must be COLUMN=SHAPE, got {option!r}")
         columns[name.strip()] = ColumnShape.parse(shape)
     if like is not None and columns:
         raise BadParameter("people are drawn from a public file (--like) or from guesses (--guess): not both")
@@ -127,11 +190,19 @@ def assumptions_of(
     return Assumptions(columns, drawn, kind, r_squared, separation, rows)
 
 
-def _targets(said: Sequence[str]) -> dict[str, float] | None:
+def _targets(options: Sequence[str]) -> dict[str, float] | None:
+    """Errors to reach, by the name of a number; None if there is none.
+
+    Parameters
+    ----------
+    options : sequence of str
+        `NUMBER` for the error as a whole, or `NAME=NUMBER` for one number of the result.
+    """
     from zerosum.forecast import WHOLE
 
     found = {}
-    for each in said:
+    for each in options:
+        # The last equals sign: a name of a number may contain one.
         name, separator, error = each.rpartition("=")
         try:
             found[name.strip() if separator else WHOLE] = float(error)
@@ -141,10 +212,20 @@ def _targets(said: Sequence[str]) -> dict[str, float] | None:
 
 
 def _show(found: WhatIf) -> None:
+    """Print the forecast: settings around the study's own, its numbers, hidden numbers, and the target.
+
+    Parameters
+    ----------
+    found : WhatIf
+        The forecast. `around` has one row of forecasts for each kind of setting (epsilon, people, sites, colluders),
+        and `own` is that of the study itself.
+    """
     from zerosum.forecast import LARGEST
 
     terminal.print_titled(visible(found.study), f" ({found.algorithm}): what to expect, {found.unit}")
     terminal.out.print(f"Assumptions: {visible(found.description)}.")
+    # The people are a sample of a population, which adds an error that no budget removes. Noise far below that error
+    # hardly matters.
     sampled = any(line.sampling > 0 for line in found.own.lines)
     more = ("sampling adds", "together") if sampled else (found.level, "without privacy") if found.level else ()
     table = Table("", Column("setting", justify="right"), Column("privacy adds", no_wrap=True), *more, "")
@@ -161,13 +242,14 @@ def _show(found: WhatIf) -> None:
     _show_lines(found, sampled)
     _show_hidden(found)
     if found.target is not None:
-        asked = ", ".join(f"{name} {error:g}" if name else f"{error:g}" for name, error in found.target.wanted.items())
+        wanted = ", ".join(f"{name} {error:g}" if name else f"{error:g}" for name, error in found.target.wanted.items())
         if found.target.forecast is None:
-            sentence = f"No epsilon up to {LARGEST:g} that can be planned reaches an error of {visible(asked)}: "
+            sentence = f"No epsilon up to {LARGEST:g} that can be planned reaches an error of {visible(wanted)}: "
             sentence += "more people may."
         else:
+            # A formula gives the epsilon exactly, rehearsals with an error of their own.
             about = "about " if found.own.runs else ""
-            sentence = f"An error of {visible(asked)} takes {about}epsilon {found.target.epsilon:g}."
+            sentence = f"An error of {visible(wanted)} takes {about}epsilon {found.target.epsilon:g}."
         terminal.out.print(sentence)
     if found.level:
         terminal.out.print(
@@ -178,6 +260,7 @@ def _show(found: WhatIf) -> None:
     if found.own.runs and not found.level:
         how += f", and off by about {100 * found.own.relative_error:.2g} % by chance"
     if found.level:
+        # The other settings get a fraction of the rehearsals of the study's own; the smallest number is stated.
         others = [each.runs for row in found.around.values() for each in row if each.setting != found.own.setting]
         how += f", of other settings from {min(others, default=0)}; ± is one standard error of their mean"
     terminal.out.print(f"Figures are {how}. No private data were read, and nothing was spent.")
@@ -195,6 +278,7 @@ def _show_lines(found: WhatIf, sampled: bool) -> None:
     more = ("sampling adds", "together") if sampled else ("expected", "without privacy") if found.level else ()
     table = Table("this study, what is lost" if found.level else "this study", "privacy adds", *more)
     for line in own.lines[:_LINES]:
+        # A loss has no sampling error of its own here: the columns are the losses with and without privacy.
         loss = (line.expected or 0.0, line.without or 0.0)
         cells = (line.privacy, *(loss if found.level else (line.sampling, line.together)))[: 1 + len(more)]
         table.add_row(visible(line.label), *map(_figure, cells))
@@ -211,12 +295,13 @@ def _show_hidden(found: WhatIf) -> None:
         "Hidden numbers are not in the result, because noise is larger than they are. Errors refer to the others."
     )
     if hidden := found.own.hidden:
-        said = ", ".join(f"{visible(line.label)} ({100 * line.missing:.0f} %)" for line in hidden[:_LINES])
+        names = ", ".join(f"{visible(line.label)} ({100 * line.missing:.0f} %)" for line in hidden[:_LINES])
         more = f" and {len(hidden) - _LINES} more" if len(hidden) > _LINES else ""
-        terminal.out.print(f"Hidden in this study, with their share of the rehearsals: {said}{more}.")
+        terminal.out.print(f"Hidden in this study, with their share of the rehearsals: {names}{more}.")
 
 
 def _figure(value: float) -> str:
+    """Three significant digits; empty for a figure that is unknown or infinite."""
     return f"{value:.3g}" if math.isfinite(value) else ""
 
 
@@ -226,6 +311,7 @@ def pictures_of(found: WhatIf) -> list[Picture]:
 
     drawn: list[Picture] = []
     for kind, row in found.around.items():
+        # A single point is no curve.
         if len(row) < 2:
             continue
         x = all_known(getattr(each.setting, kind) for each in row)
@@ -277,6 +363,7 @@ def compare(
     if site:
         loaded = loaded.with_sites([SiteFile.load(path) for path in site])
     options = {"spectrum": spectrum, "r_squared": r_squared, "separation": separation, "rows": rows}
+    # Without --made-up the runs use the public data of the study's sites, and a guess would have no effect.
     if not made_up and (guess or any(each is not None for each in (people, like, *options.values()))):
         raise BadParameter("guesses apply to synthetic people: give --made-up")
     assumptions = assumptions_of(
@@ -305,12 +392,17 @@ def compare(
 
 
 def _about(found: Comparison) -> str:
+    """Sentence below the title of a picture: what the bars and lines are."""
     ends = f"lines go from the least to the largest of {found.seeds} seeds"
     against = "" if found.loss else " against the result without privacy"
     return f"The error{against}, {found.unit}; {ends}."
 
 
 def _bars(found: Comparison) -> Picture:
+    """Bar chart of the error under each scheme that ran.
+
+    Schemes that cannot run the study have no bar, nor has the run without noise, which has no epsilon.
+    """
     from zerosum.report.document import Bars, all_known
 
     ran = [line for line in found.lines if line.error is not None and line.epsilon is not None]
@@ -323,6 +415,13 @@ def _bars(found: Comparison) -> Picture:
 
 
 def _show_comparison(found: Comparison) -> None:
+    """Print the error under each scheme, and why some do not run.
+
+    Parameters
+    ----------
+    found : Comparison
+        The runs. A line without an error is a scheme that cannot run this study.
+    """
     terminal.print_titled(visible(found.study), f" ({found.algorithm}): the error, {found.unit}")
     terminal.out.print(f"Data: {visible(found.data)}. {found.seeds} seeds.")
     hides = any(line.hidden for line in found.lines)

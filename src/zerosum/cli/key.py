@@ -1,4 +1,13 @@
-"""`zerosum site` commands about keys: rotation, withdrawal, and certificates for NVIDIA FLARE."""
+"""`zerosum site` commands about keys: rotation, withdrawal, and certificates for NVIDIA FLARE.
+
+A site has two keys. The identity (Ed25519) signs the messages of the protocol; rosters and policies of other parties
+name it, so its replacement has to be announced. The TLS key belongs to FLARE's connection and carries bytes only. Both
+private keys are made at the site and never leave it.
+
+Rotation with the old key at hand needs no trust in the messenger: the statement is signed with both keys, and
+`check-rotation` verifies it elsewhere. A lost or stolen key proves nothing, so the new key is announced over a channel
+that the other sites trust.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +39,23 @@ def site_rotate_key(
 
     loaded, statements = SiteFile.load(site), list[Path]()
     path, consents = loaded.folder / loaded.identity, Consents(loaded.state_folder)
+    # A withdrawn key may be in other hands: a rotation that it signs would replace the site's key by an attacker's.
     if not lost and path.exists() and loaded.keep_identity().public.hex() in consents.withdrawn():
         raise Refused("this site's key is withdrawn and cannot certify a new one: zerosum site rotate-key --lost")
 
     def before(old: str | None, new: str, statement: bytes) -> None:
         """Write the rotation statement and withdraw a lost key before the new key is stored. A command killed in
-        between can be repeated and continues with the same key."""
+        between can be repeated and continues with the same key.
+
+        Parameters
+        ----------
+        old : str or None
+            The former public key; None if its file could not be read.
+        new : str
+            The new public key.
+        statement : bytes
+            The rotation, signed with both keys; empty for a lost key.
+        """
         if old is not None and lost:
             consents.withdraw(old)
         elif old is not None:
@@ -76,6 +96,8 @@ def site_check_rotation(
         terminal.print_json({"site": found.site, "old": found.old, "new": found.new, "made": found.made})
         return
     terminal.out.print(f"both keys of {visible(found.site)} signed this; in [policy.roster]:")
+    # Both keys: plans that pin the old key stay valid until their studies are over. The brackets are text and not
+    # console markup.
     terminal.out.print(f'{visible(found.site)} = ["{found.new}", "{found.old}"]', soft_wrap=True, markup=False)
 
 
@@ -87,6 +109,8 @@ def site_withdraw(identity: IdentityArgument, site: SiteOption = Path("site.toml
     from zerosum.study import SiteFile
 
     loaded = SiteFile.load(site)
+    # A file of the state folder, which the running site reads for every message: the refusal holds at once and after a
+    # restart.
     Consents(loaded.state_folder).withdraw(identity)
     AuditLog(loaded.audit_log).write("decided", f"the key {identity} is withdrawn")
     terminal.out.print(f"{identity} is withdrawn here", soft_wrap=True)

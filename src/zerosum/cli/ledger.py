@@ -1,4 +1,10 @@
-"""`zerosum ledger`: entries and costs of a site's ledger, and its integrity."""
+"""`zerosum ledger`: entries and costs of a site's ledger, and its integrity.
+
+The commands read; only a site that serves a study writes. Without a path they read every ledger that this user's
+studies have charged: those in the default folder, and those that archived studies name. A ledger in use must have its
+counter, the separate file that shows a ledger restored from an old backup; a copy that an auditor was given may lack
+it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +26,8 @@ from zerosum.kernel.names import counted
 if TYPE_CHECKING:
     from zerosum.site.ledger_records import Cap
 
+# Guarantees of earlier versions that did not hold. The entries cannot be corrected afterwards: what the sites released
+# stays released, so the ledger is shown as it was charged, with this remark.
 _DOUBT_WARNING = (
     "Some entries were charged by Zerosum 0.1 under a guarantee that did not hold, or may not have held: they count as "
     "they were charged, and may have cost more. Functions of a site's own, clips below 1e-15 and the scheme "
@@ -32,6 +40,7 @@ _EXPOSURE_WARNING = (
 )
 _NO_COUNTER = "its counter is absent, so it is unknown whether this is the newest copy"
 _ABSENT = "archived results were charged to it, and it is missing: restore its newest copy, unless it was temporary"
+# Columns of the CSV, in their order.
 _FIELDS = (
     *("ledger", "population", "number", "recorded", "study", "user", "algorithm", "columns", "statistic", "round"),
     *("attempt", "steps", "drawn", "charged_mu", "public_digest", "plan", "version", "consent", "exposed"),
@@ -43,10 +52,24 @@ CounterOption = Annotated[Path | None, typer.Option(help="The ledger's counter, 
 
 @dataclass(frozen=True)
 class _Place:
+    """Where one ledger lies.
+
+    Attributes
+    ----------
+    path : Path
+        The ledger.
+    counter : Path or None
+        Its counter, where it is not beside the ledger.
+    cap : Cap or None
+        The cap of the policy that names the ledger: epsilon at a delta.
+    copy : bool
+        Whether this is a copy, which may lie without its counter.
+    """
+
     path: Path
     counter: Path | None = None
     cap: Cap | None = None
-    copy: bool = False  # a copy may lie without its counter
+    copy: bool = False
 
 
 @ledger_app.command("show")
@@ -75,6 +98,7 @@ def ledger_show(
     for place in _places(path, policy, counter):
         with Ledger.inspect(place.path, counter=place.counter, copy=place.copy) as ledger:
             record = statement(ledger, place.cap, delta)
+        # `doubted` and `exposed` become one sentence for people and programs alike.
         exposed = any(line["exposed"] for line in record["studies"])
         warnings = [*([_DOUBT_WARNING] if record.pop("doubted") else []), *([_EXPOSURE_WARNING] if exposed else [])]
         records.append(record | {"warning": " ".join(warnings) or None})
@@ -83,6 +107,8 @@ def ledger_show(
     elif json_:
         terminal.print_json(records if path is None and policy is None else records[0])
     else:
+        # A ledger that is missing is reported only where all are listed: someone who names a file has asked about that
+        # file.
         gone = _absent_ledgers() if path is None and policy is None else []
         if not records and not gone:
             terminal.out.print("no ledgers yet")
@@ -110,6 +136,7 @@ def ledger_verify(
     for place in _places(path, policy, counter):
         if not place.path.exists():
             raise BadInput(f"there is no ledger {place.path}")
+        # Opening a ledger already verifies its chain and its counter, so a fault may show here.
         with _fault_as_failed_check(), Ledger.inspect(place.path, counter=place.counter, copy=place.copy) as ledger:
             note = _NO_COUNTER if ledger.unwitnessed else None
             checked.append({"ledger": str(place.path), "entries": ledger.verify(), "sound": True, "note": note})
@@ -139,18 +166,34 @@ def _fault_as_failed_check() -> Iterator[None]:
 
 
 def _places(path: Path | None, policy: Path | None, counter: Path | None) -> list[_Place]:
-    """Ledgers to read: the given file, that of a policy, or all ledgers that this user's studies have charged."""
+    """Ledgers to read: the given file, that of a policy, or all ledgers that this user's studies have charged.
+
+    Parameters
+    ----------
+    path : Path or None
+        A ledger file.
+    policy : Path or None
+        A policy, which names its ledger, counter and cap; `path` and `counter` replace the first two.
+    counter : Path or None
+        The counter of `path`.
+
+    Returns
+    -------
+    list of _Place
+        A single entry unless neither `path` nor `policy` is given.
+    """
     from zerosum.site.policy import Policy, ledger_folder
 
     if policy is not None:
-        said = Policy.load(policy)
-        return [_Place(path or said.ledger_path, counter or said.counter_path, said.cap)]
+        loaded = Policy.load(policy)
+        return [_Place(path or loaded.ledger_path, counter or loaded.counter_path, loaded.cap)]
     if path is None and counter is not None:
         raise BadParameter("--counter belongs to one ledger: name the ledger too")
     if counter is not None and not counter.is_file():
         raise BadInput(f"there is no counter {counter}")
     from zerosum.study.archive import charged_ledgers
 
+    # By resolved path, since an archived study may name a ledger of the default folder through a link.
     known = {place.resolve(): _Place(place) for place in sorted(ledger_folder().glob("*.sqlite"))}
     for place, its_counter in charged_ledgers():
         known.setdefault(place.resolve(), _Place(place, its_counter))
@@ -162,13 +205,20 @@ def _places(path: Path | None, policy: Path | None, counter: Path | None) -> lis
 
 
 def _absent_ledgers() -> list[Path]:
+    """Ledgers that archived results were charged to and that do not exist any more. Their charges are in no sum."""
     from zerosum.study.archive import missing_ledgers
 
     return missing_ledgers()
 
 
 def _write_csv(records: list[dict[str, Any]]) -> None:
-    """One line per entry."""
+    """One line per entry, with the facts of its study repeated in each line, so that a spreadsheet can filter them.
+
+    Parameters
+    ----------
+    records : list of dict
+        Statements of ledgers, from `zerosum.site.ledger_summary.statement`.
+    """
     writer = csv.DictWriter(sys.stdout, _FIELDS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for record in records:
@@ -186,5 +236,9 @@ def _write_csv(records: list[dict[str, Any]]) -> None:
 
 
 def _without_formula(value: Any) -> Any:
-    """Text that a spreadsheet does not evaluate as a formula."""
+    """Text that a spreadsheet does not evaluate as a formula.
+
+    Names of studies and users come from other parties. A cell that begins with one of these characters could be run as
+    a formula on the steward's machine; a leading apostrophe makes it text.
+    """
     return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value

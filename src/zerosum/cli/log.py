@@ -16,10 +16,14 @@ import typer
 
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log to stderr as JSON lines.")]
 
+# The package's own logger: applications that use Zerosum as a library choose their handlers themselves.
 _log = logging.getLogger("zerosum")
 
 
 class _JsonFormatter(logging.Formatter):
+    """One JSON object per line. `json.dumps` escapes line breaks, so that text from other parties cannot forge a second
+    line."""
+
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         more: dict[str, Any] = getattr(record, "fields", {})
@@ -31,6 +35,9 @@ class _JsonFormatter(logging.Formatter):
 
 
 class _TextFormatter(logging.Formatter):
+    """Text for people, with the study's name in front. Characters that cannot be printed become question marks, because
+    a terminal obeys control characters, and the text may come from other parties."""
+
     def format(self, record: logging.LogRecord) -> str:
         more: dict[str, Any] = getattr(record, "fields", {})
         study = f"{more['study']}: " if "study" in more else ""
@@ -39,14 +46,33 @@ class _TextFormatter(logging.Formatter):
 
 
 def start_logging(as_json: bool) -> None:
-    """Start to log to stderr in this process."""
+    """Start to log to stderr in this process.
+
+    Parameters
+    ----------
+    as_json : bool
+        JSON lines for log collectors; otherwise text.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if as_json else _TextFormatter())
+    # Replaced rather than added: a second start in one process must not print every line twice.
     _log.handlers = [handler]
+    # The root logger may have a handler of another library, which would repeat the line in its own format.
     _log.propagate = False
     _log.setLevel(logging.INFO)
 
 
 def log_event(event: str, words: str, **fields: Any) -> None:
-    """Log one event with its text and further fields."""
+    """Log one event with its text and further fields.
+
+    Parameters
+    ----------
+    event : str
+        Short name, on which monitors can filter.
+    words : str
+        The event in a sentence.
+    fields : JSON-compatible
+        Public facts only, such as `study`, `plan` (a digest) and `site`: logs are often sent to other machines.
+    """
+    # With a fixed format: a per cent sign in the text is not a placeholder.
     _log.info("%s", words, extra={"event": event, "fields": fields})

@@ -1,4 +1,10 @@
-"""`zerosum verify`, `zerosum site report` and `zerosum coordinator init`: signatures of reports."""
+"""`zerosum verify`, `zerosum site report` and `zerosum coordinator init`: signatures of reports.
+
+A report is signed with the coordinator's key. A valid signature shows that no byte was changed since, but not whose key
+it is: anyone can make a key and sign. Only a key that the reader knows from elsewhere proves the author, so `verify`
+says by what the key was pinned: an option, an approved plan, or a policy. A plan that lies beside the report pins
+nothing, because it comes from the same sender.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +40,7 @@ def verify(
     if key is not None:
         check_identity("--key", key)
     found = module.verify(report)
+    # What names the report's key, and what was given but names no key. A source that names another key raises an error.
     pinned: list[str] = []
     unpinned: list[str] = []
     if key is not None:
@@ -42,6 +49,7 @@ def verify(
     if plan is not None:
         if not module.check_plan(found, read_plan(plan)):
             unpinned.append("the plan pins no key")
+        # Someone who forges a report puts a plan with the forged key beside it.
         elif plan.resolve().parent == (report if report.is_dir() else report.parent).resolve():
             unpinned.append("the plan beside a report comes from the author of the report")
         else:
@@ -51,6 +59,7 @@ def verify(
             pinned.append("the policy")
         else:
             unpinned.append("the policy pins no key")
+    # On the coordinator's own machine its key is at hand, and needs no other channel.
     own = found.key == _own_key()
     if json_:
         written = {} if found.document is None else {"study": found.document.study, "written": found.document.written}
@@ -64,6 +73,7 @@ def verify(
         terminal.out.print(gone, soft_wrap=True)
     elif found.absent:
         terminal.out.print(f"absent, so not checked: {', '.join(map(visible, found.absent))}", soft_wrap=True)
+    # Not an error: fonts and layout differ between versions of the libraries that draw the page.
     if found.redrawn is False:
         terminal.err.print(
             "the page differs from the one that is rendered here from the JSON beside it: another version of Zerosum "
@@ -96,7 +106,10 @@ def verify(
 
 
 def _own_key() -> str | None:
-    """Identity of this user as a coordinator, or None. No key is created."""
+    """Identity of this user as a coordinator, or None. No key is created.
+
+    A key that cannot be read counts as none: it is only used for a remark.
+    """
     from zerosum.report.signature import coordinator_key, key_place
 
     try:
@@ -106,11 +119,18 @@ def _own_key() -> str | None:
 
 
 def _policy(path: Path) -> Policy:
-    """Policy from a policy file, or from a site's file."""
+    """Policy from a policy file, or from a site's file.
+
+    Parameters
+    ----------
+    path : Path
+        A TOML file of either kind; stewards have the one or the other at hand.
+    """
     from zerosum.site.policy import Policy
     from zerosum.study import SiteFile
 
     try:
+        # A site file has an entry `policy` (a table, or the path of a file); a policy file has none.
         whole = "policy" in tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadStudy(f"the policy {path} cannot be read: {error.strerror or error}") from None
@@ -139,12 +159,16 @@ def site_report(
     found = module.verify(report)
     if found.document is None:
         raise BadInput("report.json is needed to make a copy: put it beside the page")
+    # A copy has the signature of the site that made it. Only the coordinator's own report proves what the coordinator
+    # wrote.
     if found.document.site:
         raise BadInput("this is a site's copy already: give the coordinator's own report")
     pinned = module.check_policy(found, policy)
     check_target(out)
     with Ledger.inspect(policy.ledger_path, counter=policy.counter) as ledger:
         ledger_summary = statement(ledger, policy.cap)
+    # The ledger knows under which plan this site was charged. A report with another plan describes a study that this
+    # site did not agree to.
     plans = {line["plan"] for line in ledger_summary["studies"] if line["study"] == found.document.study}
     if plans - {found.document.plan_digest, None}:
         raise CheckFailed("this site's ledger has the study under another plan than the report")
@@ -152,6 +176,7 @@ def site_report(
         page, text = signed_files(
             site_copy(found.document, loaded.name, identity.public.hex(), ledger_summary), identity
         )
+    # The document was signed, but its numbers come from the coordinator and need not fit together.
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise BadInput(
             f"the report cannot be drawn: its numbers do not fit together ({type(error).__name__})"

@@ -1,4 +1,9 @@
-"""`zerosum reproduce`: figures of the papers."""
+"""`zerosum reproduce`: figures of the papers.
+
+Each figure is an experiment of `zerosum.papers.figures` with a list of data sets, of which the first is used unless
+`--data` names another. Synthetic data are made on the spot; files of real data sets must lie in `--folder`. Sizes are
+reduced by default; `--full` has those of the papers and ten runs.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +23,7 @@ from zerosum.errors import BadData, BadParameter
 if TYPE_CHECKING:
     from zerosum.papers.figures.experiment import Experiment
 
+# Argument that stands for every figure.
 ALL = "all"
 
 
@@ -28,11 +34,13 @@ class _ListsFigures(TyperCommand):
     """
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help of the command, then the table of the figures: name, paper and figure, data sets."""
         from zerosum.papers.figures import CATALOGUE, EXPERIMENTS
 
         super().format_help(ctx, formatter)
         table = Table("name", "figure", "--data", box=box.SIMPLE_HEAD, pad_edge=False)
         for name, experiment in EXPERIMENTS.items():
+            # Figures of pure accounting need no data.
             data = "" if experiment.data == ("none",) else ", ".join(experiment.data)
             table.add_row(name, f"{CATALOGUE[name].paper}: {CATALOGUE[name].shows}", data)
         table.columns[0].no_wrap = True
@@ -85,6 +93,7 @@ def reproduce(
         terminal.print_json({"figure": name, "data": experiment.dataset(data), "folder": str(out), "rows": lines})
         return
     terminal.show_lines(*experiment.printed(lines))
+    # Settings may have different numbers of runs; the range is printed, or the number if they agree.
     runs = sorted({int(line["runs"]) for line in lines}) if "runs" in experiment.shown.values() else []
     several = f"; {' to '.join(map(str, dict.fromkeys((runs[0], runs[-1]))))} runs of each setting" if runs else ""
     terminal.out.print(f"written to {out / experiment.stem(data)}.csv and .png{several}", soft_wrap=True)
@@ -96,6 +105,21 @@ def _reproduce_all(
     """Run every figure on its first data set, and write a page with all of them.
 
     A figure whose data are not in `folder` is left out, and the page has the reason.
+
+    Parameters
+    ----------
+    experiments : list of Experiment
+        The figures in the order of the page.
+    folder : Path or None
+        Folder with the files of real data sets.
+    out : Path
+        Folder for numbers, pictures and the page.
+    full : bool
+        The papers' sizes instead of a quick run.
+    seeds : int or None
+        Runs of each setting; None for the default of each figure.
+    as_json : bool
+        Print the outcome as JSON.
     """
     from zerosum.papers.figures.page import Picture, write_page
 
@@ -105,12 +129,14 @@ def _reproduce_all(
         reason = ""
         try:
             with terminal.progress(f"{experiment.name} ({number} of {len(experiments)})") as on_step:
+                # A quick run of all figures takes fewer runs of each than a quick run of one figure.
                 chosen = seeds if seeds is not None or full else experiment.brief_seeds
                 experiment.run(out, None, folder, full=full, seeds=chosen, on_step=on_step)
         except BadData as error:
             reason = str(error)
         seconds = time.monotonic() - began
         pictures.append(Picture(experiment.name, experiment.stem(None), seconds, reason))
+        # One line when each figure is done: the whole run may take hours.
         terminal.err.print(f"{experiment.name}: {reason or f'{seconds:.0f} s'}", soft_wrap=True)
     page = write_page(pictures, out, full=full)
     if as_json:

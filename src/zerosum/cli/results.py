@@ -1,4 +1,9 @@
-"""`zerosum results`: list, show, export and remove archived results, at no privacy cost."""
+"""`zerosum results`: list, show, export and remove archived results, at no privacy cost.
+
+Every run that charges a ledger is archived (`zerosum.study.archive`), because a result that was paid for and then lost
+could only be bought again. Showing a stored release again reveals nothing new, so it costs nothing. Removing an
+archived result frees disk space and gives no budget back.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from zerosum.cli.app import Json, results_app
 from zerosum.errors import BadParameter, Refused
 from zerosum.kernel.names import counted, visible
 
+# State of an archived study (`ArchivedStudy.as_record`) as a sentence.
 _STATES = {
     "done": "done",
     "released": "stopped after its last release: export computes the result",
@@ -35,6 +41,7 @@ def results(context: typer.Context, json_: Json = False) -> None:
 
     records = [each.as_record() for each in ArchivedStudy.all()]
     for record in records:
+        # The list is short; `show` has the numbers and the guarantee.
         record.pop("result", None)
         record.pop("privacy", None)
     if json_:
@@ -44,6 +51,7 @@ def results(context: typer.Context, json_: Json = False) -> None:
         terminal.out.print("no results yet")
         return
     for record in records:
+        # The largest cost at a site whose ledger can be read from here.
         rounds, spent = record["rounds"], [each for each in record["spent"].values() if each is not None]
         details = [
             record["algorithm"],
@@ -72,11 +80,19 @@ def results_show(id: Id, json_: Json = False) -> None:
         terminal.show_warnings(record["result"].get("warnings", []))
     else:
         terminal.out.print(_STATES[record["state"]])
+    # The summary ends with the command that is running now, which is left out.
     terminal.out.print(archived.summary().rpartition(";")[0] + ".", soft_wrap=True)
     _spent(record["spent"])
 
 
 def _spent(spent: dict[str, Any]) -> None:
+    """Print what the study was charged at each site.
+
+    Parameters
+    ----------
+    spent : dict
+        Epsilon by the name of a site; None for a ledger that cannot be read.
+    """
     table = Table("site", "epsilon spent")
     for site, epsilon in spent.items():
         table.add_row(visible(site), "its ledger cannot be read from here" if epsilon is None else f"{epsilon:.4f}")
@@ -132,6 +148,7 @@ def results_remove(
     if not_begun:
         chosen = [each for each in ArchivedStudy.all() if each.as_record()["state"] == "not begun"]
     else:
+        # An entry that cannot be read can still be removed: otherwise it would take up disk space for good.
         chosen = [ArchivedStudy.load(str(id), damaged=True)]
     if not json_:
         for each in chosen:
@@ -151,10 +168,17 @@ def results_remove(
 
 
 def _confirm(*, asks: bool) -> None:
-    """Ask for confirmation. Raises `BadParameter` without a yes."""
+    """Ask for confirmation. Raises `BadParameter` without a yes.
+
+    Parameters
+    ----------
+    asks : bool
+        Whether to ask. A program that reads JSON cannot answer and must give `--yes`.
+    """
     question = "Remove this? It cannot be exported again, and what was spent stays spent."
     try:
         sure = asks and typer.confirm(question)
+    # The end of input, as in a pipe, or Ctrl-C: no answer is no consent.
     except typer.Abort:
         sure = False
     if not sure:

@@ -1,4 +1,16 @@
-"""`zerosum site`: set up, run and query a site."""
+"""`zerosum site`: set up, run and query a site.
+
+A site is one process beside its data. Its folder holds everything that outlives the process: the site file, the
+identity, the schema, and in `state` the decisions, the ledger, the audit log and metrics. The commands beside `run`
+read and write these files and need no connection to the process, so that a steward can decide while the site serves,
+and query it while it is down.
+
+The order of a new site: `init` (identity and file), `schema` (draft, read, `--confirm`), `run`; then `approve` or
+`refuse` for each plan, unless consent is automatic.
+
+Output of `schema` and `dry-run` may describe private data. It is for the steward only; what a site sends to a
+coordinator depends on public values and releases.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +34,8 @@ from zerosum.protocol.progress import Progress
 if TYPE_CHECKING:
     from zerosum.site.decisions import Decision
 
+# The file that `site init` writes: entries that every site must decide about are active, the others are comments. The
+# name is inserted with its quotes, escaped by json.dumps.
 _TEMPLATE = """\
 # A site of Zerosum. Paths start from the folder of this file. docs/deployment.md explains every entry.
 
@@ -80,6 +94,7 @@ def site_init(
     site_name = folder.absolute().name if name is None else name
     check_name("a site", site_name)
     path = folder / "site.toml"
+    # Refuses to overwrite a file: a second call must not replace a policy.
     write_whole(path, _TEMPLATE.format(name=json.dumps(site_name)).encode())
     public = SiteFile.load(path).keep_identity().public.hex()
     if json_:
@@ -116,11 +131,14 @@ def site_schema(
             if confirm:
                 raise BadStudy(f"there is no schema {path} to confirm: run `zerosum site schema` and read it first")
             write_whole(path, schema_text(draft_schema(loaded, policy, on_scan)).encode())
+        # Read from the file also when it was just drafted: what is checked is what the steward will read and confirm.
         schema = DataSchema.load(path)
         found = check_schema(loaded, schema, policy, on_scan)
+    # A schema that does not describe the data is not confirmed: plans would be accepted that the data cannot answer.
     if confirm and not found.faults:
         confirm_schema(loaded, schema)
     try:
+        # A confirmation holds for one content: after an edit of the file the schema has to be confirmed again.
         confirmed = confirmed_schema(loaded) == schema
     except BadStudy:
         confirmed = False
@@ -141,6 +159,7 @@ def site_schema(
             )
         terminal.out.print(f"the schema {path} is {state}; digest {schema.digest()}", soft_wrap=True)
     if found.faults:
+        # Faults were printed above, as JSON or text; only the exit code is left.
         raise typer.Exit(CheckFailed.exit_code)
 
 
@@ -176,6 +195,7 @@ def site_run(
     def decide_here(digest: str, decision: Decision) -> None:
         decide(consents, log, digest, decision, where="on the terminal")
 
+    # One process per state folder. The stack closes what it holds in reverse order, also if the start fails half-way.
     with only_one(site.state_folder), ExitStack() as stack:
         service = Service(
             site.name,
@@ -200,10 +220,12 @@ def site_run(
             connections=limits.connections,
         )
         for each in (signal.SIGTERM, signal.SIGINT):
+            # `stop` returns at once and lets requests in progress finish: they may have been charged already.
             signal.signal(each, lambda *_: server.stop())
         log.write("started", f"site {site.name!r} serves, with identity {identity.public.hex()}")
         log_event("serving", f"site {site.name!r} serves at {site.socket}")
         stack.enter_context(Metrics(site.state_folder, service, consents, every=limits.metrics_seconds))
+        # A service started by the system has no terminal; its steward uses `zerosum site approve` or the watch page.
         if sys.stdin is not None and sys.stdin.isatty() and not consents.automatic:
             stack.enter_context(ConsentPrompt(consents, decide_here))
         server.serve()
@@ -236,6 +258,20 @@ def site_refuse(
 
 
 def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None:
+    """Store the steward's decision about a plan.
+
+    Parameters
+    ----------
+    path : Path
+        The site's file.
+    plan : str
+        A plan's file, its digest, or the first digits of the digest of a pending plan. With a file a steward can decide
+        before the plan has arrived.
+    decision : "approved" or "refused"
+        The decision. The last one is valid.
+    reason : str
+        Reason of a refusal, which the coordinator reads.
+    """
     from zerosum.report.record import read_plan
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.decisions import Consents
@@ -263,12 +299,14 @@ def site_status(site: SiteOption = Path("site.toml"), json_: Json = False) -> No
     waiting = [(digest, consents.proposal(digest)) for digest in consents.waiting()]
     record: dict[str, Any] = {
         "site": loaded.name,
+        # 5 s, the default of `site health`; chosen by hand.
         "serves": alive(loaded.socket, 5.0),
         "waiting": [{"digest": digest, "study": plan.study, "algorithm": plan.algorithm} for digest, plan in waiting],
         "cap": {"epsilon": policy.epsilon, "delta": policy.delta},
         "spent": 0.0,
         "releases": 0,
     }
+    # Before the first release there is no ledger, and nothing was spent.
     if policy.ledger_path.exists():
         with Ledger.inspect(policy.ledger_path, counter=policy.counter) as ledger:
             record |= {"spent": ledger.epsilon(policy.delta), "releases": len(ledger.entries())}
@@ -298,25 +336,26 @@ def site_dry_run(
 
     loaded = SiteFile.load(site)
     consents = Consents(loaded.state_folder, automatic=loaded.consent.automatic)
-    asked = read_plan(Path(plan)) if Path(plan).exists() else consents.proposal(consents.find(plan))
-    policy, identity, digest = loaded.own_policy(), loaded.keep_identity(), asked.digest()
-    position = own_position(asked, loaded.name, identity)
+    proposal = read_plan(Path(plan)) if Path(plan).exists() else consents.proposal(consents.find(plan))
+    policy, identity, digest = loaded.own_policy(), loaded.keep_identity(), proposal.digest()
+    position = own_position(proposal, loaded.name, identity)
+    # Each step is one that the site itself takes when the plan arrives, so the refusal is the one that would be sent.
     refusal: ZerosumError | None = None
     unfit: list[str] = []
     try:
         schema = ready_schema(loaded, policy)
-        review_question(asked, loaded, schema)
+        review_question(proposal, loaded, schema)
         faults: Faults = []
-        member = Site(loaded.name, load_for(asked, loaded, schema, faults), policy, identity, schema=schema)
+        member = Site(loaded.name, load_for(proposal, loaded, schema, faults), policy, identity, schema=schema)
         unfit = fault_lines(faults)
         try:
-            member.review(asked)
+            member.review(proposal)
         finally:
             member.close()
     except ZerosumError as error:
         refusal = error
     decided = consents.decision(digest) or ("automatic" if consents.automatic else "waits for the steward")
-    report = privacy_report(asked)
+    report = privacy_report(proposal)
     record: dict[str, Any] = {
         "digest": digest,
         "would_agree": refusal is None,
@@ -324,16 +363,16 @@ def site_dry_run(
         "unfit": unfit,
         "consent": decided,
         "epsilon": report.per_site[position].epsilon,
-        "delta": asked.delta,
+        "delta": proposal.delta,
         "plan": report.as_record(),
     }
     if json_:
         terminal.print_json(record)
         return
-    terminal.print_titled(visible(asked.study), f": {asked.algorithm}")
-    terminal.out.print(f"columns: {', '.join(visible(name) for name in asked.question.columns)}", soft_wrap=True)
+    terminal.print_titled(visible(proposal.study), f": {proposal.algorithm}")
+    terminal.out.print(f"columns: {', '.join(visible(name) for name in proposal.question.columns)}", soft_wrap=True)
     terminal.show_report(report)
-    terminal.out.print(f"here: epsilon {record['epsilon']:.4f} at delta {asked.delta:g}; nothing was spent")
+    terminal.out.print(f"here: epsilon {record['epsilon']:.4f} at delta {proposal.delta:g}; nothing was spent")
     terminal.out.print(f"consent: {decided}")
     terminal.show_warnings([f"not for others: {visible(each)}" for each in unfit])
     if refusal is not None:
@@ -361,11 +400,13 @@ def site_health(
         raise CheckFailed(f"the site {loaded.name!r} does not answer at {loaded.socket}")
     try:
         with Ledger.inspect(policy.ledger_path, counter=policy.counter) as ledger:
+            # Opening the ledger verifies its hash chain and its counter.
             entries, spent = len(ledger.entries()), ledger.epsilon(policy.delta)
         record = metrics.read(loaded.state_folder)
         days = _certificate_days(loaded.folder / loaded.kit) if loaded.kit is not None else None
     except ZerosumError as error:
         raise CheckFailed(str(error)) from error
+    # An expired certificate would show only when FLARE connects again, perhaps in the middle of a study.
     if days is not None and days < 0:
         raise CheckFailed(f"the certificate of the site {loaded.name!r} has expired: zerosum site request")
     if json_:
@@ -388,6 +429,7 @@ def site_health(
 
 
 def _certificate_days(kit: Path) -> int:
+    """Whole days until the first certificate of a FLARE kit expires; negative afterwards."""
     from zerosum.flare.certificates import expires
 
     return (expires(kit) - datetime.now(UTC)).days

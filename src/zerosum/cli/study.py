@@ -1,4 +1,10 @@
-"""`zerosum plan`, `check`, `run`, `demo` and `version`."""
+"""`zerosum plan`, `check`, `run`, `demo` and `version`.
+
+`plan`, `check` and `run` follow a study file through its life: what would be released and at what cost (no data are
+read), whether the data of a site fit (data are read, nothing is spent), and the run itself with all sites in this
+process. In production each site runs `zerosum site run` beside its data, and the coordinator `zerosum coordinator run`;
+plan and accounting are the same.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +62,8 @@ def demo(
         return
     hospitals = ", ".join(f"{name} ({size})" for name, size in found.sizes.items())
     terminal.print_titled("Four hospitals", f": {hospitals}. The question: the mean of five clinical measurements.\n")
+    # Noise variance in relation to a trusted party that holds all records, at equal epsilon: the price of not having
+    # such a party.
     pooled = next(line.predicted for line in found.lines if line.scheme == "pooled")
     table = Table("scheme", "trusted", "error %", "predicted", "var/pooled", "epsilon")
     for line in found.lines:
@@ -113,14 +121,16 @@ def plan(
     from zerosum.report.record import privacy_report, write_whole
     from zerosum.study import Study, resolve
 
+    # A forecast is another output of the same study file; it makes many plans, so no single plan is written.
     if what_if:
-        asked = Study.load(study)
+        loaded = Study.load(study)
         assumptions = assumptions_of(
-            asked, guess, like, spectrum=spectrum, r_squared=r_squared, separation=separation, rows=rows
+            loaded, guess, like, spectrum=spectrum, r_squared=r_squared, separation=separation, rows=rows
         )
         given = target_error or ()
-        print_forecasts(asked, out, json_, people=people, assumptions=assumptions, targets=given, runs=runs)
+        print_forecasts(loaded, out, json_, people=people, assumptions=assumptions, targets=given, runs=runs)
         return
+    # Options without effect are refused rather than ignored: the user would read the plan as a forecast.
     forecasting = (target_error, guess, people, like, spectrum, r_squared, separation, rows, runs)
     if any(each is not None and each != [] for each in forecasting):
         raise BadParameter(
@@ -129,6 +139,8 @@ def plan(
         )
     loaded = Study.load(study)
     planned = loaded.plan()
+    # The policies of sites that are in the study file are read already now. A plan above a cap is an error; other
+    # refusals are listed, so that all of them can be settled together.
     refusals = list(loaded.refusals(planned))
     for refusal in refusals:
         if isinstance(refusal, BudgetExceeded):
@@ -164,6 +176,7 @@ def check(
         loaded = loaded.with_sites([SiteFile.load(path) for path in site])
     with terminal.study_progress() as observer:
         found = check_study(loaded, observer)
+    # The private parts of several sites lie on one machine only in a rehearsal.
     rehearsal = len(found) > 1
     if json_:
         terminal.print_json({"rehearsal": rehearsal, "sites": [each.as_record() for each in found]})
@@ -176,6 +189,7 @@ def check(
             )
         for each in found:
             terminal.show_check(each.as_record())
+    # The findings are printed above in full; only the exit code is left.
     if any(each.faults for each in found):
         raise typer.Exit(CheckFailed.exit_code)
 
@@ -211,14 +225,19 @@ def run(
     if device is not None:
         loaded = loaded.on(device)
     approved = None if plan is None else read_plan(plan)
+    # The digest protects against a plan file that was replaced after its approval.
     if digest is not None and (approved is None or approved.proposal_digest != digest):
         raise BadParameter("the plan has another digest" if approved else "--digest belongs to a --plan")
     planned = approved or loaded.plan()
+    # Before anything is spent: a result that cannot be written would have been paid for.
     try_target(out, result_bytes(planned))
     with terminal.report_interrupt() as over:
         with terminal.study_progress() as observer, warnings.catch_warnings(record=True) as unexpected:
+            # Python shows equal warnings once; two sites may have the same one.
             warnings.simplefilter("always", DataWarning)
             result = loaded.run(observer, planned, checkpoint, approved=approved is not None)
+            # From here on Ctrl-C loses nothing: the result is archived, and the message names the command that writes
+            # it.
             over.append(result.kept)
             observer(Progress("writing", 0, 1))
             with terminal.name_archive_on_failure(result.kept):

@@ -1,7 +1,11 @@
 """Output of the command line: tables for people or JSON for programs on stdout, progress on stderr.
 
 Console markup is off, because names of studies, sites, columns and files come from users. Bold and red text is made
-with `Text`.
+with `Text`. Names from files and messages of other parties pass through `visible`, which writes invisible characters
+out: a terminal obeys control characters, and a name could otherwise hide or forge lines.
+
+Sections of this module: progress, errors and interrupts, results, tables that fit the terminal, privacy reports and
+ledgers. All functions print; none of them computes a figure of a result.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from zerosum.report.document import Table as ReportTable
     from zerosum.report.record import PrivacyReport
 
+# Stage of a study (`zerosum.protocol.progress.Progress.stage`) as shown beside the progress bar.
 _STAGES = {
     "loading": "loading data",
     "resumed": "resumed after round",
@@ -40,8 +45,9 @@ _STAGES = {
     "writing": "writing",
 }
 
+# Cells that must stay on one line: numbers in decimal or exponential form.
 _NUMBER = re.compile(r"[-+]?[\d.,]*(e[-+]?\d+)?|nan|inf|infinite")
-SECONDS = 5.0  # interval between two lines of progress
+SECONDS = 5.0  # s, interval between two lines of progress; chosen by hand, and stated in docs/cli.md
 _BORDER_WIDTH = 3  # characters of a column's border and padding
 _MIN_WORD = 8  # characters of a word before it may be folded into the next line
 _LINES = 100  # largest number of lines of a table
@@ -52,13 +58,27 @@ err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def print_json(record: Any) -> None:
+    """Print one JSON value on stdout.
+
+    Parameters
+    ----------
+    record : JSON-compatible
+        The value. Numbers that JSON cannot represent (infinities, NaN) become null.
+    """
     from zerosum.report.json_text import finite
 
+    # Not by a console, which would wrap lines at the width of the terminal.
     print(json.dumps(finite(record), indent=2))
 
 
 class _Bar:
-    """Progress bar on a terminal, with an estimate of the time left; removed at the end."""
+    """Progress bar on a terminal, with an estimate of the time left; removed at the end.
+
+    Parameters
+    ----------
+    what : str
+        Text in front of the bar.
+    """
 
     def __init__(self, what: str) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -77,6 +97,15 @@ class _Bar:
         self._bar.stop()
 
     def at(self, what: str, done: int, planned: int) -> None:
+        """Show that `done` of `planned` steps of a stage are complete.
+
+        Parameters
+        ----------
+        what : str
+            Text of the stage.
+        done, planned : int
+            Steps, in a unit of the stage's own.
+        """
         if what != self._what:  # the estimate of the time left starts anew with each stage
             self._bar.reset(self._task, description=what, total=planned)
             self._what = what
@@ -84,7 +113,15 @@ class _Bar:
 
 
 class _Lines:
-    """Progress in pipes and logs: a text line every few seconds, none for short tasks."""
+    """Progress in pipes and logs: a text line every few seconds, none for short tasks.
+
+    Parameters
+    ----------
+    what : str
+        Text in front of each line.
+    clock : callable
+        Seconds from any origin; tests pass their own.
+    """
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._what = clock, what
@@ -97,12 +134,15 @@ class _Lines:
         pass
 
     def at(self, what: str, done: int, planned: int) -> None:
+        """Like `_Bar.at`; prints only if the last line is `SECONDS` old."""
         now = self._clock()
         if what != self._what:
             self._what, self._began = what, now
         if now - self._said < SECONDS:
             return
         self._said = now
+        # Mean time of a step so far, times the steps that are left. NaN before the first step: no comparison with it is
+        # true.
         left = (now - self._began) / done * (planned - done) if 0 < done < planned else math.nan
         estimate = f", about {_format_duration(left)} left" if left > 0 else ""
         err.print(f"{what}: {done} of {planned}{estimate}", soft_wrap=True)
@@ -120,12 +160,19 @@ def _format_duration(seconds: float) -> str:
 
 
 def _progress_display(what: str) -> _Bar | _Lines:
+    """A bar if stderr is a terminal, otherwise lines."""
     return _Bar(what) if err.is_terminal else _Lines(what)
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show the progress of a task. Yields a callback for (done, planned)."""
+    """Show the progress of a task. Yields a callback for (done, planned).
+
+    Parameters
+    ----------
+    what : str
+        The task in a few words.
+    """
     with _progress_display(what) as shown:
         yield lambda done, planned: shown.at(what, done, planned)
 
@@ -136,6 +183,7 @@ def study_progress() -> Iterator[Observer]:
     with _progress_display("starting") as shown:
 
         def follow(seen: Seen) -> None:
+            # Sites load their data one after the other, so the name shows whose data take long.
             what = _STAGES[seen.stage] + (f" of {visible(seen.site)}" if seen.site and seen.stage == "loading" else "")
             shown.at(what, seen.done, seen.planned)
 
@@ -152,6 +200,7 @@ def report_interrupt() -> Iterator[list[str]]:
     try:
         yield archived
     except KeyboardInterrupt as stop:
+        # A run that has made a request has a note on the exception, which states the cost (`ArchiveWriter.__exit__`).
         notes = getattr(stop, "__notes__", None) or ["nothing was spent"]
         if archived:
             notes = ["the study was complete", *(_export_hint(id) for id in archived if id)]
@@ -159,6 +208,7 @@ def report_interrupt() -> Iterator[list[str]]:
 
 
 def _export_hint(id: str) -> str:
+    """The command with which an archived result is written."""
     return f"the result is archived, and 'zerosum results export {id} --out FOLDER' writes it at no cost"
 
 
@@ -179,12 +229,26 @@ def print_titled(title: str, rest: str) -> None:
 
 
 def show_error(message: str, detail: str) -> None:
+    """Print an error to stderr.
+
+    Parameters
+    ----------
+    message : str
+        One sentence, which may be forwarded to others.
+    detail : str
+        Facts for the holder of the data, on a line that is marked as not for others.
+    """
     err.print(Text.assemble(("error:", "bold red"), f" {visible(message)}"), soft_wrap=True)
     if detail:
         err.print(f"not for others: {visible(detail)}", soft_wrap=True)
 
 
 def short(value: Any) -> str:
+    """A value of a result as text: six significant digits, and the first ten entries of a list.
+
+    >>> short(3.14159265), short([1.0, 2.0]), short(None)
+    ('3.14159', '[1, 2]', '')
+    """
     if isinstance(value, list):
         shown = ", ".join(short(item) for item in value[:10])
         return f"[{shown}{', ...' if len(value) > 10 else ''}]"
@@ -192,10 +256,19 @@ def short(value: Any) -> str:
 
 
 def show_result(estimate: Mapping[str, Quantity], record: dict[str, Any]) -> None:
-    """Print a result as a table of its own kind if there is one, otherwise by name. `record` is its JSON form."""
+    """Print a result as a table of its own kind if there is one, otherwise by name.
+
+    Parameters
+    ----------
+    estimate : mapping
+        Quantities by name.
+    record : dict
+        The result in its JSON form.
+    """
     from zerosum.report.coefficients import CoefficientTable
     from zerosum.report.tables import tables_of
 
+    # Only regressions release this quantity; they have a table of coefficients.
     if "pooled_std" in estimate:
         show_tables([CoefficientTable.of(estimate).as_table()])
         show_fit(estimate)
@@ -206,12 +279,21 @@ def show_result(estimate: Mapping[str, Quantity], record: dict[str, Any]) -> Non
 
 
 def show_estimate(record: dict[str, Any]) -> None:
-    """Print estimates by name: vectors as tables with one line per label, the others below."""
+    """Print estimates by name: vectors as tables with one line per label, the others below.
+
+    Parameters
+    ----------
+    record : dict
+        The JSON form of a result, with `estimate` (values), `quantities` (axes and units) and `privacy` (question).
+    """
     estimate, quantities = record["estimate"], record["quantities"]
+    # Vectors along the same axis share a table: means and standard deviations by column, for instance.
     tables: dict[tuple[str, ...], list[str]] = {}
     for name, quantity in quantities.items():
         if len(quantity["axes"]) == 1 and len(quantity["axes"][0]["labels"]) <= _LINES:
             tables.setdefault(_places(quantity["axes"][0]), []).append(name)
+    # Public ranges are shown beside the estimates of columns: values beyond them were clipped, which a reader has to
+    # know.
     bounds = _ranges(record["privacy"]["question"])
     plain = {shown: a for each in quantities.values() for axis in each["axes"] for shown, a in _axis_labels(axis)}
     ranges = {shown: bounds[a] for shown, a in plain.items() if a in bounds}
@@ -229,8 +311,16 @@ def show_estimate(record: dict[str, Any]) -> None:
 
 
 def show_table(table: Table) -> None:
-    """Print a table within the width of the terminal. Numbers are not broken, and long words are folded. If a table is
-    too wide, borders are left out first, and then numbers may be broken."""
+    """Print a table within the width of the terminal.
+
+    Numbers are not broken, and long words are folded. If a table is too wide, borders are left out first, and then
+    numbers may be broken.
+
+    Parameters
+    ----------
+    table : Table
+        The table; its columns are changed.
+    """
     least = _fit(table)
     if least + _BORDER_WIDTH * len(table.columns) + 1 > out.width:
         table.box, table.padding = box.SIMPLE_HEAD, (0, 0, 0, 0)
@@ -241,7 +331,11 @@ def show_table(table: Table) -> None:
 
 
 def _fit(table: Table) -> int:
-    """Set overflow and least width of each column; returns the sum of the least widths."""
+    """Set overflow and least width of each column; returns the sum of the least widths.
+
+    rich shrinks columns in proportion to their content. Without a least width it would cut a number in two where a name
+    beside it could continue on the next line.
+    """
     least = 0
     for column in table.columns:
         column.overflow = "fold"
@@ -258,12 +352,23 @@ def _fit(table: Table) -> int:
 
 
 def _show_columns(axis: str, labels: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None:
-    """Print columns beside their labels, in several tables if one would be too wide."""
+    """Print columns beside their labels, in several tables if one would be too wide.
+
+    Parameters
+    ----------
+    axis : str
+        Heading of the labels.
+    labels : sequence of str
+        One label for each line.
+    columns : mapping
+        Cells by the heading of the column.
+    """
     table = Table(axis, *columns)
     for at, label in enumerate(labels):
         table.add_row(label, *(cells[at] for cells in columns.values()))
     names = list(columns)
     if len(names) > 1 and _fit(table) + _BORDER_WIDTH * (1 + len(names)) + 1 > out.width:
+        # Halved until every part fits, and each part repeats the labels.
         for part in (names[: len(names) // 2], names[len(names) // 2 :]):
             _show_columns(axis, labels, {name: columns[name] for name in part})
         return
@@ -277,17 +382,38 @@ def show_warnings(sentences: Sequence[str]) -> None:
 
 
 def _places(axis: dict[str, Any]) -> tuple[str, ...]:
-    """Name of an axis and its labels, with their units of measurement."""
+    """Name of an axis and its labels, with their units of measurement.
+
+    Parameters
+    ----------
+    axis : dict
+        JSON form of an axis: `name`, `labels` and perhaps `units`.
+    """
     return axis["name"], *(shown for shown, _ in _axis_labels(axis))
 
 
 def _axis_labels(axis: dict[str, Any]) -> list[tuple[str, str]]:
+    """Pairs of a label with its unit of measurement, and the label alone, by which ranges are looked up."""
     units = axis.get("units") or [""] * len(axis["labels"])
     return [(f"{a} ({u})" if u else a, a) for a, u in zip(axis["labels"], units, strict=True)]
 
 
 def _ranges(question: dict[str, Any]) -> dict[str, str]:
-    """Public range, or categories, of each column that has one."""
+    """Public range, or categories, of each column that has one.
+
+    Algorithms declare ranges in two forms: `lower` and `upper` with one number per column, or tables `ranges` and
+    `levels` by the name of a column (descriptive tables).
+
+    Parameters
+    ----------
+    question : dict
+        `columns` in their order, and `parameters` of the algorithm.
+
+    Returns
+    -------
+    dict
+        Text by the name of a column; empty if the ranges cannot be assigned to columns.
+    """
     lower, upper = (question["parameters"].get(name) for name in ("lower", "upper"))
     columns = question["columns"]
     if isinstance(ranges := question["parameters"].get("ranges"), dict):  # of descriptions
@@ -304,7 +430,13 @@ def _ranges(question: dict[str, Any]) -> dict[str, str]:
 
 
 def show_check(record: dict[str, Any]) -> None:
-    """Print the findings of `zerosum check` at one site."""
+    """Print the findings of `zerosum check` at one site.
+
+    Parameters
+    ----------
+    record : dict
+        JSON form of a `SiteCheck`. It describes private data and is for the site's steward.
+    """
     units = "" if record["units"] is None else f", {counted(record['units'], 'unit')}"
     verdict = "it would not run" if record["faults"] else "it would run"
     left = "" if record["left"] is None else f"; afterwards one more study may cost epsilon {record['left']:.4f}"
@@ -317,6 +449,13 @@ def show_check(record: dict[str, Any]) -> None:
 
 
 def show_report(report: PrivacyReport) -> None:
+    """Print releases, costs by site and the guarantee.
+
+    Parameters
+    ----------
+    report : PrivacyReport
+        The report of a plan or of a result. Equal releases that follow each other are one line, as "10 × vector_sum".
+    """
     table = Table("release", "numbers", "sensitivity", "share of mu²", "noise", "mu")
     lines = [
         (
@@ -333,6 +472,7 @@ def show_report(report: PrivacyReport) -> None:
         times = len(list(alike))
         table.add_row(f"{times} × {statistic}" if times > 1 else statistic, *cells)
     show_table(table)
+    # Columns that apply to some schemes only: a helper that deals noise, and a published theorem.
     dealt = any(site.helper_epsilon is not None for site in report.per_site)
     published = any(site.published_epsilon is not None for site in report.per_site)
     headings = ("site", "mu", f"epsilon at delta {report.delta:g}", *(["published epsilon"] if published else []))
@@ -354,7 +494,13 @@ def show_report(report: PrivacyReport) -> None:
 
 
 def show_fit(estimate: Mapping[str, Quantity]) -> None:
-    """Print the goodness of fit of a regression, if it was released: scalars with their standard errors."""
+    """Print the goodness of fit of a regression, if it was released: scalars with their standard errors.
+
+    Parameters
+    ----------
+    estimate : mapping
+        Quantities by name; those with axes belong to other tables.
+    """
     import numpy as np
 
     found = {name: each for name, each in estimate.items() if np.size(each.value) == 1 and not each.axes}
@@ -368,22 +514,36 @@ def show_fit(estimate: Mapping[str, Quantity]) -> None:
 
 
 def show_lines(headings: Sequence[str], lines: Sequence[Sequence[str | float]]) -> None:
-    """Print a table of many columns. Columns with one value in all lines are printed once, above it. Columns that
-    do not fit follow in further tables with the same line numbers."""
+    """Print a table of many columns.
+
+    Columns with one value in all lines are printed once, above it. Columns that do not fit follow in further tables
+    with the same line numbers.
+
+    Parameters
+    ----------
+    headings : sequence of str
+        Headings of the columns. The first column names the lines and is repeated in every table.
+    lines : sequence of sequences
+        One sequence of cells for each line.
+    """
     cells = [[_figure(cell) for cell in line] for line in lines]
     columns = dict(zip(headings, zip(*cells, strict=True), strict=True)) if cells else {}
     alike = {heading: column[0] for heading, column in columns.items() if len(column) > 1 and len(set(column)) == 1}
     if alike:
         out.print("; ".join(f"{heading} {cell}" for heading, cell in alike.items()) + " in all lines")
     rest = [heading for heading in headings if heading not in alike] or list(headings[:1])
+    # Headings may be broken between words, cells may not.
     widths = {heading: max(map(len, (*heading.split(), *columns.get(heading, ())))) for heading in rest}
     # one space between columns where two would make a second table necessary
     gap = 2 if sum(widths.values()) + 2 * (len(rest) - 1) <= out.width else 1
     parts, room = [rest[:1]], 0  # the first column names the line
+    # Columns are put into the current table as long as they fit, in their order. `room` is the width that is left in
+    # it; a table has at least one column beside the names, even if that is too wide.
     for heading in rest[1:]:
         if len(parts[-1]) > 1 and room < widths[heading]:
             parts.append(rest[:1])
         if len(parts[-1]) == 1:
+            # If all columns fit into one table, it has no line numbers, and their width is available.
             whole = sum(widths.values()) + gap * (len(rest) - 1) <= out.width
             room = out.width - widths[rest[0]] - gap - (0 if whole else len(str(len(cells))) + gap)
         parts[-1] = [*parts[-1], heading]
@@ -420,7 +580,13 @@ def _figure(cell: str | float) -> str:
 
 
 def show_tables(tables: Iterable[ReportTable]) -> None:
-    """Print the tables of a result. A terminal that is too narrow for the numbers wraps their lines."""
+    """Print the tables of a result. A terminal that is too narrow for the numbers wraps their lines.
+
+    Parameters
+    ----------
+    tables : iterable of Table
+        Tables of `zerosum.report.tables`.
+    """
     from zerosum.report.text_table import least_width, rich_table
 
     for table in tables:
@@ -429,36 +595,54 @@ def show_tables(tables: Iterable[ReportTable]) -> None:
         out.print()
 
 
-def _column_list(asked: dict[str, Any]) -> str:
-    """Columns of a study with their ranges, as text."""
-    names, bounds = asked.get("columns", []), asked.get("bounds", {})
-    if asked.get("n_columns", 0) > len(names):
-        return f"{names[0]} ... {names[-1]} ({asked['n_columns']})"
+def _column_list(question: dict[str, Any]) -> str:
+    """Columns of a study with their ranges, as text.
+
+    Parameters
+    ----------
+    question : dict
+        What the ledger recorded about the question. Of many columns it has only some names; the first and last are
+        printed, with the number of all.
+    """
+    names, bounds = question.get("columns", []), question.get("bounds", {})
+    if question.get("n_columns", 0) > len(names):
+        return f"{names[0]} ... {names[-1]} ({question['n_columns']})"
     ranges = _ranges({"columns": names, "parameters": bounds})
     return ", ".join(f"{name} ({ranges[name]})" if name in ranges else name for name in names)
 
 
 def _span(first: int, last: int) -> str:
+    """Two numbers as a range, or one number if they are equal."""
     return str(first) if last == first else f"{first} to {last}"
 
 
 def show_ledger(record: dict[str, Any]) -> None:
+    """Print what a ledger charged: one line for each study, then one for each group of equal entries.
+
+    Parameters
+    ----------
+    record : dict
+        Statement of a ledger (`zerosum.site.ledger_summary.statement`), with a `warning` or None.
+    """
     population, cap = visible(record["account"]["population"]), record["cap"]
     title = f"{population}: epsilon {record['epsilon']:.4f} at delta {record['delta']:g} so far"
     if cap is not None:
+        # The sum may be stated at another delta than that of the cap; what is left always refers to the cap.
         at = "" if cap["delta"] == record["delta"] else f" at delta {cap['delta']:g}"
         title += f"; under the cap of {cap['epsilon']:g}{at} one more study may cost {record['left']:.4f}"
+    # Columns that only some ledgers need: older entries have no record of a consent, and most studies have no sub-
+    # sampled steps.
     agreed = ["consent"] if any(line["consent"] for line in record["studies"]) else []
     headings = ("who", "asked", "columns", "epsilon", *agreed)
     studies = Table("study", Column("when (UTC)", no_wrap=True), *headings, title=title)
     for line in record["studies"]:
-        asked = line["asked"]
+        question = line["asked"]
         studies.add_row(
             visible(line["study"]),
             line["first"][:16].replace("T", " "),
-            visible(asked.get("user", "")),
-            asked.get("algorithm", ", ".join(line["statistics"])),
-            visible(_column_list(asked)),
+            visible(question.get("user", "")),
+            question.get("algorithm", ", ".join(line["statistics"])),
+            visible(_column_list(question)),
             f"{line['epsilon']:.4f}",
             *([f"{line['consent'] or ''}{', under 0.2' if line['exposed'] else ''}"] if agreed else []),
         )
@@ -479,6 +663,8 @@ def show_ledger(record: dict[str, Any]) -> None:
             *(entry[key] or "" for key in doubted),
         )
 
+    # Rounds with equal cells that follow each other are one line, with the span of their numbers and rounds: a study
+    # may have hundreds.
     for (study, attempt, *cells), alike in groupby(record["entries"], cells_of):
         first, *others = alike
         last = others[-1] if others else first

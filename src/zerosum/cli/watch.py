@@ -1,4 +1,9 @@
-"""`zerosum watch`: local web page of running and past studies."""
+"""`zerosum watch`: local web page of running and past studies.
+
+The command only chooses the pages (a coordinator's or a site's), binds the socket and prints the address; access
+control is in `zerosum.watch.access`. The server listens on loopback unless `--host` names another address, since the
+connection is not encrypted.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +44,14 @@ def watch(
         from zerosum.watch.access import LOOPBACK, AccessControl, is_loopback
         from zerosum.watch.app import Watch
         from zerosum.watch.server import bind, serve
+    # The web libraries are an extra. Any other missing module is a fault of the program and passes through.
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("starlette", "uvicorn", "anyio", "h11"):
             raise
         raise BadInput("the page needs Starlette and Uvicorn: pip install 'zerosum[watch]'") from None
     pages = _pages(state or [], site)
     access = AccessControl(host or LOOPBACK)
+    # Bound before the address is printed: the port may be chosen by the system, and it must be known to be free.
     listening = bind(access.host, port)
     if not is_loopback(access.host):
         terminal.err.print(
@@ -65,6 +72,16 @@ def watch(
 
 
 def _pages(state: list[Path], site: Path | None) -> Pages:
+    """Pages of a coordinator or of a site.
+
+    Parameters
+    ----------
+    state : list of Path
+        State folders of studies, or folders of such folders.
+    site : Path or None
+        A site file, or its folder. Without both, a `site.toml` in the current folder is taken; else the archived
+        results of this user are shown.
+    """
     if site is not None and state:
         raise BadParameter("--state is for a coordinator and --site for a site: give one of them")
     if site is None and not state and Path("site.toml").is_file():

@@ -99,6 +99,7 @@ def to_host(array: Array) -> Any:
     """An array of any namespace as a NumPy array of the same type."""
     if is_numpy_array(array):
         return np.asarray(array)
+    # A tensor that requires gradients does not convert; values are needed only.
     if is_torch_array(array):
         return _from_torch(array.detach())
     if is_cupy_array(array):
@@ -110,8 +111,10 @@ def to_host(array: Array) -> Any:
 
 
 def _from_torch(tensor: Any) -> Any:
+    """A tensor as a NumPy array; a long one is copied from a GPU through pinned memory."""
     if tensor.device.type != "cuda" or tensor.nbytes < _PINNED:
         return tensor.cpu().numpy()
+    # A device copies into pinned memory without a staging buffer; below `_PINNED` bytes allocating it costs more.
     pinned = _torch().empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     return pinned.copy_(tensor).numpy()
 
@@ -123,6 +126,7 @@ def check_device(name: str) -> str:
     if name == HOST:
         return name
     torch, number = _torch(), int(name.partition(":")[2] or 0)
+    # The device is tested before a study, since a failure in a round would come after the consent.
     if not torch.cuda.is_available() or number >= torch.cuda.device_count():
         raise BadParameter(f"the device is {name!r}, but PyTorch finds no such device here")
     try:
@@ -153,6 +157,8 @@ def exact(rows: Array) -> bool:
     """Whether the device of the rows multiplies whole numbers of norm 2^26 as the host does, where the
     products are exact.
     """
+    # 1024 entries of at most 2^21 have norm at most 2^26, so that every product is at most 2^52. The seed is fixed,
+    # since the test must not depend on data.
     numbers = np.random.default_rng(0).integers(-(2**21), 2**21, (1024, 1024), endpoint=True).astype(np.float64)
     there = array_on(numbers, rows)
     xp = array_namespace(there)
@@ -167,6 +173,7 @@ def to_device(rows: Any, device: Any) -> Array:
     where = torch.device(device)
     if where.type != "cuda":
         return _tensor(rows).to(where)
+    # Rows per part: `_AT_ONCE` bytes at the mean number of bytes per row.
     at_once = max(1, _AT_ONCE * len(rows) // max(1, rows.nbytes))
     stream = _copying(str(where))
     with torch.cuda.stream(stream):
@@ -174,6 +181,7 @@ def to_device(rows: Any, device: Any) -> Array:
         for start in range(0, len(rows), at_once):
             part = rows[start : start + at_once]
             moved[start : start + at_once].copy_(_pinned(part), non_blocking=True)
+    # The caller may change or unmap the rows after the return, so that the copies must be complete.
     stream.synchronize()
     # The memory was allocated on the copy stream; PyTorch must not reuse it while the default stream still reads it.
     moved.record_stream(torch.cuda.default_stream(where))
@@ -217,14 +225,19 @@ def available_bytes(rows: Array | str, wanted: float = math.inf) -> int | None:
         return _cuda_room(rows.device, wanted)
     if is_cupy_array(rows):
         xp = array_namespace(rows)
+        # Half of the free memory with CuPy, two thirds with PyTorch (`_cuda_room`); the rest is a margin for the
+        # libraries' own buffers. Chosen by hand; no benchmark recorded.
         return int(xp.cuda.Device().mem_info[0] + xp.get_default_memory_pool().free_bytes()) // 2
     return None
 
 
 def _cuda_room(device: Any, wanted: float) -> int:
+    """Two thirds of the free memory of a GPU, in bytes. See `available_bytes` for `wanted`."""
     cuda = _torch().cuda
     free = int(cuda.mem_get_info(device)[0])
     if free * 2 // 3 < wanted:
+        # Fragments of the reserve may be too small for a block, so that it is counted only where free memory is not
+        # enough.
         free += cuda.memory_reserved(device) - cuda.memory_allocated(device)  # held in reserve by PyTorch
     return free * 2 // 3
 
@@ -232,6 +245,7 @@ def _cuda_room(device: Any, wanted: float) -> int:
 def ahead(blocks: Iterator[Any]) -> Iterator[Any]:
     """The same blocks; each is read in a thread while the one before is processed."""
     with ThreadPoolExecutor(1) as reader:
+        # One block ahead and no more: each block may take a large part of the device's memory.
         coming = reader.submit(next, blocks, None)
         while (block := coming.result()) is not None:
             coming = reader.submit(next, blocks, None)
@@ -259,6 +273,7 @@ def works(rows: Array) -> bool:
 
 
 def _torch() -> Any:
+    """PyTorch, or `BadParameter` with the command that installs it."""
     try:
         import torch  # type: ignore[import-not-found,unused-ignore]
     except ImportError:

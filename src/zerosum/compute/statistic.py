@@ -105,6 +105,7 @@ class BoundedStatistic(Statistic):
         if not self.in_threads or units.device is not None or not (units.is_sparse or on_host(units.rows)):
             return 1
         exact, every = self.adds_exactly(units), int(units.rows.shape[0])
+        # The same limits that `Units.blocks` and `Units.evenly` apply, so that the estimate agrees with the cut.
         rows = rows_at_once(self.row_bytes, by_units=self.adds_units or exact)
         blocks = units.even_blocks(threads(), self.exact_bytes(units)) if exact else -(-every // rows)
         # a block of persons may hold a single one
@@ -112,6 +113,7 @@ class BoundedStatistic(Statistic):
         together = min(together, every // blocks) if exact and blocks else together
         if blocks < 2 or together * self.row_bytes < _WORTH_A_THREAD:
             return 1
+        # A unit is never divided, so a block may be as long as the largest unit.
         held = max(rows, units.largest) * self.row_bytes + self.block_bytes
         return max(1, min(threads(), blocks, _HELD // held))
 
@@ -121,16 +123,20 @@ class BoundedStatistic(Statistic):
         If the computation fails or is not finite, the block is halved, down to the unit at fault, which counts as a
         unit of zeros. After a site has consented, an error would disclose something about a unit to the coordinator.
         """
+        # One block at a time: the whole table in dense form may not fit into memory.
         block = block if self.takes_sparse else block.dense()
         try:
             part = add(block)
             xp = array_namespace(part)
+            # A value that overflowed in one unit would make the whole sum not finite, and the coordinator would learn
+            # of it.
             if part.shape == (self.size,) and bool(xp.all(xp.isfinite(part))):
                 return part if on_host(part) else xp.astype(part, xp.float64, copy=False)
         except Exception as error:
             self._blame(error, block)
         if len(block) == 1:
             return self._nobody(add)
+        # Halving finds k units at fault among n in of the order of k log2(n) calls, and all other units count as usual.
         middle = len(block) // 2
         one, other = (self._part(add, half) for half in (block.between(0, middle), block.between(middle, len(block))))
         return one + other if on_host(one) == on_host(other) else to_numpy(one) + to_numpy(other)
@@ -140,11 +146,14 @@ class BoundedStatistic(Statistic):
         errors.
         """
         full = no_memory(error)
+        # Memory and a broken device are faults of the machine and not of a unit. To treat units as zeros then would
+        # return a wrong sum, and without an error.
         if full and len(block) == 1 and not isinstance(error, MemoryError):
             raise MemoryError("there is no memory left for one unit") from error
         if isinstance(error, MemoryError) or not works(block.rows):
             raise error
         if not full:
+            # The log stays at the site; the message of the error may contain values.
             text = "%s failed for a block of units; only the one at fault is left out"
             _log.warning(text, self.name, exc_info=error)
 
@@ -154,6 +163,8 @@ class BoundedStatistic(Statistic):
         contribution.
         """
         try:
+            # The same preprocessing as for data, since a row of zeros may become something else (a centre is
+            # subtracted).
             part = to_numpy(add(self.entering(Units(np.zeros((1, self.columns))))))
         except Exception:
             return np.zeros(self.size)
@@ -196,6 +207,7 @@ class BoundedMap(BoundedStatistic, PublishableStatistic):
     def _rows(self, block: Units) -> Floats:
         """The rows of a block. As in `_part`, a unit that fails does not affect others; its row is zero."""
         try:
+            # A publication sends one row per unit, so that the number of rows must be right also where a unit fails.
             rows = to_numpy(self.map_block(block))
             if rows.shape == (len(block), self.size) and np.all(np.isfinite(rows)):
                 return rows

@@ -25,6 +25,8 @@ def packed(symmetric: Array) -> Array:
     xp = array_namespace(symmetric)
     places = xp.arange(symmetric.shape[0], device=device_of(symmetric))
     row, column = places[:, None], places[None, :]
+    # An entry off the diagonal occurs twice in the matrix and once in the vector. The factor sqrt(2) makes the norm of
+    # the vector that of the matrix, so that a clip in either has the same meaning.
     return xp.where(row == column, symmetric, math.sqrt(2) * symmetric)[row <= column]
 
 

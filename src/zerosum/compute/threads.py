@@ -48,14 +48,17 @@ class _Limit:
         self._before: list[int] = []
 
     def set(self) -> None:
+        """Set BLAS to one thread. The first caller stores the numbers to be restored."""
         with self._lock:
             if self._wanted == 0:
+                # Read before the first change. A second caller would read 1 and restore 1.
                 self._before = [each.num_threads for each in _libraries()]
                 _anybody_may_set()
             self._wanted += 1
             _set([1] * len(_libraries()))
 
     def lift(self) -> None:
+        """End one caller's limit. The last caller restores the stored numbers."""
         with self._lock:
             self._wanted -= 1
             if self._wanted == 0:
@@ -64,11 +67,13 @@ class _Limit:
                 _anybody_may_set()
 
     def threads(self) -> int:
+        """The number of threads outside of the limit."""
         with self._lock:
             return max(self._before if self._wanted else [each.num_threads for each in _libraries()], default=1)
 
 
 def _set(numbers: list[int]) -> None:
+    """Set the number of threads of each loaded library."""
     for library, number in zip(_libraries(), numbers, strict=True):
         library.set_num_threads(number)
 
@@ -119,9 +124,11 @@ def side_by_side(workers: int) -> Iterator[OrderedMap]:
     ...     list(each(abs, [-1, 2, -3]))
     [1, 2, 3]
     """
+    # Without threads BLAS keeps its own, which is faster for one large product.
     if workers < 2:
         yield map
         return
+    # Each new thread sets the limit again, since with some libraries (OpenMP) the number belongs to a thread.
     limited = partial(_set, [1] * len(_libraries()))
     with one_thread(), ThreadPoolExecutor(workers, "zerosum-block", limited) as pool:
         try:
@@ -145,6 +152,19 @@ def at_once(*work: Callable[[], Any]) -> list[Any]:
 
 
 def _in_order(pool: ThreadPoolExecutor, workers: int, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Results in the order of the items, so that the sum of the blocks rounds equally for any number of threads.
+
+    Parameters
+    ----------
+    pool : ThreadPoolExecutor
+        Threads that compute.
+    workers : int
+        Number of threads; at most one item more is started and not yet returned.
+    work : callable
+        Maps one item.
+    items : iterable
+        Read lazily in the caller's thread, since blocks may be read from a file.
+    """
     coming: deque[Future[R]] = deque()
     for item in items:
         try:
@@ -153,6 +173,7 @@ def _in_order(pool: ThreadPoolExecutor, workers: int, work: Callable[[T], R], it
             while coming:
                 yield coming.popleft().result()
             yield work(item)
+        # Bounds the memory: finished parts that wait for an earlier one are as large as a sum.
         if len(coming) > workers:
             yield coming.popleft().result()
     while coming:

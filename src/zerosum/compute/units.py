@@ -114,6 +114,7 @@ class Units:
         if bool(issparse(array)):
             array = doubled(array)
             _check_places(array)
+            # The squares of duplicate entries add up to another norm than that of the row that they stand for.
             array.sum_duplicates()
         if array.ndim == 1:
             array = array[:, None]
@@ -144,6 +145,7 @@ class Units:
         """
         if len(units) != len(seconds) or any(len(u) != len(s) for u, s in zip(units, seconds, strict=True)):
             raise BadData("give the seconds between rows for every recording of every unit")
+        # One list of recordings; `counts` has the first recording of each unit, and `begins[counts]` its first row.
         flat = [table for unit in units for table in unit]
         if any(len(unit) == 0 for unit in units):
             raise BadData("a unit has no recordings")
@@ -164,6 +166,7 @@ class Units:
         if len(groups) == 0:
             raise BadData("there are no units")
         _, codes = np.unique(groups, return_inverse=True)
+        # Stable, so that the rows of a unit keep their order: in a time series it is data.
         order = np.argsort(codes, kind="stable")
         sizes = np.bincount(codes)
         return cls(table[order], _ends(sizes))
@@ -221,6 +224,8 @@ class Units:
         by_units:
             On the host, whether the limit counts units instead of rows: for statistics that add up one vector per unit.
         """
+        # Beside the working memory, 16 bytes per entry are counted: the rows of the block and one copy of them as
+        # doubles.
         size = row_bytes or 8 * self.columns
         wanted = self.rows.shape[0] * (size + 16 * self.columns)
         where = available_bytes(self.rows if self.device is None else self.device, wanted)
@@ -230,6 +235,7 @@ class Units:
             at_most = max(1, where // (size + 16 * self.columns))
             if not longer:  # some of these statistics compute on the host
                 at_most = min(rows_allowed(len(self)), at_most, max(BLOCK_ROWS, _HOST_BYTES // size))
+        # On the host a block holds at most BLOCK_ROWS units, the limit for which the rounding of a sum is planned.
         cut = self._cut(at_most, BLOCK_ROWS if where is None else at_most)
         if self.device is None:
             return cut
@@ -251,17 +257,26 @@ class Units:
         return self._cut(at_most, at_most)
 
     def _cut(self, at_most: int, units: int) -> Iterator[Units]:
+        """Blocks of at most `at_most` rows and `units` units, in order; a block has at least one unit."""
         start = 0
         while start < len(self):
             end = start + at_most
             if self.offsets is not None:
+                # The last unit that ends within `at_most` rows. A unit is never divided; one that is longer is a block
+                # of its own.
                 end = int(np.searchsorted(self.offsets, self.offsets[start] + at_most, side="right")) - 1
             end = min(max(end, start + 1), start + units, len(self))
             yield self.between(start, end)
             start = end
 
     def between(self, start: int, end: int) -> Units:
-        """The units from `start` up to, not including, `end`."""
+        """The units from `start` up to, not including, `end`.
+
+        Parameters
+        ----------
+        start, end : int
+            Positions of units, not of rows. Rows are views where possible.
+        """
         if self.offsets is None:
             return Units(self.rows[start:end, ...])
         first, last = int(self.offsets[start]), int(self.offsets[end])
@@ -269,12 +284,19 @@ class Units:
         return Units(_by_rows(self.rows[first:last, ...]), self.offsets[start : end + 1] - first, runs)
 
     def chosen(self, which: NDArray[np.bool_]) -> Units:
-        """Those units for which `which` is true, in their order."""
+        """Those units for which `which` is true, in their order.
+
+        Parameters
+        ----------
+        which : bool array of shape (units,)
+            Units of the sample.
+        """
         if self.offsets is None:
             return Units(self._rows_at(np.flatnonzero(which)), device=self.device)
         sizes = np.diff(self.offsets)
         runs = None
         if self.runs is not None:
+            # The unit of each recording, from its first row.
             whose = np.searchsorted(self.offsets, self.runs.offsets[:-1], side="right") - 1
             lengths = np.diff(self.runs.offsets)[which[whose]]
             runs = Runs(_ends(lengths), self.runs.seconds[which[whose]])
@@ -282,6 +304,7 @@ class Units:
         return Units(rows, _ends(sizes[which]), runs, self.device)
 
     def _rows_at(self, places: NDArray[np.intp]) -> Array:
+        """Rows at these positions, on their device."""
         if self.is_sparse:
             return self.rows[places]
         return array_namespace(self.rows).take(self.rows, array_on(places, self.rows), axis=0)
@@ -304,6 +327,7 @@ class Units:
         seen: Counter[bytes] = Counter()
         drawn = []
         for first, last in itertools.pairwise(bounds.tolist()):
+            # Hashed from the bytes of doubles, so that a table of floats and one of integers draw equally.
             own = hashlib.blake2b(table[first:last].tobytes(), digest_size=16).digest()
             drawn.append(int.from_bytes(hashlib.blake2b(own + seen[own].to_bytes(8, "little"), digest_size=8).digest()))
             if twins == "apart":
@@ -317,6 +341,7 @@ class Units:
         """
         if what not in self._made:
             made = make()
+            # The oldest one leaves; a derived table may be as large as the data.
             while len(self._made) >= _KEPT:
                 del self._made[next(iter(self._made))]
             self._made[what] = made
@@ -346,11 +371,13 @@ class Units:
             return values
         xp = array_namespace(values)
         if on_host(values):
+            # `mean` adds up along a unit's own rows, which are contiguous: the order depends on the unit's length only.
             bounds = self.offsets.tolist()
             return xp.stack([xp.mean(_by_rows(values[a:b, ...]), axis=0) for a, b in itertools.pairwise(bounds)])
         parts, order = [], []
         for batch in self.batches():
             rows = batch.of(values)
+            # A copy, since `fold` overwrites its argument and `rows` may be a view of the data.
             parts.append(fold(xp.asarray(rows, copy=True)) / rows.shape[1])
             order.append(batch.units)
         if len(parts) == 1:
@@ -371,6 +398,8 @@ class Units:
         clocks = np.zeros(len(lengths)) if self.runs is None else self.runs.seconds
         alike: dict[bytes, list[int]] = {}
         for unit, (a, b) in enumerate(itertools.pairwise(first.tolist())):
+            # The bytes of both arrays are the key: units are together only if every recording has the same shape and
+            # clock.
             alike.setdefault(lengths[a:b].tobytes() + clocks[a:b].tobytes(), []).append(unit)
         for members in alike.values():
             units = np.array(members, dtype=np.int64)
@@ -391,16 +420,26 @@ class Units:
 
         In the columns at the positions `missing`, which have a rule, values may be missing (NaN). A refusal calls
         columns as `names` do, where these are given, and then says which rules there are.
+
+        Parameters
+        ----------
+        missing : collection of int
+            Positions of columns in which NaN is allowed.
+        names : sequence of str
+            Descriptions of the columns in refusals; for the owner of the data only.
         """
         if len(self) == 0:
             raise BadData("there are no units")
         if self.columns == 0:
             raise BadData("there are no columns")
+        # The sensitivity of a plan includes the rounding error of MAX_UNITS units in blocks of BLOCK_ROWS; larger data
+        # would exceed it.
         if summation_slack(len(self), max(BLOCK_ROWS, self.largest)) > summation_slack():
             raise BadData(
                 "there are too many units, or too many rows in one, for the rounding error that is planned for"
             )
         if self.offsets is not None:
+            # Otherwise rows would belong to no unit or to two, and the sensitivity would not hold.
             whole = len(self.offsets) > 0 and (self.offsets[0], self.offsets[-1]) == (0, self.rows.shape[0])
             if not whole or not np.all(np.diff(self.offsets) > 0):
                 raise BadData("where units begin must rise from 0 to the number of rows")
@@ -411,6 +450,7 @@ class Units:
             if not np.all(np.isfinite(self.rows.data)):
                 raise BadData("some values are not finite (NaN or infinite)")
             return
+        # Before any other computation on the device, and with public numbers.
         check_products(self.rows)
         for block in self.blocks():
             xp = array_namespace(block.rows)
@@ -427,6 +467,7 @@ class Units:
             raise BadData("some values are not finite (NaN or infinite)")
 
     def _check_runs(self, runs: Runs) -> None:
+        """Refuse recordings that are not part of one unit each, or that have no positive sampling interval."""
         if len(runs.seconds) != len(runs.offsets) - 1 or not np.all(np.isfinite(runs.seconds) & (runs.seconds > 0)):
             raise BadData("every recording needs a positive number of seconds between its rows")
         ends = np.arange(self.rows.shape[0] + 1) if self.offsets is None else self.offsets
@@ -447,6 +488,7 @@ def fold(values: Array) -> Array:
     width = values.shape[1]
     while width > 8:
         half = (width + 1) // 2
+        # With an odd width the middle column has no partner and stays.
         values[:, : width - half, ...] += values[:, half:width, ...]
         width = half
     total = values[:, 0, ...]

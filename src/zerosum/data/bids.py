@@ -118,7 +118,19 @@ def _plain(folder: Path) -> BidsIndex:
 
 
 def _bids(folder: Path, subjects: list[Path], selection: Selection, faults: list[str] | None) -> BidsIndex:
-    """Index of a BIDS data set."""
+    """Index of a BIDS data set.
+
+    Parameters
+    ----------
+    folder : Path
+        The data set.
+    subjects : list of Path
+        Its folders sub-*.
+    selection : Selection
+        Which files are read.
+    faults : list of str or None
+        As in `find_recordings`.
+    """
     listed = _participants(folder)
     whole = {subject.name: _runs(folder, subject) for subject in subjects}
     # An unlisted person would be a unit that the site's own list, and so the public count, does not have.
@@ -178,7 +190,15 @@ def _alike(names: list[str]) -> bool:
 
 
 def _runs(root: Path, subject: Path) -> list[Path]:
-    """Image files of all runs of a person, ordered by session and name."""
+    """Image files of all runs of a person, ordered by session and name.
+
+    Parameters
+    ----------
+    root : Path
+        The data set, for messages.
+    subject : Path
+        The folder of one person, with or without sessions.
+    """
     sessions = [entry for entry in _entries(subject) if entry.name.startswith("ses-") and entry.is_dir()]
     found = []
     for folder in [subject, *sessions]:
@@ -196,7 +216,17 @@ def _runs(root: Path, subject: Path) -> list[Path]:
 
 
 def _selected(root: Path, runs: list[Path], selection: Selection) -> tuple[Recording, ...]:
-    """Selected runs of a person. Raises `BadData` for two versions of one recording, which would count it twice."""
+    """Selected runs of a person. Raises `BadData` for two versions of one recording, which would count it twice.
+
+    Parameters
+    ----------
+    root : Path
+        The data set.
+    runs : list of Path
+        All image files of one person.
+    selection : Selection
+        Which of them are read.
+    """
     seen: dict[frozenset[tuple[str, str]], Path] = {}
     for path in runs:
         entities = _entities(path)
@@ -235,7 +265,15 @@ def entity_values(recordings: Iterable[Recording], name: str) -> tuple[str, ...]
 
 def _sidecars(root: Path, path: Path) -> tuple[Path, ...]:
     """JSON files of a run by the BIDS inheritance principle: from the run's folder up to the data set's, files whose
-    entities are a subset of the run's, most specific first."""
+    entities are a subset of the run's, most specific first.
+
+    Parameters
+    ----------
+    root : Path
+        The data set, at which the search ends.
+    path : Path
+        An image file below it.
+    """
     own = _entities(path).items()
     found: list[Path] = []
     folder = path.parent

@@ -432,7 +432,17 @@ class Design(BaseModel):
         return replace(units, rows=entering)
 
     def _filled(self, name: str, values: Floats, units: Units) -> Floats:
-        """One column with missing values imputed by its rule."""
+        """One column with missing values imputed by its rule.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+        values : array of shape (rows,)
+            Its values; categories as indices, NaN where missing.
+        units : Units
+            Owners of the rows, for "own-rows".
+        """
         if name not in self.missing:
             return values
         value = self.missing[name]
@@ -443,7 +453,17 @@ class Design(BaseModel):
         return np.where(np.isnan(values), float(taken), values)
 
     def _own_mean(self, name: str, values: Floats, units: Units) -> Floats:
-        """Impute the mean of the same unit's observed values, or the middle of the range."""
+        """Impute the mean of the same unit's observed values, or the middle of the range.
+
+        Parameters
+        ----------
+        name : str
+            A numeric column.
+        values : array of shape (rows,)
+            Its values.
+        units : Units
+            Owners of the rows.
+        """
         low, high = self.ranges[name]
         if units.offsets is None:
             return np.where(np.isnan(values), (low + high) / 2, values)
@@ -456,7 +476,20 @@ class Design(BaseModel):
         return np.where(there, values, np.repeat(mean, np.diff(units.offsets)))
 
     def _own_columns(self, name: str, values: Floats) -> list[Floats]:
-        """Design columns of one feature: clipped numbers, or dummy columns."""
+        """Design columns of one feature: clipped numbers, or dummy columns.
+
+        Parameters
+        ----------
+        name : str
+            A feature.
+        values : array of shape (rows,)
+            Its values after imputation; categories as indices.
+
+        Returns
+        -------
+        list of array of shape (rows,)
+            One column for a number; one 0/1 column for each level but the reference.
+        """
         if name in self.ranges:
             low, high = self.ranges[name]
             # clipped before products are formed, so that the ranges of products hold

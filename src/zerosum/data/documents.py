@@ -127,6 +127,13 @@ def counted(texts: Iterable[str], vocabulary: Sequence[str]) -> csr_array:
     """Counts of each word of the vocabulary in each text, shape (n_texts, n_words), ignoring case.
 
     Raises `BadData` for a vocabulary with a word that no text can contain, or with two words that are equal in text.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Documents; each is read once.
+    vocabulary : sequence of str
+        Words, in the order of the columns.
     """
     # Word in normalised form to its column.
     place: dict[str, int] = {}

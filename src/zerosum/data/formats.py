@@ -274,7 +274,17 @@ def _array_table(
 
 
 def _unit_offsets(path: Path, held: Mapping[str, NDArray[Any]], size: int) -> NDArray[np.int64] | None:
-    """First row of each unit and the number of rows: from a third dimension, or from `offsets`."""
+    """First row of each unit and the number of rows: from a third dimension, or from `offsets`.
+
+    Parameters
+    ----------
+    path : Path
+        For messages.
+    held : mapping
+        The arrays of the file.
+    size : int
+        Number of rows.
+    """
     data = held["data"]
     if "offsets" not in held:
         return np.arange(0, size + 1, data.shape[1], dtype=np.int64) if data.ndim == 3 else None
@@ -313,7 +323,21 @@ def _bounds(path: Path, name: str, given: NDArray[Any], size: int) -> NDArray[np
 def _array_names(
     path: Path, own: NDArray[Any] | None, width: int, columns: Sequence[str] | None, unit_column: str | None
 ) -> tuple[str, ...]:
-    """Column names: the file's own, else the caller's if it names all columns, else positions."""
+    """Column names: the file's own, else the caller's if it names all columns, else positions.
+
+    Parameters
+    ----------
+    path : Path
+        For messages.
+    own : array or None
+        Names in the file.
+    width : int
+        Number of columns.
+    columns : sequence of str or None
+        Columns that the caller reads.
+    unit_column : str or None
+        Column with the owner of each row.
+    """
     if own is not None:
         if own.shape != (width,) or own.dtype.kind != "U":
             raise BadData(f"the columns of {path} must be {width} names")
@@ -391,6 +415,7 @@ class _DelimitedFile:
 
     @contextmanager
     def _opened(self) -> Iterator[TextIO]:
+        """The file as text from its beginning, decompressed. Each pass opens it again."""
         with self.path.open("rb") as file:
             self._raw = file
             stream = gzip.GzipFile(fileobj=file) if self.path.suffix.lower() == ".gz" else file

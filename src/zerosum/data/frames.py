@@ -31,7 +31,15 @@ def is_text(data: object) -> bool:
 
 
 def frame_table(frame: Any, called: str) -> Table:
-    """Table of a frame. A single column without a name has the name ''."""
+    """Table of a frame. A single column without a name has the name ''.
+
+    Parameters
+    ----------
+    frame : object
+        A frame of pandas, polars or Arrow, or a series.
+    called : str
+        Description in messages.
+    """
     if hasattr(frame, "collect") and hasattr(frame, "collect_schema"):
         raise BadData(f"{called} is a lazy frame: give what its collect() returns")
     # Libraries are distinguished by their methods, since none of them is imported here.
@@ -66,7 +74,15 @@ def array_table(data: Any, columns: Sequence[str], called: str) -> Table:
 
 
 def _cells(column: Any, called: str) -> Cells:
-    """Cells of a column: numbers unchanged, everything else as text, missing values as ""."""
+    """Cells of a column: numbers unchanged, everything else as text, missing values as "".
+
+    Parameters
+    ----------
+    column : object
+        A list, or a column of a frame.
+    called : str
+        Description in messages.
+    """
     if not isinstance(column, list):
         try:
             array = np.asarray(column)

@@ -133,7 +133,15 @@ def load_images(
 
 def _still(people: list[str], scans: list[list[Scan]]) -> tuple[list[list[Scan]], list[str]]:
     """Scans without those that scrubbing left too short, and notes with the people concerned. The decision about a
-    person depends on that person's motion only."""
+    person depends on that person's motion only.
+
+    Parameters
+    ----------
+    people : list of str
+        Names, for the notes.
+    scans : list of list of Scan
+        Runs of each person.
+    """
     left = [[scan for scan in own if scan.volumes >= MINIMUM_VOLUMES] for own in scans]
     runs = sum(len(own) for own in scans) - sum(len(own) for own in left)
     gone = [name for name, before, own in zip(people, scans, left, strict=True) if before and not own]

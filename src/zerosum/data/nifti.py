@@ -115,6 +115,7 @@ class Nifti:
 
     @contextmanager
     def _image(self) -> Iterator[Any]:
+        """The open image, whose values are read as one stream."""
         # One stream from start to end. nibabel would decompress a .gz from its start for every slice, and would not
         # verify the checksum at its end.
         with _stream(self.path) as stream:

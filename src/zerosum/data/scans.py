@@ -78,6 +78,7 @@ class Preprocessing:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
+        """Refuse contradictory or impossible settings before any run is opened."""
         if len(set(self.confounds)) < len(self.confounds):
             twice = next(name for name in self.confounds if list(self.confounds).count(name) > 1)
             raise BadParameter(f"confounds must be different from each other, and {twice!r} occurs twice")
@@ -111,7 +112,19 @@ class Preprocessing:
 @dataclass(frozen=True, eq=False)
 class Scan:
     """A run whose header was read: image, interval between volumes (s), indices of the volumes to keep, and regressors
-    of shape (volumes, n_regressors)."""
+    of shape (volumes, n_regressors).
+
+    Parameters
+    ----------
+    image : Nifti
+        Header of the 4D image.
+    seconds : float
+        Interval between volumes, s.
+    kept : array of int
+        Indices of the volumes that scrubbing leaves.
+    regressors : array of shape (volumes, n_regressors), optional
+        For all volumes, the scrubbed ones included, since filters need equal intervals.
+    """
 
     image: Nifti
     seconds: float
@@ -175,7 +188,17 @@ def open_scan(
 
 
 def _check_many(image: Nifti, confounds: int, volumes: int) -> None:
-    """Require more volumes than regressors, including a constant and a trend."""
+    """Require more volumes than regressors, including a constant and a trend.
+
+    Parameters
+    ----------
+    image : Nifti
+        The run, for the message.
+    confounds : int
+        Number of regressors.
+    volumes : int
+        Number of volumes after scrubbing.
+    """
     # With as many regressors as volumes the residuals are zero, or rounding errors that are then standardised.
     if confounds + 2 >= volumes:
         raise image.wrong(f"{{}} has too few volumes for {confounds} confounds", f"it has {volumes}")
@@ -184,7 +207,17 @@ def _check_many(image: Nifti, confounds: int, volumes: int) -> None:
 def _regressed(
     image: Nifti, confounds: Path | None, preprocessing: Preprocessing
 ) -> tuple[NDArray[np.intp], Floats | None]:
-    """Indices of the volumes to keep, and regressors (volumes, n) or None."""
+    """Indices of the volumes to keep, and regressors (volumes, n) or None.
+
+    Parameters
+    ----------
+    image : Nifti
+        The run.
+    confounds : Path or None
+        Its table of confounds.
+    preprocessing : Preprocessing
+        Names the regressors and the rule for scrubbing.
+    """
     volumes = image.shape[3]
     kept, regressors = np.arange(volumes), None
     if not (preprocessing.confounds or preprocessing.strategy or preprocessing.scrub_mm):
@@ -203,7 +236,23 @@ def _regressed(
 
 def _by_strategy(image: Nifti, strategy: Strategy, scrub_mm: float | None) -> tuple[NDArray[np.intp], Floats | None]:
     """Volumes and regressors by nilearn's strategy. nilearn's messages contain file names, so they go to the error's
-    detail."""
+    detail.
+
+    Parameters
+    ----------
+    image : Nifti
+        A run of fMRIPrep; nilearn finds the confounds by its name.
+    strategy : str
+        One of `_STRATEGIES`.
+    scrub_mm : float, optional
+        Threshold of the strategy "scrubbing", mm.
+
+    Returns
+    -------
+    volumes : array of int
+        Indices of the volumes to keep.
+    regressors : array of shape (volumes, n) or None
+    """
     _nilearn()
     from nilearn.interfaces.fmriprep import load_confounds_strategy
 
@@ -224,7 +273,24 @@ def _by_strategy(image: Nifti, strategy: Strategy, scrub_mm: float | None) -> tu
 
 
 def read_scan(scan: Scan, space: Masker, preprocessing: Preprocessing, out: Floats | None = None) -> Floats:
-    """Preprocessed rows of a run, shape (volumes kept, columns); written to `out` if given."""
+    """Preprocessed rows of a run, shape (volumes kept, columns); written to `out` if given.
+
+    Parameters
+    ----------
+    scan : Scan
+        A run that `open_scan` has checked.
+    space : Masker
+        Public grid.
+    preprocessing : Preprocessing
+        The same as in `open_scan`.
+    out : array of shape (volumes kept, columns), optional
+        Where the rows are written, so that all runs of a site share one array.
+
+    Raises
+    ------
+    BadData
+        If values within the grid are not finite or too large.
+    """
     # The output array is used directly unless volumes are removed by scrubbing.
     whole, found = scan.image.shape[3], out
     rows = found if found is not None and scan.volumes == whole else np.empty((whole, len(space.columns)))
@@ -258,6 +324,15 @@ def read_confounds(path: Path, names: Sequence[str], volumes: int) -> Floats:
     """Named columns of a confound table (tab-separated, with a header), shape (volumes, names).
 
     `n/a` counts as 0 in the first row of difference columns, which have no previous volume.
+
+    Parameters
+    ----------
+    path : Path
+        The table; it may be in the data folder of a person, so that messages do not contain it.
+    names : sequence of str
+        Columns to read.
+    volumes : int
+        Volumes of the run; each has one row.
     """
     called, own = "a table of confounds", str(path)
     table = list(tsv_rows(path, called))
@@ -290,7 +365,15 @@ def confound_names(path: Path) -> tuple[str, ...]:
 
 
 def run_seconds(image: Nifti, sidecars: Sequence[Path]) -> float | None:
-    """Interval between volumes, s, from the files; None if it is missing or contradictory."""
+    """Interval between volumes, s, from the files; None if it is missing or contradictory.
+
+    Parameters
+    ----------
+    image : Nifti
+        The run.
+    sidecars : sequence of Path
+        JSON files, nearest first.
+    """
     try:
         return _seconds(image, sidecars)
     except BadData:
@@ -339,7 +422,17 @@ def _seconds(image: Nifti, sidecars: Sequence[Path]) -> float:
 
 
 def _smoothed(volumes: Floats, space: Masker, width: float) -> Floats:
-    """Volumes smoothed with full width `width` mm."""
+    """Volumes smoothed with full width `width` mm.
+
+    Parameters
+    ----------
+    volumes : array of shape (x, y, z, n)
+        Some volumes on the grid of `space`.
+    space : Masker
+        Its affine gives the size of a voxel.
+    width : float
+        Full width at half maximum, mm.
+    """
     library = nibabel()
     _nilearn()
     from nilearn.image import smooth_img
@@ -349,7 +442,17 @@ def _smoothed(volumes: Floats, space: Masker, width: float) -> Floats:
 
 
 def _resampled(volumes: Floats, image: Nifti, space: Masker) -> Floats:
-    """Volumes of a run on the study's grid; 0 outside the run's grid."""
+    """Volumes of a run on the study's grid; 0 outside the run's grid.
+
+    Parameters
+    ----------
+    volumes : array of shape (x, y, z, n)
+        Some volumes on the run's own grid.
+    image : Nifti
+        The run, whose affine places its voxels.
+    space : Masker
+        The study's grid.
+    """
     library = nibabel()
     _nilearn()
     from nilearn.image import resample_img
@@ -367,7 +470,21 @@ def _resampled(volumes: Floats, image: Nifti, space: Masker) -> Floats:
 
 
 def _cleaned(rows: Floats, scan: Scan, preprocessing: Preprocessing) -> Floats:
-    """Detrended and filtered rows with confounds regressed out, without scrubbed volumes."""
+    """Detrended and filtered rows with confounds regressed out, without scrubbed volumes.
+
+    Parameters
+    ----------
+    rows : array of shape (volumes, columns)
+        All volumes, before scrubbing.
+    scan : Scan
+        Interval, regressors and volumes to keep.
+    preprocessing : Preprocessing
+        Trend and band.
+
+    Returns
+    -------
+    array of shape (volumes kept, columns)
+    """
     _nilearn()
     from nilearn.signal import clean
 
@@ -391,7 +508,15 @@ def _cleaned(rows: Floats, scan: Scan, preprocessing: Preprocessing) -> Floats:
 
 
 def _standardise(rows: Floats, size: Floats) -> None:
-    """Standardise columns in place. `size` is the largest absolute value of each column before cleaning."""
+    """Standardise columns in place. `size` is the largest absolute value of each column before cleaning.
+
+    Parameters
+    ----------
+    rows : array of shape (volumes, columns)
+        Cleaned rows; changed in place.
+    size : array of shape (columns,)
+        Largest absolute value of each column before cleaning.
+    """
     rows -= rows.mean(axis=0)
     spread = rows.std(axis=0)
     # Relative to the values before cleaning: what regression leaves of a constant column is rounding error, which

@@ -134,7 +134,17 @@ def load_units(
 
 def check_reading(columns: Sequence[str], unit_column: str | None, categories: Categories) -> None:
     """Raise `BadParameter` for a request that no table can satisfy: no columns, duplicate columns, ambiguous
-    categories. No file is opened."""
+    categories. No file is opened.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Columns to read.
+    unit_column : str or None
+        Column with the owner of each row.
+    categories : mapping
+        Declared categories by column.
+    """
     wanted = columns if unit_column is None else [*columns, unit_column]
     if not columns or len(set(wanted)) < len(wanted):
         raise BadParameter(
@@ -155,7 +165,19 @@ def units_of(
     missing: Collection[str] = (),
 ) -> Units:
     """Units from a frame (pandas, polars, Arrow) or an array with text, with the rules of `load_units`. `called`
-    describes the data in messages."""
+    describes the data in messages.
+
+    Parameters
+    ----------
+    data : frame or array
+        The table.
+    called : str
+        Description in messages.
+    columns : sequence of str
+        Columns to read, in this order.
+    categories, missing
+        As in `load_units`.
+    """
     table = frame_table(data, called) if is_frame(data) else array_table(data, columns, called)
     if table.names == ("",) and len(columns) == 1:
         table = replace(table, names=tuple(columns))
@@ -419,7 +441,18 @@ def _nothing(cell: str | float) -> bool:
 
 def _lookups(categories: Categories | None, labels: Labels | None, *, strict: bool = True) -> dict[str, Lookup]:
     """Cell contents to category index, by column: declared categories, and the file's own labels. A label for an
-    undeclared category is an error, or skipped if not `strict`."""
+    undeclared category is an error, or skipped if not `strict`.
+
+    Parameters
+    ----------
+    categories : mapping or None
+        Declared categories by column, from the plan.
+    labels : mapping or None
+        Meaning of the file's own labels by column, from the site.
+    strict : bool
+        Whether a label that does not fit the plan is an error. At a serving site it is not: a refusal would depend on
+        the site's labels.
+    """
     lookups = {name: dict(_lookup(name, declared)) for name, declared in (categories or {}).items()}
     for name, meant in (labels or {}).items():
         if name not in lookups:  # A site's labels serve many studies, which need not read the column.

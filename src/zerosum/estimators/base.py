@@ -123,6 +123,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     def _parameters(self, tables: Tables) -> dict[str, Any]:
         """Parameters of the program: the constructor parameters that it has a field for, unless they are None."""
         fields = algorithms.fields(self._algorithm)
+        # None stands for "the program's default", so that the default is stated in one place, the program.
         given = {self._program_names.get(name, name): value for name, value in self.get_params(deep=False).items()}
         return {name: value for name, value in given.items() if name in fields and value is not None}
 
@@ -157,6 +158,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     @contextmanager
     def _fresh_results(self) -> Iterator[None]:
         """Remove the results of the last fit, and restore them if this fit fails."""
+        # A failed fit must not leave results of two fits side by side, nor an estimator without results.
         last = dict(vars(self))
         for name in last:
             if name.endswith("_"):
@@ -170,14 +172,17 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             raise
 
     def _fit(self, tables_under: Callable[[Scheme], Tables]) -> Self:
+        # In `fit` and not in the constructor, as scikit-learn requires: `set_params` may change a parameter later.
         check_parameters(self._constraints, self.get_params(deep=False))
         scheme = self.scheme if isinstance(self.scheme, Scheme) else Scheme(self.scheme)
         with self._fresh_results():
+            # The data before the program, which needs the names of the columns.
             with bad_data():
                 tables = tables_under(scheme)
             unit = declared_unit(self.unit, tables.values(), seeded=self.random_state is not None)
             with bad_parameters():
                 program = algorithms.build(self._algorithm, self._parameters(tables) | {"columns": self._columns})
+            # Both checks come before `_run`, so that a refused fit charges no ledger.
             self._check_clone(tables)
             self._check_named(tables)
             result = self._run(program, tables, scheme, unit)
@@ -216,12 +221,15 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
 
     def __sklearn_clone__(self) -> Self:
         clone: Self = super().__sklearn_clone__()
+        # Not a constructor parameter: `get_params` does not report it, so that a copy made from the parameters is no
+        # clone.
         clone.__dict__["_cloned"] = True
         return clone
 
     def _check_named(self, tables: Tables) -> None:
         """Refuse a seed for private data, and private sites without names, because ledgers have the names of sites."""
         policies = self.policies or {}
+        # A policy states itself whether its data are private; its site checks the seed.
         if self.data != "private" or all(name in policies for name in tables):
             return
         if self.random_state is not None:
@@ -237,9 +245,11 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
 
     def _run(self, program: Algorithm, tables: Tables, scheme: Scheme, unit: Unit) -> Result:
         policies = dict(self.policies or {})
+        # The ledgers of public and synthetic data are deleted with this folder.
         with tempfile.TemporaryDirectory(prefix="zerosum-reproduction-") as folder:
             if self.data != "private":
                 for s, name in enumerate(tables):
+                    # Numbers as file names: a site's name may hold characters that no file name may have.
                     policies.setdefault(name, self._reproduction_policy(name, unit, Path(folder) / f"{s}.sqlite"))
             return run(
                 program,
@@ -272,15 +282,25 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         return self._shared_out(self._units(X, first=True), sites, scheme) if tables is None else tables
 
     def _by_site(self, X: Any, sites: ArrayLike | None) -> Tables | None:
-        """One validated table per site, by name; None if X is not data by site."""
+        """One validated table per site, by name; None if X is not data by site.
+
+        Parameters
+        ----------
+        X : object
+            As given to `fit`. A dict has names; a list gets the names "site 0", "site 1", which no ledger may have.
+        sites : array or None
+            Labels of rows; refused beside data by site.
+        """
         self._unnamed = False
         if _by_name(X):
+            # Names become texts, in which 1 and "1" are equal: two sites would share a ledger.
             several = {str(name): data for name, data in X.items()}
             if len(several) < len(X):
                 raise BadParameter("two sites have the same name")
         elif several_tables(X, self._dimensions):
             several = {f"site {s}": data for s, data in enumerate(X)}
             self._unnamed = True
+        # Before the last branch, which would read it as one table.
         elif isinstance(X, Iterator | set | frozenset):
             raise BadData("give a list or a dict with the data of each site: an iterator or a set has no fixed order")
         elif isinstance(X, Units):
@@ -294,10 +314,23 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         return {name: self._named(name, data, first=s == 0) for s, (name, data) in enumerate(several.items())}
 
     def _shared_out(self, units: Units, sites: ArrayLike | None, scheme: Scheme, each: str = "row") -> Tables:
-        """The units of one array by site, from the labels `sites`; `each` names what a label belongs to."""
+        """The units of one array by site, from the labels `sites`; `each` names what a label belongs to.
+
+        Parameters
+        ----------
+        units : Units
+            The data of all sites, in the order of X.
+        sites : array of shape (units,), optional
+            The label of each unit's site.
+        scheme : Scheme
+            Decides whether data without labels may be cut in two.
+        each : str
+            "row" or "person", for messages.
+        """
         if sites is not None:
             labels = column_or_1d(sites)
             check_consistent_length(range(len(units)), labels)
+            # As texts, like the names of a dict of sites: labels 1 and "1" name one site.
             names = np.array([str(label) for label in labels.tolist()])
             return {str(name): _chosen(units, np.flatnonzero(names == name)) for name in np.unique(names)}
         if not scheme.facts.sees_data:
@@ -323,6 +356,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         if not isinstance(data, Units):
             finite = "allow-nan" if self._allows_missing else True
             return Units(self._rows(data, first=first, ensure_all_finite=finite))
+        # Which columns have a rule is known only with the program; a column without one is refused there.
         data.check(range(data.columns) if self._allows_missing else ())
         self._take_columns(data.columns, first=first)
         return data
@@ -393,6 +427,7 @@ class ColumnRanges(JointEstimator):
                 raise BadParameter(f"ranges has {strangers[0]!r}, which is not a column; columns: {', '.join(names)}")
             if lacking := [name for name in names if name not in self.ranges]:
                 raise BadParameter(f"ranges has no range for column {lacking[0]!r}")
+            # In the order of the columns, not of the dict.
             ends = np.array([self.ranges[name] for name in names], dtype=np.float64)
             return ends[:, 0].copy(), ends[:, 1].copy()
         lower, upper = self._by_column("lower"), self._by_column("upper")
@@ -414,6 +449,7 @@ class ColumnRanges(JointEstimator):
                 f"{which} must be one number or one for each of the {self.n_features_in_} columns, "
                 f"got shape {values.shape}"
             )
+        # A copy: a broadcast array is read-only and shares one number.
         return np.broadcast_to(values, (self.n_features_in_,)).copy()
 
     def _bounds_or_extremes(self, tables: Tables) -> tuple[Floats, Floats]:
@@ -425,11 +461,13 @@ class ColumnRanges(JointEstimator):
             raise BadParameter(
                 "give public ranges of the columns (ranges, or lower and upper): bounds must not depend on private data"
             )
+        # Without the columns that `fit` appends: the response, weights, offsets.
         own = slice(self.n_features_in_)
         rows = np.concatenate([np.asarray(units.rows, dtype=np.float64)[:, own] for units in tables.values()])
         lower = np.nanmin(rows, axis=0) if lower is None else lower
         upper = np.nanmax(rows, axis=0) if upper is None else upper
         self._note("no ranges were given, so the extremes of the data were taken, which is not private")
+        # A range of width 0 would be a division by zero in the program.
         return lower, np.where(upper > lower, upper, lower + self._width_of_constant(lower))
 
     def _width_of_constant(self, value: Floats) -> Floats:
@@ -511,6 +549,7 @@ def bad_data() -> Iterator[None]:
     except ZerosumError:
         raise
     except (ValueError, OverflowError) as error:
+        # scikit-learn quotes the cell. It is a value of a person, so that it goes to the detail, which stays here.
         if "could not convert" in str(error):
             raise BadData("some values are not numbers", detail=str(error)) from None
         raise BadData(str(error)) from error
@@ -539,11 +578,13 @@ def _by_name(X: object) -> bool:
 def _chosen(units: Units, which: NDArray[np.intp]) -> Units:
     if units.offsets is None:
         return Units(units.rows[which])
+    # Units with several rows: `which` counts units and not rows.
     every = list(units.each())
     return Units.from_list([every[at] for at in which])
 
 
 def _largest_norm(units: Units) -> float:
+    # A missing value has no length of its own; only for seeded runs, so that an estimate is enough.
     norms = (np.linalg.norm(np.nan_to_num(np.asarray(block.rows), nan=0.0), axis=1) for block in units.blocks())
     return max(float(np.max(each)) for each in norms)
 

@@ -68,11 +68,13 @@ class JointClassifier(ClassifierMixin, Supervised, ColumnRanges):  # type: ignor
 
     def _coded(self, values: Any) -> Floats:
         array = np.asarray(values)
+        # `searchsorted` needs sorted labels; `order` leads back to the order in which the classes were given.
         order = np.argsort(self.classes_, kind="stable")
         known = self.classes_[order]
         try:
             place = np.minimum(np.searchsorted(known, array), len(known) - 1)
             sound = bool(np.all(known[place] == array))
+        # Text and numbers do not compare.
         except TypeError:
             sound = False
         if not sound:
@@ -113,6 +115,7 @@ class JointClassifier(ClassifierMixin, Supervised, ColumnRanges):  # type: ignor
             Probabilities; those of a row add up to one.
         """
         logits = self._logits(self._own_rows(X))
+        # The largest is subtracted, so that exp does not overflow.
         growth = np.exp(logits - np.max(logits, axis=1, keepdims=True))
         return np.asarray(growth / np.sum(growth, axis=1, keepdims=True))
 
@@ -160,6 +163,7 @@ class FeatureBased(JointClassifier):
 
     def _parameters(self, tables: Tables) -> dict[str, Any]:
         settings = self._settings(tables)
+        # Stored, since predictions need the same map.
         self.features_ = build(settings)
         return super()._parameters(tables) | {"classes": self._class_names, "features": settings}
 
@@ -171,6 +175,7 @@ class FeatureBased(JointClassifier):
         if settings.get("kind") == "scattering":
             shape = getattr(self, "_shape", None)
             side = math.isqrt(self.n_features_in_)
+            # Rows without a shape are taken as square images, if the number of columns is a square.
             if shape is None and side * side == self.n_features_in_:
                 shape = side, side
             if shape is not None:
@@ -192,6 +197,7 @@ class FeatureBased(JointClassifier):
     def _directions(self, rows: Floats) -> Floats:
         """Whitened features of rows, each scaled to norm 1, as in the fit."""
         found = np.asarray(self.features_(rows), dtype=np.float64)
+        # As `statistics.softmax.Whitened`, up to the rounding to whole numbers there.
         found = (found - self.center_) @ self.projection_
         norm = np.linalg.norm(found, axis=1, keepdims=True)
         return np.asarray(found / np.where(norm > 0, norm, 1.0))

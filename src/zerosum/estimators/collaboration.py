@@ -105,5 +105,7 @@ class DataCollaboration(FeatureBased):
 
     def _logits(self, rows: Floats) -> Floats:
         """Logarithms of least-squares estimates of probabilities; a soft maximum makes negative estimates small."""
+        # The last row of the weights belongs to the constant.
         shares = self._directions(rows) @ self.weights_[:-1] + self.weights_[-1]
+        # 1e-300 keeps the logarithm finite where the soft maximum underflows.
         return np.asarray(np.log(np.maximum(np.logaddexp(0, _STEEPNESS * shares), 1e-300)))

@@ -41,6 +41,7 @@ class _Grouped(TableEstimator):
     missing: Missing = None
 
     def _tables(self, X: Any, sites: Any, scheme: Scheme) -> Tables:
+        # Before the data are read, since the declaration selects the columns.
         if not self._declared:
             raise BadParameter("give ranges={column: (lowest, highest)}, levels={column: [...]}, or both")
         return super()._tables(X, sites, scheme)
@@ -55,6 +56,7 @@ class _Grouped(TableEstimator):
 
     def _parameters(self, tables: Tables) -> dict[str, Any]:
         return super()._parameters(tables) | {
+            # Tuples, since a plan and its digest must not depend on the type of a sequence.
             "ranges": {name: tuple(each) for name, each in (self.ranges or {}).items()},
             "levels": {name: tuple(each) for name, each in self._categories.items()},
             "probabilities": tuple(self.probabilities),
@@ -202,5 +204,6 @@ class Quantiles(_Grouped):
 
 
 def _groups(estimate: Estimate) -> tuple[str, ...]:
+    # Every quantity of these programs has the groups on its first axis.
     quantity = next(iter(estimate.values()))
     return quantity.axes[0].labels

@@ -83,6 +83,7 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
         if self.response is not None:
             known = np.asarray(self.response)
         elif self.random_state is None:
+            # Public by convention. Classes found in the data would disclose which labels occur.
             known = np.array([0, 1])
         else:
             values = np.concatenate([np.asarray(vector) for vector in vectors.values()])
@@ -100,6 +101,7 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
 
     def _coded(self, values: Any) -> Floats:
         array = np.asarray(values)
+        # At the owner's own desk; a serving site counts such a value instead of refusing.
         if np.any((array != self.classes_[0]) & (array != self.classes_[1])):
             raise BadData("some values of y are not among the two classes: Unknown label type")
         return np.asarray(array == self.classes_[1], dtype=np.float64)
@@ -111,6 +113,7 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
         super()._learn(estimate)
         self.score_coef_: Floats = estimate["score_coefficients"].value.copy()
         self.score_intercept_ = float(estimate["score_intercept"][0])
+        # scikit-learn's shape for two classes, (1, n_features).
         self.coef_ = self.coef_[None, :]
 
     def decision_function(self, X: Any, offset: Any = None) -> Floats:
@@ -145,6 +148,7 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
         ndarray of shape (rows, 2)
             Probabilities; those of a row add up to one.
         """
+        # exp overflows above 709 in double precision.
         second = 1 / (1 + np.exp(-np.clip(self.decision_function(X, offset), -700, 700)))
         return np.stack([1 - second, second], axis=1)
 

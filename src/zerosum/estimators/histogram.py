@@ -98,6 +98,7 @@ class Histogram(JointEstimator):
 
         %(fit_returns)s
         """
+        # Checked before the data are read: without categories or edges the columns have no meaning.
         if (self.categories is None) == (self.edges is None):
             raise BadParameter("give either the categories of the column or the edges of its bins")
         return super().fit(X, y, sites=sites)
@@ -107,6 +108,7 @@ class Histogram(JointEstimator):
             if data.columns != 1:
                 raise BadData(f"a histogram has one column, got {data.columns}")
             units = super()._units(data, first=first)
+            # `Units` hold numbers. With categories in text they hold codes already; else values, which are coded here.
             if self.categories is None or any(isinstance(each, str) for each in self._declared):
                 return units
             return replace(units, rows=self._codes(np.asarray(units.rows)[:, 0]))
@@ -127,6 +129,7 @@ class Histogram(JointEstimator):
         """Position of each value in the categories, as a column; NaN for a missing value."""
         known: dict[Any, float] = {category: code for code, category in enumerate(self._declared)}
         if self._allows_missing:
+            # A category that is declared as "" keeps its place.
             known = dict.fromkeys([None, ""], np.nan) | known
         codes = np.array([known.get(_one(value), -1) for value in values.tolist()], dtype=np.float64)
         if np.any(codes < 0):

@@ -196,6 +196,7 @@ class ICA(JointTransformer):
         units = self._named("this site", people, first=False)
         found = []
         for recordings in units.recordings():
+            # Prepared as in the fit: the unmixing matrix is for centred or scaled recordings.
             own = [np.asarray(per_recording_rows(rows, self.per_recording, np)) for rows, _seconds in recordings]
             found.append(np.asarray(np.concatenate(own) @ self.components_.T))
         return found
@@ -223,6 +224,7 @@ class ICA(JointTransformer):
 
     def _people(self, X: Any, sites: ArrayLike | None, people: ArrayLike | None, scheme: Scheme) -> Tables:
         """The rows of all persons by site."""
+        # Four forms of data: by site; one array by person; labelled rows; and, for seeded runs, rows alone.
         tables = self._given_or_cut(X, sites, people, scheme)
         # The check is on the form of the data, which is public; the number of rows of a person is private.
         if any(units.offsets is None for units in tables.values()):
@@ -258,6 +260,7 @@ class ICA(JointTransformer):
         check_consistent_length(rows, where)
         names = np.array([str(label) for label in where.tolist()])
         _, firsts, codes = np.unique(whose, return_index=True, return_inverse=True)
+        # Each ledger would be charged for a part of the person only.
         if np.any(names[firsts][codes] != names):
             raise BadData("a label of people= has rows at two sites: give different persons different labels")
         return self._shared_out(units, names[firsts], scheme)
@@ -277,6 +280,7 @@ class ICA(JointTransformer):
                 "a site's data are Units, an array for each person, or one array of people, rows and columns, "
                 f"got shape {volumes.shape}"
             )
+        # People with equally many rows need no list of arrays.
         units = Units(volumes.reshape(-1, volumes.shape[2]), np.arange(len(volumes) + 1) * volumes.shape[1])
         units.check()
         self._take_columns(units.columns, first=first)
@@ -289,6 +293,7 @@ class ICA(JointTransformer):
                 "X has rows without persons: pass people= with a label for each row, or give the data of each site as "
                 "Units or as a list with an array for each person"
             )
+        # At least two rows a person, and at least four persons where the rows suffice.
         length = min(_ROWS_PER_PERSON, max(2, len(rows) // 4))
         self._note(f"no people were given, so pieces of {length} rows were taken as persons")
         return Units.from_groups(rows, np.arange(len(rows)) // length)

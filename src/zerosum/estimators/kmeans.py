@@ -75,6 +75,7 @@ class KMeans(JointTransformer, RangedEstimator):
         ndarray of shape (rows, n_clusters)
             Distances of each row.
         """
+        # In the coordinates of the fit, so that the nearest centre is the one to which the fit assigned a row.
         rows, centers = self._own_rows(X) / self.scale_, self.cluster_centers_ / self.scale_
         return np.stack([np.linalg.norm(rows - center, axis=1) for center in centers], axis=1)
 

@@ -114,6 +114,7 @@ class GaussianMixture(RangedEstimator):
             Probabilities; those of a row add up to one.
         """
         joint = self._joint(X)
+        # In logarithms: far from all components every density underflows to 0.
         return np.asarray(np.exp(joint - logsumexp(joint, axis=1, keepdims=True)))
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
@@ -174,6 +175,7 @@ class GaussianMixture(RangedEstimator):
             raise BadParameter(f"n_samples must be at least 1, got {n_samples}")
         rng = np.random.default_rng(seed)
         which = rng.choice(len(self.weights_), n_samples, p=self.weights_)
+        # Components are spherical in the scaled columns, so that noise is drawn there and scaled back.
         drawn = rng.normal(size=(n_samples, self.n_features_in_)) * np.sqrt(self.covariances_[which])[:, None]
         return self.means_[which] + self.scale_ * drawn, np.asarray(which)
 
@@ -181,6 +183,7 @@ class GaussianMixture(RangedEstimator):
         """Logarithm of weight times density (rows, n_components)."""
         rows, means = self._own_rows(X) / self.scale_, self.means_ / self.scale_
         squares = np.stack([np.sum((rows - mean) ** 2, axis=1) for mean in means], axis=1)
+        # The last term is the Jacobian of the scaling: densities are per unit of the data.
         constant = -0.5 * rows.shape[1] * np.log(2 * np.pi * self.covariances_) - np.sum(np.log(self.scale_))
         weights = np.log(np.maximum(self.weights_, 1e-300))
         return np.asarray(weights + constant - 0.5 * squares / self.covariances_)

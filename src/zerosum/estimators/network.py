@@ -134,6 +134,7 @@ class NeuralClassifier(JointClassifier):
 
     def _parameters(self, tables: Tables) -> dict[str, Any]:
         lower, upper = self._bounds_or_extremes(tables)
+        # Stored, since predictions build the same network: a parameter may be changed after the fit.
         self._settings_of_fit = super()._parameters(tables) | {
             "lower": lower,
             "upper": upper,
@@ -152,6 +153,7 @@ class NeuralClassifier(JointClassifier):
         if self.shape is not None:
             return tuple(int(each) for each in self.shape)
         image = getattr(self, "_shape", None)
+        # One channel, the first axis of an input of PyTorch.
         return None if image is None or self.model == "two-layer" else (1, *image)
 
     def _learn(self, estimate: Estimate) -> None:
@@ -160,4 +162,5 @@ class NeuralClassifier(JointClassifier):
 
     def _logits(self, rows: Floats) -> Floats:
         program: Any = algorithms.build(self._algorithm, self._settings_of_fit | {"columns": self._columns})
+        # A probability that underflowed to 0 has no logarithm.
         return np.asarray(np.log(np.maximum(program.probabilities(self.weights_, rows), 1e-300)))

@@ -127,6 +127,7 @@ class PCA(JointTransformer, RangedEstimator):
             Scores.
         """
         rows = self._own_rows(X)
+        # Components are orthonormal in the scaled columns.
         return np.asarray((rows - self.mean_) / self.scale_ @ self.components_.T)
 
     def inverse_transform(self, X: ArrayLike) -> Floats:
@@ -152,6 +153,7 @@ class PCA(JointTransformer, RangedEstimator):
         self.components_: Floats = np.asarray(estimate["components"])
         self.explained_variance_: Floats = np.asarray(estimate["eigenvalues"])
         self.explained_variance_noise_std_: Floats = np.asarray(estimate["eigenvalue_std"])
+        # Without centring the components are directions about 0, although a mean may have been released.
         about_zero = self.centering == "none"
         self.mean_: Floats = np.zeros(self.n_features_in_) if about_zero else np.asarray(estimate["mean"])
         self.scale_: Floats = np.asarray(estimate["scale"])

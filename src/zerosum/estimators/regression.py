@@ -67,6 +67,7 @@ class JointRegression(Supervised, ColumnRanges):
     # ---- the data --------------------------------------------------------------------------------------------------
 
     def _with_role(self, what: str, units: Units, values: Any) -> Units:
+        # A weight above 1 would be clipped by the statistic, without a message.
         joined = super()._with_role(what, units, values)
         weights = np.asarray(joined.rows)[:, -1]
         if what == "weights" and np.any((weights < 0) | (weights > 1)):
@@ -93,6 +94,7 @@ class JointRegression(Supervised, ColumnRanges):
         self._note(f"no {what} was given, so the extremes of the data were taken, which is not private")
         values = np.concatenate([np.asarray(units.rows)[:, at] for units in tables.values()])
         low, high = float(np.min(values)), float(np.max(values))
+        # A response that is constant has a range of width 1.
         return low, high if high > low else low + 1.0
 
     def _range_of_role(self, role: str, tables: Tables) -> tuple[float, float]:
@@ -103,6 +105,7 @@ class JointRegression(Supervised, ColumnRanges):
 
     def _parameters(self, tables: Tables) -> dict[str, Any]:
         lower, upper = self._bounds_or_extremes(tables)
+        # In the order of the columns: roles after the features, the response last.
         ends = [*(self._range_of_role(role, tables) for role in self._roles), self._response_range(tables)]
         return super()._parameters(tables) | {
             "lower": np.append(lower, [low for low, _high in ends]),
@@ -207,6 +210,7 @@ class ModelRegression(JointRegression):
         parameters["offset"] = "offset" if "offset" in self._roles else None
         if self.hold_out:
             for name, end in (("lower", 0.0), ("upper", 1.0)):
+                # Before the response, where `_with` has put the column of draws.
                 parameters[name] = np.insert(parameters[name], -1, end)
             parameters["draw"] = "draw"
         return parameters

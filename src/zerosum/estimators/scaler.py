@@ -83,16 +83,19 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, ColumnRanges):  # t
             raise BadParameter("lower and upper belong together: give both or neither")
         lower, upper = self._bounds_or_extremes(tables)
         pairs = zip(lower.tolist(), upper.tolist(), strict=True)
+        # The program takes ranges by name; both forms of the constructor become that form.
         ranges = dict(zip(self._columns, pairs, strict=True))
         return super()._parameters(tables) | {"ranges": ranges, "parts": ("means",)}
 
     def _width_of_constant(self, value: Floats) -> Floats:
+        # In proportion to the value, so that a constant of 1e9 has a range wider than its rounding.
         return np.asarray(np.maximum(np.abs(value), 1.0))
 
     def _learn(self, estimate: Estimate) -> None:
         self.mean_: Floats = np.asarray(estimate["mean"])[0]
         self.noise_std_: Floats = np.asarray(estimate["mean"].std)[0]
         spread = np.asarray(estimate["sd"])[0]
+        # Noise may leave a variance that is not positive; the column is then centred only.
         self.scale_: Floats = np.where(spread > 0, spread, 1.0)
 
     def transform(self, X: ArrayLike) -> Floats:

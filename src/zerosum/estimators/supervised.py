@@ -55,10 +55,12 @@ class Supervised(JointEstimator):
 
         def tables(scheme: Scheme) -> Tables:
             found = self._tables(X, sites, scheme)
+            # The order of the columns: features, then roles in the order of `roles`, then the response.
             given = {name: values for name, values in roles.items() if values is not None}
             self._roles = tuple(given)
             vectors = {name: self._by_table(name, values, found, X, sites) for name, values in given.items()}
             responses = self._by_table("y", y, found, X, sites)
+            # Before any response is coded, since the classes of a seeded run come from all sites.
             self._prepare_coding(responses)
             for name, values in vectors.items():
                 found = {site: self._with_role(name, units, values[site]) for site, units in found.items()}
@@ -71,6 +73,8 @@ class Supervised(JointEstimator):
         by_site = isinstance(X, Mapping) or several_tables(X, self._dimensions)
         names = list(tables)
         if by_site and isinstance(given, Mapping):
+            # Matching by name and not by order: the response of one site beside the rows of another would be
+            # undetected.
             if {str(name) for name in given} != set(names):
                 raise BadData(f"X and {what} must name the same sites")
             return {str(name): column_or_1d(value) for name, value in given.items()}
@@ -82,6 +86,7 @@ class Supervised(JointEstimator):
         if sites is not None:
             labels = np.array([str(label) for label in column_or_1d(sites).tolist()])
             return {name: whole[labels == name] if len(whole) == len(labels) else whole for name in names}
+        # Without labels `_shared_out` has cut X into two halves, in order.
         cut = len(tables[names[0]].rows)
         return {names[0]: whole[:cut], names[1]: whole[cut:]}
 
@@ -90,6 +95,7 @@ class Supervised(JointEstimator):
         if len(values) != len(units.rows):
             raise BadData(f"inconsistent numbers of samples: {what} must have a value for each row of X")
         column = numbers(values)
+        # Roles have no rule for missing values.
         if not np.all(np.isfinite(column)):
             raise BadData(f"some values of {what} are not finite (NaN or infinity)")
         return replace(units, rows=np.column_stack([np.asarray(units.rows, dtype=np.float64), column]))
@@ -116,6 +122,7 @@ class Supervised(JointEstimator):
 
     def _own_rows(self, X: Any) -> Floats:
         check_is_fitted(self, "result_")
+        # Rows of two sites in one call would mean that one holder sees both.
         if isinstance(X, Units | Mapping) or several_tables(X, (2,)):
             raise BadData("give one array with rows of one site: call this method for each site, at the site")
         with bad_data():

@@ -120,6 +120,7 @@ class SurvivalCurve(TableEstimator):
 
     def _learn(self, estimate: Estimate) -> None:
         self.groups_ = estimate["survival"].axes[0].labels
+        # A curve steps at the end of each bin, the first time at which its events are known to have happened.
         self.times_: Floats = np.asarray(self.edges, dtype=np.float64)[1:]
         self.survival_: Floats = np.asarray(estimate["survival"])
         self.noise_std_: Floats = np.asarray(estimate["survival"].std)
@@ -128,5 +129,6 @@ class SurvivalCurve(TableEstimator):
         self.at_risk_: Floats = np.asarray(estimate["at_risk"])
         self.at_risk_noise_std_: Floats = np.asarray(estimate["at_risk"].std)
         self.median_: Floats = np.asarray(estimate["median"])
+        # A test needs two groups.
         if "log_rank_p" in estimate:
             self.log_rank_p_ = float(estimate["log_rank_p"])

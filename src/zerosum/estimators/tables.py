@@ -67,6 +67,7 @@ class TableEstimator(JointEstimator):
     def _units(self, data: Any, *, first: bool) -> Units:
         if isinstance(data, Units):
             return super()._units(data, first=first)
+        # Cells stay objects until their column's categories are known, since text does not convert to numbers.
         table, names = self._table(data)
         if first:
             self.feature_names_in_ = np.array(names, dtype=object)
@@ -80,6 +81,7 @@ class TableEstimator(JointEstimator):
         check_collected(data)
         if hasattr(data, "columns") and (hasattr(data, "to_numpy") or hasattr(data, "column_names")):
             names = getattr(data, "column_names", data.columns)  # the attribute of an Arrow table has another name
+            # Only declared columns are read: a frame may have others, such as names of people.
             frame = {str(name): _objects(data[name]) for name in names if str(name) in self._declared}
             if lacking := [name for name in self._declared if name not in frame]:
                 raise BadData(f"there is no column {lacking[0]!r}")
@@ -95,6 +97,7 @@ class TableEstimator(JointEstimator):
 
     def _numbers(self, values: NDArray[Any], name: str) -> Floats:
         """A column as numbers, its categories as positions in their list; NaN where a value is missing."""
+        # Before the conversion, which fails for None and for `pandas.NA`.
         missing = np.array([_is_missing(value) for value in values.tolist()])
         if np.any(missing) and not self._allows_missing:
             raise BadData(f"column {name!r} has missing values and no rule for them")
@@ -107,6 +110,7 @@ class TableEstimator(JointEstimator):
         found = np.array(
             [np.nan if none else codes.get(value, -1.0) for value, none in zip(values.tolist(), missing, strict=True)]
         )
+        # A misspelt level would count as missing, without a message.
         if np.any(found < 0):
             raise BadData(f"some values of column {name!r} are not among its declared levels")
         return found
@@ -115,6 +119,7 @@ class TableEstimator(JointEstimator):
 def _objects(column: Any) -> NDArray[Any]:
     """A column of a frame as an array of objects. A chunked column of Arrow is converted by its own method."""
     values = column.to_pylist() if hasattr(column, "to_pylist") else np.asarray(column, dtype=object)
+    # Filled afterwards: `np.array` would make a table of cells that are lists.
     found = np.empty(len(values), dtype=object)
     found[:] = values
     return found

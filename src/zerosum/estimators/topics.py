@@ -176,12 +176,14 @@ class TopicModel(JointTransformer):
             Log-likelihood of the documents over their number of words; 0 if there are no words.
         """
         rows = self._own_rows(X)
+        # The number of words, so that long and short documents compare.
         total = float(np.sum(rows[:, self.kept_]))
         return float(np.sum(logsumexp(self._joint(rows), axis=1))) / total if total else 0.0
 
     def _joint(self, rows: Any) -> Floats:
         """Logarithm of weight times likelihood (documents, n_components)."""
         known = self.components_[:, self.kept_]
+        # The mean topic; its floor keeps a word finite that no topic has.
         common = np.maximum(self.weights_ @ known, 1e-6 / known.shape[1])
         smooth = (1 - _SMOOTHING) * known + _SMOOTHING * common / np.sum(common)
         return np.asarray(rows[:, self.kept_] @ np.log(smooth).T + np.log(np.maximum(self.weights_, 1e-12)))
@@ -189,6 +191,7 @@ class TopicModel(JointTransformer):
     # ---- the data ---------------------------------------------------------------------------------------------
 
     def _rows(self, data: Any, *, first: bool, **checks: Any) -> Any:
+        # As doubles before the validation: sums of duplicate entries in short integers could wrap around.
         data = doubled(data) if issparse(data) else data
         rows = validate_data(self, data, dtype=np.float64, accept_sparse="csr", reset=first, **checks)
         sparse = bool(issparse(rows))
@@ -219,11 +222,13 @@ class TopicModel(JointTransformer):
     def _learn(self, estimate: Estimate) -> None:
         topics, relevance = estimate["topics"], estimate["relevance"]
         place = {name: at for at, name in enumerate(self._columns)}
+        # The release is over the words that were selected; results are over all words of the vocabulary.
         kept = np.array([place[name] for name in topics.axes[1].labels], dtype=np.intp)
         self.kept_: NDArray[np.bool_] = np.isin(np.arange(self.n_features_in_), kept)
         self.components_: Floats = self._spread(np.asarray(topics), kept, 0.0)
         if topics.std is not None:
             self.noise_std_: Floats = self._spread(np.asarray(topics.std), kept, 0.0)
+        # -inf sorts words that were not selected to the end.
         self.relevance_: Floats = self._spread(np.asarray(relevance), kept, -np.inf)
         self.weights_: Floats = np.asarray(estimate["weights"])
         self.carried_: NDArray[np.bool_] = np.asarray(estimate["carried"]) > 0

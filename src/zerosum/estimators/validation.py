@@ -50,6 +50,7 @@ def of_type(phrase: str, *types: type) -> Constraint:
     return Constraint(phrase, lambda value: isinstance(value, types))
 
 
+# True and False are numbers in Python; as an epsilon they are a mistake.
 def _is_real(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
@@ -60,6 +61,7 @@ def _is_whole(value: Any) -> bool:
 
 def _is_range(value: Any) -> bool:
     try:
+        # NaN fails the comparison below, so that it needs no check of its own.
         ends = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         return False
@@ -114,5 +116,7 @@ def check_parameters(constraints: Mapping[str, Constraint], parameters: Mapping[
 def _shown(value: Any) -> str:
     """A value for a message: short, and without the contents of objects."""
     if value is None or isinstance(value, str | Real | list | tuple | np.ndarray):
+        # Shortened, since a parameter may be an array as long as the data.
         return reprlib.repr(value.tolist() if isinstance(value, np.ndarray | np.generic) else value)
+    # The text of a frame or of `Units` would show rows.
     return f"an object of type {type(value).__name__!r}"

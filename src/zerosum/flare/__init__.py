@@ -6,7 +6,7 @@ Processes of one study, and the way of a frame between them:
         |  FLARE's job cells over gRPC and mutual TLS: digest of the plan (32 bytes), then the frame
     client's job process       `relay.Relay` at every site; holds no key and reads no frame
         |  Unix socket at $ZEROSUM_SITE_SOCKET
-    `zerosum site serve`       the site's own process with data, policy, ledger and identity
+    `zerosum site run`         the site's own process with data, policy, ledger and identity
 
 FLARE's TLS keys are for the transport only. What identifies a site in a study is its own identity, which the roster
 names and whose key no FLARE process holds.

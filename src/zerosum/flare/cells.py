@@ -1,8 +1,8 @@
 """The engine over FLARE's job cells: one buffer a message, replies as they come.
 
-A site that computes may take as long as the time-out; one whose relay no longer answers pings is lost in seconds. A
-loss that is seen while FLARE itself ends the job is none: the exchange is interrupted, nothing is written down, and a
-new job resumes the study.
+A site that computes may take as long as the time-out. A site whose relay no longer answers pings is lost in seconds.
+While FLARE itself ends the job, a missing reply is no loss: the exchange is interrupted, the journal gets no record of
+it, and a new job resumes the study.
 """
 
 from __future__ import annotations
@@ -63,10 +63,26 @@ class Cells:
         self._pool.shutdown(wait=False)
 
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
-        """Send a frame to each site. Yields (site, reply) as replies arrive, with None for a lost site."""
-        asked = {self._pool.submit(self._carry, name, frame): name for name, frame in frames.items()}
-        for done in as_completed(asked):
-            name, reply = asked.pop(done), done.result()
+        """Send a frame to each site.
+
+        Parameters
+        ----------
+        frames : mapping of str to bytes
+            Frame by the name of a site.
+
+        Yields
+        ------
+        tuple of str and Frame or None
+            Name and reply, in the order of arrival; None for a lost site.
+
+        Raises
+        ------
+        Interrupted
+            If FLARE is ending the job.
+        """
+        pending = {self._pool.submit(self._carry, name, frame): name for name, frame in frames.items()}
+        for done in as_completed(pending):
+            name, reply = pending.pop(done), done.result()
             # A loss while FLARE ends the job is not the site's. If it were yielded, the coordinator would record the
             # site as lost, and the resumed study would go on without it.
             if reply is None and self._abort.triggered:
@@ -74,7 +90,20 @@ class Cells:
             yield name, reply
 
     def _carry(self, name: str, frame: bytes) -> Frame | None:
-        """Send one frame to one site and wait for its reply; None if the site is lost."""
+        """Send one frame to one site and wait for its reply.
+
+        Parameters
+        ----------
+        name : str
+            The site.
+        frame : bytes
+            The frame, without the digest of the plan.
+
+        Returns
+        -------
+        Frame or None
+            The reply; None if the site is lost.
+        """
         if name not in self._targets:
             return None
         if name in self._silent and not self._alive(name, 1):
@@ -113,6 +142,26 @@ class Cells:
         return alive
 
     def _send(self, name: str, topic: str, payload: bytes, seconds: float, **more: Any) -> Any:
+        """Send one request by FLARE's cell.
+
+        Parameters
+        ----------
+        name : str
+            The site.
+        topic : str
+            FRAME or PING.
+        payload : bytes
+            Content.
+        seconds : float
+            Time-out of the request.
+        more : Any
+            Further arguments of FLARE's `send_request`.
+
+        Returns
+        -------
+        CellMessage
+            The reply. Errors are in its header and not raised (`optional`).
+        """
         return self._cell.send_request(
             channel=CHANNEL,
             topic=topic,

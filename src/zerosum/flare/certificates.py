@@ -78,11 +78,29 @@ class Request:
 
 
 def _content(site: str, request: bytes) -> bytes:
+    """Bytes that the site's identity signs: purpose, name of the site, and digest of the request."""
     return _ABOUT + json.dumps([site, hashlib.sha256(request).hexdigest()]).encode()
 
 
 def request(folder: Path, name: str, identity: Identity, project: str = PROJECT) -> Path:
-    """Make a TLS key and a request under `folder`/tls, and the file to send: it has no private key in it."""
+    """Make a TLS key and a certificate request, and the file to send, which has no private key in it.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the site; key and request are written to `folder`/tls.
+    name : str
+        Name of the site on the roster.
+    identity : Identity
+        Signs the request: the roster names this key, so the coordinator can tell whose request it is.
+    project : str
+        Name of the FLARE project.
+
+    Returns
+    -------
+    Path
+        The file to send to the coordinator.
+    """
     check_names([name, project])
     # A second key would make the certificate of the first request useless, so nothing is overwritten.
     tls, out = folder / "tls", folder / f"{name}.request.json"
@@ -94,8 +112,28 @@ def request(folder: Path, name: str, identity: Identity, project: str = PROJECT)
 
 
 def found(folder: Path, server: str, port: int, admin: str, *, days: int, ca: tuple[Path, Path] | None = None) -> str:
-    """Found a project: its authority (`ca`: one's own certificate and key), and kits of the server and the
-    administrator. Returns the authority's fingerprint, which every site must receive through another channel."""
+    """Found a project: its authority, and kits of the server and the administrator.
+
+    Parameters
+    ----------
+    folder : Path
+        New folder of the project. It will hold private keys.
+    server : str
+        Host name of the server, as sites reach it.
+    port : int
+        The one port that it listens on.
+    admin : str
+        E-mail address of the user who submits jobs.
+    days : int
+        Validity of certificates.
+    ca : tuple of Path, optional
+        Certificate and key of an authority that exists already (PEM); by default a new authority is made.
+
+    Returns
+    -------
+    str
+        Fingerprint of the authority, which every site must receive through another channel.
+    """
     check_names([server])
     check_address(admin)
     if folder.exists():
@@ -115,6 +153,11 @@ def found(folder: Path, server: str, port: int, admin: str, *, days: int, ca: tu
 def _found(
     folder: Path, project: str, server: str, port: int, admin: str, days: int, ca: tuple[Path, Path] | None
 ) -> None:
+    """Write the project into its new folder. Arguments as in `found`, and the name of the project.
+
+    The kits of the server and of the administrator take the same way as those of sites: key and request, approval,
+    package. The difference is that their keys are made here.
+    """
     profile = {
         "name": project,
         "scheme": "grpc",
@@ -141,30 +184,58 @@ def _found(
     keep_in(folder / "kits" / server, folder / "server")
 
 
-def approve(folder: Path, roster: Mapping[str, str | None], asked: Request, *, days: int) -> Path:
-    """Sign a request of a site that is on the roster, under the identity that the roster names."""
+def approve(folder: Path, roster: Mapping[str, str | None], site_request: Request, *, days: int) -> Path:
+    """Sign a request of a site that is on the roster, under the identity that the roster names.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the project.
+    roster : mapping
+        Identity of each site by its name, from the study file.
+    site_request : Request
+        A request whose signature was checked when it was read.
+    days : int
+        Validity of the certificate.
+
+    Returns
+    -------
+    Path
+        The package to send back.
+    """
     fingerprint(folder)
-    if asked.site not in roster:
-        raise Refused(f"there is no site named {asked.site!r} on the roster")
-    if roster[asked.site] != asked.identity:
-        raise Refused(f"the request comes under another identity for {asked.site!r} than the roster names")
-    out = folder / "signed" / f"{asked.site}.signed.zip"
+    if site_request.site not in roster:
+        raise Refused(f"there is no site named {site_request.site!r} on the roster")
+    if roster[site_request.site] != site_request.identity:
+        raise Refused(f"the request comes under another identity for {site_request.site!r} than the roster names")
+    out = folder / "signed" / f"{site_request.site}.signed.zip"
     if out.exists():
         raise BadInput(f"{out} exists already: a site has one certificate; move it away to give another")
     out.parent.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as made:
-        path = Path(made) / f"{asked.site}.request.zip"
-        path.write_bytes(asked.request)
+        path = Path(made) / f"{site_request.site}.request.zip"
+        path.write_bytes(site_request.request)
         signed = _approved(folder, path, Path(made) / out.name, days)
-        if _certified(signed) != (asked.site, "client"):  # what FLARE's request says is the site's own word
-            raise Refused(f"the request of {asked.site!r} asks for a certificate that is no site's of that name")
+        if _certified(signed) != (site_request.site, "client"):  # what FLARE's request says is the site's own word
+            raise Refused(f"the request of {site_request.site!r} asks for a certificate that is no site's of that name")
         signed.replace(out)
     return out
 
 
 def install(folder: Path, signed: Path, expected: str) -> Path:
-    """The kit of a site, in `folder`/kit: the key that was made here, the received certificate, and the permission to
-    load classes of Zerosum only. The authority must have the `expected` fingerprint."""
+    """Make the kit of a site, in `folder`/kit: the key that was made here, the received certificate, and the permission
+    to load classes of Zerosum only.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the site, with the key of `request` in `tls`.
+    signed : Path
+        Package that the coordinator sent back.
+    expected : str
+        Fingerprint of the authority, received over another channel. FLARE's tool refuses a package of another
+        authority.
+    """
     kit = folder / "kit"
     if kit.exists():
         raise BadInput(f"{kit} exists already: stop its client and move it away first")
@@ -179,7 +250,7 @@ def install(folder: Path, signed: Path, expected: str) -> Path:
 
 
 def fingerprint(folder: Path) -> str:
-    """Of the authority in a project's folder."""
+    """Fingerprint of the authority in a project's folder, as FLARE's tool compares it."""
     try:
         return str(json.loads((folder / "ca" / "ca.json").read_text())["rootCA_fingerprint"])
     except (OSError, ValueError, KeyError):
@@ -187,7 +258,13 @@ def fingerprint(folder: Path) -> str:
 
 
 def expires(kit: Path) -> datetime:
-    """When the certificate of a kit, or that of its authority, runs out."""
+    """Time at which the first certificate of a kit expires: its own, or that of its authority.
+
+    Parameters
+    ----------
+    kit : Path
+        A FLARE kit, with its certificates in `startup`.
+    """
     found = []
     for path in (kit / "startup").glob("*"):
         if path.suffix in (".crt", ".pem"):
@@ -201,25 +278,54 @@ def expires(kit: Path) -> datetime:
 
 
 def _client(name: str) -> dict[str, object]:
+    """A site as a participant of a FLARE project. FLARE takes no hyphens and dots in the name of an organisation."""
     return {"name": name, "type": "client", "org": name.replace("-", "_").replace(".", "_")}
 
 
 def _participant(folder: Path, project: str, who: Mapping[str, object]) -> Path:
+    """Write the file of one participant, which FLARE's tool reads; JSON is YAML."""
     path = folder / "participant.yml"
     path.write_text(json.dumps({"name": project, "participants": [dict(who)]}, indent=2) + "\n")
     return path
 
 
-def _approved(folder: Path, asked: Path, signed: Path, days: int) -> Path:
-    words = ["cert", "approve", asked, "-c", folder / "ca", "--profile", folder / "project.yml", "--out", signed]
+def _approved(folder: Path, request: Path, signed: Path, days: int) -> Path:
+    """Sign a request with the authority of the project, by FLARE's tool.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the project, with the authority in `ca`.
+    request, signed : Path
+        Request to read, and package to write.
+    days : int
+        Validity in days.
+    """
+    words = ["cert", "approve", request, "-c", folder / "ca", "--profile", folder / "project.yml", "--out", signed]
     _ask(*words, "--valid-days", str(days), home=folder)
     return signed
 
 
 def _package(signed: Path, own: Path, expected: str, kit: Path, *, home: Path) -> None:
+    """Make a kit of a signed package and the key beside its request, by FLARE's tool.
+
+    Parameters
+    ----------
+    signed : Path
+        The signed package.
+    own : Path
+        Folder with the key.
+    expected : str
+        Fingerprint that the authority must have.
+    kit : Path
+        Folder of the kit to create.
+    home : Path
+        Folder for temporary files, on the file system of the kit.
+    """
     with tempfile.TemporaryDirectory(dir=home) as made:
         words = ["package", signed, "--request-dir", own, "--fingerprint", expected, "-w", Path(made)]
         _ask(*words, home=home)
+        # FLARE writes to PROJECT/prod_00/NAME, where NAME is in the certificate; exactly one kit is expected.
         (startup,) = Path(made).glob("*/prod_00/*/startup")
         kit.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.move(startup.parent, kit)
@@ -234,7 +340,17 @@ def _certified(signed: Path) -> tuple[str, str]:
 
 
 def _adopt(folder: Path, certificate: Path, key: Path, project: str) -> None:
-    """An authority of one's own, as FLARE's tools look for it."""
+    """Write an existing authority in the form in which FLARE's tools look for one.
+
+    Parameters
+    ----------
+    folder : Path
+        New folder of the authority.
+    certificate, key : Path
+        PEM files; the key without a password, since FLARE's tool cannot ask for one.
+    project : str
+        Name of the project.
+    """
     try:
         loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
         private = serialization.load_pem_private_key(key.read_bytes(), None)
@@ -247,11 +363,13 @@ def _adopt(folder: Path, certificate: Path, key: Path, project: str) -> None:
         raise BadInput(
             "the authority must be a certificate and its key, both PEM, the key without a password"
         ) from None
+    # The public half of both, byte for byte: a key of another certificate would sign certificates that no site accepts.
     spki = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     if private.public_key().public_bytes(*spki) != loaded.public_key().public_bytes(*spki):
         raise BadInput("the authority's key is not that of its certificate")
     folder.mkdir(mode=0o700)
     (folder / "rootCA.pem").write_bytes(loaded.public_bytes(serialization.Encoding.PEM))
+    # Created with its mode, so that no other user can open it for a moment.
     with os.fdopen(os.open(folder / "rootCA.key", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(pem)
     colons = loaded.fingerprint(hashes.SHA256()).hex(":").upper()
@@ -260,7 +378,7 @@ def _adopt(folder: Path, certificate: Path, key: Path, project: str) -> None:
 
 
 def _common_name(certificate: Path) -> str:
-    """The project's name, which FLARE wants to be that of its authority."""
+    """The name of an authority, which FLARE takes as the name of the project."""
     try:
         name = _subject(x509.load_pem_x509_certificate(certificate.read_bytes()))
     except (OSError, ValueError):
@@ -270,12 +388,26 @@ def _common_name(certificate: Path) -> str:
 
 
 def _subject(certificate: x509.Certificate) -> str:
+    """Common name of a certificate; empty if it has none."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else ""
 
 
 def _ask(*words: object, home: Path) -> None:
-    """One of FLARE's own tools. What it would write about it into the user's home goes beside its other files."""
+    """Run one of FLARE's own tools.
+
+    Parameters
+    ----------
+    words : object
+        Words of the command line after `nvflare`.
+    home : Path
+        Home folder of the tool: what FLARE would write into the user's home goes beside its other files.
+
+    Raises
+    ------
+    BadInput
+        If FLARE is not installed or its tool fails; the end of its output is in `detail`.
+    """
     tool = Path(sys.executable).parent / "nvflare"
     if not tool.exists():
         raise BadInput("NVIDIA FLARE is not installed here: pip install 'zerosum[nvflare]'")

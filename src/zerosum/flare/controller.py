@@ -78,5 +78,6 @@ class Coordinator(Controller):  # type: ignore[misc]  # FLARE ships no types
             self.system_panic(f"{type(error).__name__}: {error}", fl_ctx)
 
     def _attended(self, sites: Mapping[str, str]) -> None:
+        """Log which sites have agreed, and what the others wait for."""
         # One line of JSON, for programs that follow the log.
         self.logger.info(json.dumps({"zerosum": self._study, "sites": dict(sites)}))

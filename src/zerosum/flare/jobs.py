@@ -1,4 +1,9 @@
-"""What FLARE is given: a job for its administrator to submit, and kits that run nothing else."""
+"""Files that FLARE reads: a job for its administrator to submit, and kits that run nothing else.
+
+A job names classes and gives them arguments. FLARE would let it name any class that is installed at a site, bring code
+of its own, and send logs to the server. `harden` takes these rights away in the kit, at the site, where no job can give
+them back.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,17 @@ _STREAMERS = {"site_log_streamer", "log_receiver"}  # they send a site's logs to
 
 
 def write_job(folder: Path, study: str, sites: int) -> None:
-    """A job folder for the study of a state folder, by that folder's name. It holds no code and no data."""
+    """Write a job for the study of a state folder. It holds no code and no data.
+
+    Parameters
+    ----------
+    folder : Path
+        The new folder of the job.
+    study : str
+        Name of the state folder below $ZEROSUM_COORDINATOR on the server.
+    sites : int
+        Number of sites that must be connected before FLARE starts the job.
+    """
     check_name("a study", study)
     if folder.exists():
         raise BadInput(f"{folder} exists already; choose another place for the job")
@@ -34,8 +49,18 @@ def write_job(folder: Path, study: str, sites: int) -> None:
 
 
 def harden(kit: Path) -> list[str]:
-    """Let a FLARE kit, of a site or of the server, run the classes of this package and nothing else: no code from jobs,
-    no shell, no logs sent away. Returns what was changed; a second time nothing is."""
+    """Let a FLARE kit run the classes of this package and nothing else: no code from jobs, no shell, no logs sent away.
+
+    Parameters
+    ----------
+    kit : Path
+        Kit of a site or of the server.
+
+    Returns
+    -------
+    list of str
+        Files that were changed; empty for a kit that is hardened already.
+    """
     local = kit / "local"
     resources, rights = _read(local, "resources.json"), _read(local, "authorization.json")
     before = json.dumps([resources, rights])
@@ -77,7 +102,15 @@ def keep_in(kit: Path, folder: Path) -> None:
 
 
 def _read(local: Path, name: str) -> dict[str, Any]:
-    """A kit's own file, or the default that FLARE put there."""
+    """A file of a kit, or the default that FLARE put there.
+
+    Parameters
+    ----------
+    local : Path
+        Folder `local` of the kit.
+    name : str
+        Name of the file; FLARE's default has the suffix `.default`.
+    """
     for path in (local / name, local / f"{name}.default"):
         if path.exists():
             try:
@@ -90,4 +123,5 @@ def _read(local: Path, name: str) -> dict[str, Any]:
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:
+    """Write a record as JSON, in lines that an administrator can read."""
     path.write_text(json.dumps(record, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""A client's launcher for which a relay that was killed is a lost site, and not a failed job."""
+"""Launcher of a client's job processes for which a relay that was killed is a lost site, and not a failed job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _SIGNALLED = 128  # exit codes above say that a signal ended the process
 
 
 class _Handle(ProcessHandle):  # type: ignore[misc]  # FLARE ships no types
+    """A job process whose death by a signal is reported as unknown."""
+
     def poll(self) -> Any:
+        """The exit code in FLARE's terms; None while the process runs."""
         # With FLARE's own code for a killed process the job would fail at all sites. UNKNOWN leaves the loss to the
         # engine: the other sites go on if the plan allows dropouts.
         code = self.adapter.poll()
@@ -26,4 +29,5 @@ class Launcher(ClientProcessJobLauncher):  # type: ignore[misc]
     """FLARE's launcher of client processes with `_Handle` for the process. `jobs.harden` puts it into a site's kit."""
 
     def launch_job(self, job_meta: dict[str, Any], fl_ctx: FLContext) -> Any:
+        """Start a job process as FLARE does, and return it behind `_Handle`."""
         return _Handle(process_adapter=super().launch_job(job_meta, fl_ctx).adapter)

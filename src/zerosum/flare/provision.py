@@ -24,7 +24,26 @@ _LIGHTER = "nvflare.lighter.impl."
 
 
 def provision(folder: Path, sites: Sequence[str], server: str, port: int, admin: str) -> Path:
-    """Have FLARE make the kits of a new project, harden them, and return the folder they lie in."""
+    """Have FLARE make the kits of a new project, and harden them.
+
+    Parameters
+    ----------
+    folder : Path
+        New folder of the project.
+    sites : sequence of str
+        Names of the sites.
+    server : str
+        Host name of the server, as sites reach it.
+    port : int
+        The one port that it listens on.
+    admin : str
+        E-mail address of the administrator.
+
+    Returns
+    -------
+    Path
+        Folder with one kit for each participant.
+    """
     check_names([*sites, server])
     check_address(admin)
     if folder.exists():
@@ -62,7 +81,11 @@ def check_address(admin: str) -> None:
 
 
 def project(sites: Sequence[str], server: str, port: int, admin: str) -> dict[str, Any]:
-    """A project as FLARE reads it."""
+    """A project file in the form that FLARE reads. Arguments as in `provision`.
+
+    The builders are those that FLARE needs for kits: folders, configuration, certificates and signatures. There is no
+    overseer and no other service.
+    """
     return {
         "api_version": 3,
         "name": PROJECT,

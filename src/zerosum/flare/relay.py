@@ -1,7 +1,7 @@
-"""FLARE's end at a site: it hands bytes to the socket of the site's own process, and the answer back, unread.
+"""The executor of FLARE at a site: it passes bytes to the socket of the site's own process, and the reply back, unread.
 
-Where the socket is comes from this machine ($ZEROSUM_SITE_SOCKET), never from a job. Frames are taken from the server's
-own job cell only: an administrator's certificate passes TLS too.
+The address of the socket comes from this machine ($ZEROSUM_SITE_SOCKET), never from a job. Frames are taken from the
+server's own job cell only: an administrator's certificate passes TLS too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ _DIGEST = 32  # bytes of a plan's digest, before each frame
 
 
 class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
-    """$ZEROSUM_SITE_SECONDS is how long the site's process may take for one reply."""
+    """Executor that FLARE starts for a job at a site. $ZEROSUM_SITE_SECONDS is the time-out in seconds of one reply of
+    the site's process.
+
+    Frames are carried by one thread, since the site's process answers the frames of a study one after the other.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,12 +60,33 @@ class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
         return make_reply(TaskCode.TASK_UNKNOWN)  # frames come by cell, not as tasks
 
     def _take(self, request: Any, server: str) -> Any | Future[Any]:
+        """Callback for a frame from the server.
+
+        Parameters
+        ----------
+        request : CellMessage
+            FLARE's message; its payload is the digest of the plan and the frame.
+        server : str
+            Name of the only cell that may send frames.
+
+        Returns
+        -------
+        CellMessage or Future
+            A refusal, or the reply when it is there.
+        """
         # Cells of an administrator or of another site pass TLS too and must not reach the site's socket.
         if request.get_header(MessageHeaderKey.ORIGIN) != server:
             return _reply(ReturnCode.INVALID_REQUEST)
         return self._pool.submit(self._carry, memoryview(request.payload or b""))
 
     def _carry(self, payload: memoryview) -> Any:
+        """Pass one frame to the site's process, and make FLARE's message of the reply.
+
+        Parameters
+        ----------
+        payload : memoryview
+            Digest of the plan (32 bytes), then the frame.
+        """
         if len(payload) < _DIGEST:
             return _reply(ReturnCode.INVALID_REQUEST)
         try:
@@ -92,4 +117,5 @@ class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
 
 
 def _reply(code: str, payload: Frame = b"") -> Any:
+    """A message with FLARE's return code."""
     return new_cell_message({MessageHeaderKey.RETURN_CODE: code}, payload)

@@ -1,5 +1,16 @@
 """Accuracy forecasts of a study before it runs: exact noise of the plan on public or synthetic data, at no privacy
-cost."""
+cost.
+
+    assumptions     what is assumed about the data, from public knowledge
+    populations     people drawn from the assumptions, or from a public file
+    measures        which numbers of a result count, and on which scale
+    forecasting     the error in one setting: by formula, or by simulation of the plan's noise
+    sweep           the error for other epsilons, people, sites and colluders, and the epsilon for a wanted error
+    scheme_comparison   one study under every scheme, run in full
+
+Nothing here reads private data. A forecast is exact about the noise, which the plan fixes, and approximate about the
+data, which are assumed.
+"""
 
 from zerosum.forecast.assumptions import Assumptions, ColumnShape, Spectrum, read_like, read_spectrum
 from zerosum.forecast.forecasting import Advisor, Forecast, LineForecast

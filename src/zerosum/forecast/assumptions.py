@@ -1,4 +1,9 @@
-"""Public assumptions about unseen data: distributions of columns, spectrum, explained variance, separation, length."""
+"""Public assumptions about unseen data: distributions of columns, spectrum, explained variance, separation, length.
+
+An assumption comes from public knowledge: the literature, an earlier publication, a public data set. A file that holds
+private data of a site is refused (`_check_public`), because a forecast that is computed from it would be a release
+without noise.
+"""
 
 from __future__ import annotations
 
@@ -35,26 +40,36 @@ _RANGE_WIDTH = 6.0
 
 @dataclass(frozen=True)
 class ColumnShape:
-    """Distribution of a column within its public range, or the shares of its levels."""
+    """Distribution of a column within its public range, or the shares of its levels.
+
+    Attributes
+    ----------
+    kind : str
+        "uniform", "normal" (mean, standard deviation), "skewed" (log-normal: median, factor) or "shares" (one per
+        level).
+    numbers : tuple of float
+        Parameters of the kind.
+    """
 
     kind: str = "uniform"
     numbers: tuple[float, ...] = ()
 
     @classmethod
-    def parse(cls, said: str) -> ColumnShape:
+    def parse(cls, text: str) -> ColumnShape:
         """Parse the value of a command-line option.
 
         >>> ColumnShape.parse("normal:60:15")
         ColumnShape(kind='normal', numbers=(60.0, 15.0))
         """
-        kind, *rest = said.strip().split(":")
+        kind, *rest = text.strip().split(":")
         try:
             numbers = tuple(float(each) for each in rest)
         except ValueError:
-            raise BadParameter(f"a guess must be one of {_SHAPES}, got {said!r}") from None
+            raise BadParameter(f"a guess must be one of {_SHAPES}, got {text!r}") from None
+        # Parameters of each kind. Shares are as many as are given, at least two.
         wanted = {"uniform": 0, "normal": 2, "skewed": 2, "shares": max(len(numbers), 2)}
         if wanted.get(kind) != len(numbers) or not all(map(math.isfinite, numbers)):
-            raise BadParameter(f"a guess must be one of {_SHAPES}, got {said!r}")
+            raise BadParameter(f"a guess must be one of {_SHAPES}, got {text!r}")
         if kind == "normal" and not numbers[1] > 0:
             raise BadParameter("the standard deviation of a guess must be positive")
         if kind == "skewed" and not (numbers[0] > 0 and numbers[1] > 1):
@@ -67,7 +82,17 @@ class ColumnShape:
         return cls(kind, numbers)
 
     def numbers_in(self, low: float, high: float, count: int, rng: np.random.Generator) -> Floats:
-        """Draw `count` values of a numeric column, clipped to [low, high]."""
+        """Draw values of a numeric column, clipped to its range.
+
+        Parameters
+        ----------
+        low, high : float
+            Public range; infinite without one.
+        count : int
+            Number of values.
+        rng : Generator
+            Random generator.
+        """
         if self.kind == "shares":
             raise BadParameter("shares are guessed for columns of categories, and this one has a range")
         if self.kind == "uniform":
@@ -75,10 +100,21 @@ class ColumnShape:
         a, b = self.numbers
         # "skewed" is log-normal: median a, and factor b between the median and the 84th percentile.
         found = rng.normal(a, b, count) if self.kind == "normal" else a * b ** rng.normal(size=count)
+        # As a site does: values beyond the range count as its ends.
         return np.clip(found, low, high)
 
     def levels_of(self, levels: int, count: int, rng: np.random.Generator) -> Floats:
-        """Draw `count` values of a categorical column, as indices of its levels."""
+        """Draw values of a categorical column, as indices of its levels.
+
+        Parameters
+        ----------
+        levels : int
+            Number of levels.
+        count : int
+            Number of values.
+        rng : Generator
+            Random generator.
+        """
         if self.kind not in ("uniform", "shares") or (self.numbers and len(self.numbers) != levels):
             raise BadParameter(f"a column of {levels} categories is guessed as uniform, or by {levels} shares")
         shares = np.array(self.numbers or [1.0] * levels)
@@ -96,32 +132,32 @@ class Spectrum:
     `values(count)` gives the largest `count` of them in descending order.
     """
 
-    said: str
+    text: str
     values: Callable[[int], Floats]
 
     @classmethod
-    def parse(cls, said: str, folder: Path = Path()) -> Spectrum:
+    def parse(cls, text: str, folder: Path = Path()) -> Spectrum:
         """Parse the value of a command-line option. A path is relative to `folder`.
 
         >>> Spectrum.parse("power:1.0").values(4).tolist()
         [1.0, 0.5, 0.3333333333333333, 0.25]
         """
-        kind, _, number = said.partition(":")
+        kind, _, number = text.partition(":")
         try:
             amount = float(number) if number else math.nan
         except ValueError:
             amount = math.nan
         if kind == "flat" and not number:
-            return cls(said, np.ones)
+            return cls(text, np.ones)
         if kind == "power" and 0 <= amount <= 20:
-            return cls(said, lambda count: np.arange(1.0, count + 1) ** np.float64(-amount))
+            return cls(text, lambda count: np.arange(1.0, count + 1) ** np.float64(-amount))
         if kind == "exponential" and 0 < amount <= 1:
             # The lower bound keeps the square roots of eigenvalues away from underflow.
-            return cls(said, lambda count: np.maximum(amount ** np.arange(count), 1e-12))
-        path = folder / said
+            return cls(text, lambda count: np.maximum(amount ** np.arange(count), 1e-12))
+        path = folder / text
         if not path.is_file():
-            raise BadParameter(f"the spectrum must be {_SPECTRA}; got {said!r}")
-        return cls(said, _read(path))
+            raise BadParameter(f"the spectrum must be {_SPECTRA}; got {text!r}")
+        return cls(text, _read(path))
 
 
 def _read(path: Path) -> Callable[[int], Floats]:
@@ -130,6 +166,7 @@ def _read(path: Path) -> Callable[[int], Floats]:
         found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, delimiter=None)
     except (OSError, ValueError):
         raise BadParameter(f"the spectrum {path} is not a plain list of numbers") from None
+    # In descending order, whatever the order of the file.
     known = np.sort(np.asarray(found, dtype=np.float64).ravel())[::-1]
     if not known.size or not np.all(np.isfinite(known)) or known[-1] < 0 or known[0] <= 0:
         raise BadParameter(f"the spectrum {path} must hold eigenvalues: finite, none negative, one positive")
@@ -178,7 +215,17 @@ class Assumptions:
             raise BadParameter(f"rows must lie between 30 and 10000, got {self.rows}")
 
     def check_used(self, used: Collection[str], why: str) -> None:
-        """Raise `BadParameter` for a guess that the algorithm does not use. `used` names those that it uses."""
+        """Raise `BadParameter` for a guess that the algorithm does not use.
+
+        A guess without effect is an error, because its author would take the forecast for one that depends on it.
+
+        Parameters
+        ----------
+        used : collection of str
+            Fields that the algorithm uses.
+        why : str
+            Reason for the message.
+        """
         for name, about in _ABOUT.items():
             if getattr(self, name) is not None and name not in used:
                 option = f"--{name.replace('_', '-')}"
@@ -197,6 +244,7 @@ class Assumptions:
     def response(self, name: str, low: float, high: float) -> tuple[float, float]:
         """Mean and standard deviation of a regression's response, which cannot be uniform."""
         shape = self.columns.get(name)
+        # In the middle of its range, which spans six standard deviations.
         if shape is None:
             return (low + high) / 2, (high - low) / _RANGE_WIDTH
         if shape.kind != "normal":
@@ -222,10 +270,10 @@ def read_like(study: Study, path: Path) -> Units:
     ).units
 
 
-def read_spectrum(study: Study, said: str) -> Spectrum:
+def read_spectrum(study: Study, text: str) -> Spectrum:
     """Parse a spectrum. A path that holds a site's private data is refused before it is read."""
-    _check_public(study, Path(said))
-    return Spectrum.parse(said)
+    _check_public(study, Path(text))
+    return Spectrum.parse(text)
 
 
 def _check_public(study: Study, path: Path) -> None:
@@ -244,6 +292,7 @@ def _overlap(data: Path, path: Path) -> bool:
     one, other = data.resolve(), path.resolve()
     if one.is_relative_to(other) or other.is_relative_to(one):
         return True
+    # A folder may contain links to the data, and a hard link has no path in common with them.
     links = (each.resolve() for each in path.rglob("*") if each.is_symlink())
     return any(one.is_relative_to(link) for link in links) or bool(_inodes(data) & _inodes(path))
 

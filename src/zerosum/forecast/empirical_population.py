@@ -62,6 +62,7 @@ class EmpiricalPopulation(Population):
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
         """Draw with replacement, and apply the design."""
+        # With replacement, so that samples of any size can be drawn, and each differs as samples of a population do.
         found = select_units(self.units, rng.integers(len(self.units), size=count))
         return (
             found
@@ -71,7 +72,15 @@ class EmpiricalPopulation(Population):
 
 
 def select_units(units: Units, places: NDArray[np.int64]) -> Units:
-    """Units at these indices, in this order. Indices may repeat."""
+    """Units at these indices, in this order.
+
+    Parameters
+    ----------
+    units : Units
+        Units of one row, of several rows, or of several recordings each.
+    places : array of shape (count,)
+        Indices of units, which may repeat.
+    """
     if units.offsets is None:
         return Units(units.rows[places])
     if units.runs is None:
@@ -85,6 +94,8 @@ def select_units(units: Units, places: NDArray[np.int64]) -> Units:
 def expand_design(rows: Floats, design: Design) -> Floats:
     """Rows expanded by a design. If sites have effects, the rows are divided equally among the sites."""
     sites = design.sites if design.site_effects and design.sites else ("",)
+    # Site effects are columns of the design, so every row needs a site. Which rows belong to which site does not matter
+    # for synthetic people.
     ends = np.linspace(0, len(rows), len(sites) + 1).astype(int)
     parts = [Units(rows[a:b]) for a, b in pairwise(ends)]
     return np.vstack([np.asarray(design.expand(part, site).rows) for part, site in zip(parts, sites, strict=True)])

@@ -4,8 +4,21 @@ A simulation runs the study's own program with the noise of its plan on syntheti
 Several samples are drawn. Each is run several times with noise and once without. The difference between runs with and
 without noise is the error due to privacy. The variation of noise-free results between samples is the sampling error.
 
-More than a few thousand units are represented by fewer, with the noise reduced in proportion. If a result is evaluated
-by a loss, the forecast is the increase of the loss due to noise.
+Model. With s for a sample and d for a draw of the noise, a number of the result is
+
+    y_sd = t_s + b + e_sd,
+
+where t_s is the result without noise, b the bias due to noise, and e_sd the rest. The forecast states
+
+    noise       root of E var(e | s)                  from `draws` runs of each sample
+    bias        E (y_sd - t_s)
+    privacy     root of E (y_sd - t_s)^2, or for a loss its mean increase, not below 0
+    sampling    standard deviation of t_s over samples
+    together    root of privacy^2 + sampling^2
+
+More than a few thousand units are represented by fewer, with the noise reduced in proportion: a mean over n units with
+noise tau/n has the same signal-to-noise ratio with m units and noise (tau m/n)/m. The sampling error is then scaled by
+sqrt(m/n). If a result is evaluated by a loss, the forecast is the increase of the loss due to noise.
 """
 
 from __future__ import annotations
@@ -109,7 +122,13 @@ class Forecast:
 
     def _figure(self, name: str) -> float:
         """Aggregate an attribute over the lines that count, each divided by its scale: root mean square, or the mean
-        for losses."""
+        for losses.
+
+        Parameters
+        ----------
+        name : str
+            Attribute of `LineForecast`. Lines in which it is unknown are left out.
+        """
         counted = [getattr(line, name) / line.scale for line in self.lines if line.counts]
         known = [each for each in counted if math.isfinite(each)]
         if not known:
@@ -203,6 +222,7 @@ class Advisor:
     """
 
     def __init__(self, study: Study, assumptions: Assumptions | None = None, people: int | None = None) -> None:
+        # A forecast must not read private data, so the site files are dropped before anything else.
         self.study = study.model_copy(update={"site_files": ()})
         self.assumptions = assumptions or Assumptions()
         self.own = Setting.of(study, people)
@@ -213,6 +233,7 @@ class Advisor:
         self._population = population_of(algorithm, self.assumptions, study.full_design)
         if self._measure is None or (self._population is None and not isinstance(algorithm, CustomProgram)):
             raise BadParameter(_no_forecast_message(study.algorithm))
+        # Noise-free results by number of units, sample and number of site effects.
         self._free: dict[tuple[int, int, int], Floats] = {}
 
     @property
@@ -309,6 +330,7 @@ class Advisor:
         rows = np.asarray(people.rows)
         if algorithm.lower is not None:
             rows = np.clip(rows, algorithm.lower, algorithm.upper)
+        # Standard error of a mean: the mean of clipped values is what the study estimates.
         sampling = np.std(rows, axis=0) / math.sqrt(_effective_count(plan, setting.people))
         noise = np.asarray(quiet["mean"].std)
         figures = zip(measure.lines, noise, sampling, strict=True)
@@ -345,11 +367,13 @@ class Advisor:
         noise, shape (n_loud_samples, n_draws, n_lines).
         """
         algorithm = study.build_algorithm()
+        # Draws of the noise on each sample.
         again = _DRAWS_SLOW if self._is_slow else _DRAWS
         count = _synthetic_population(algorithm, population, plan, setting.people)
         private = PlanSimulation(algorithm, plan, setting.people / count)
         open_ = study.model_copy(
             update={
+                # The same study without privacy, from which the reference results come.
                 "scheme": SchemeTable(name="non-private"),
                 "privacy": study.privacy.model_copy(update={"calibration": "exact", "attempts": 0}),
             }
@@ -389,9 +413,12 @@ class Advisor:
             # Variance between draws within a sample, averaged over samples.
             noise = np.sqrt(np.nanmean(np.nanvar(drawn, axis=1, ddof=1), axis=0))
             bias, total = np.nanmean(added, axis=(0, 1)), np.sqrt(np.nanmean(added**2, axis=(0, 1)))
+            # A loss is an error already: its increase is stated, not the root mean square of the differences. Chance
+            # can make the increase negative.
             total = np.maximum(bias, 0.0) if measure.loss else total
             # The standard error scales with 1 / sqrt(n): from `count` simulated units to the planned number.
             sampling = np.nanstd(base, axis=0, ddof=1) * math.sqrt(count / setting.people) * (not measure.loss)
+        # A number is missing if it is finite without noise and not with it: noise hid it.
         there = np.isfinite(base[: len(drawn), None, :]) & np.ones_like(drawn, dtype=bool)
         missing = np.sum(there & ~np.isfinite(drawn), axis=(0, 1)) / np.maximum(np.sum(there, axis=(0, 1)), 1)
         figures = zip(measure.lines, noise, bias, total, sampling, missing, strict=True)
@@ -399,6 +426,7 @@ class Advisor:
         lines = tuple(
             LineForecast(line.label, float(n), float(b), float(t), float(s), line.scale, line.counts, float(m), w)
             for (line, n, b, t, s, m), w in zip(figures, without, strict=True)
+            # Numbers that do not exist even without noise are left out.
             if math.isfinite(s) and (math.isfinite(n) or m > 0)
         )
         if not any(math.isfinite(line.privacy) for line in lines):
@@ -419,6 +447,7 @@ def _line(line: Line, noise: float, sampling: float) -> LineForecast:
 
 def _sample_size(population: Population) -> int:
     """Number of units for forecasts by formula."""
+    # Few elements per unit allow more units; at least _UNITS in any case.
     return min(_SAMPLE, max(_UNITS, _ELEMENTS // population.numbers_each))
 
 
@@ -429,8 +458,22 @@ def _custom(algorithm: CustomProgram) -> Measure:
 
 
 def _synthetic_population(algorithm: Algorithm, population: Population, plan: Plan, people: int) -> int:
-    """Number of simulated units that represent `people`. Studies that publish single records need all of them, since
-    the noise of a record does not decrease with their number."""
+    """Number of simulated units that represent the planned ones.
+
+    Studies that publish single records need all of them, since the noise of a record does not decrease with their
+    number.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The program.
+    population : Population
+        From which units are drawn.
+    plan : Plan
+        The plan in this setting.
+    people : int
+        Planned number of units.
+    """
     if any(release.kind == "publication" for release in plan.releases):
         if people * population.numbers_each > _ELEMENTS_ALL:
             raise BadParameter(
@@ -446,7 +489,17 @@ def _synthetic_population(algorithm: Algorithm, population: Population, plan: Pl
 
 def _largest_sample(algorithm: Algorithm, population: Population, *, sampled: bool) -> int:
     """Largest number of simulated units for an algorithm. The factors 40 and 20 per column were chosen by hand; no
-    benchmark recorded."""
+    benchmark recorded.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The program.
+    population : Population
+        From which units are drawn.
+    sampled : bool
+        Whether the plan has sub-sampled rounds.
+    """
     each, columns = population.numbers_each, len(algorithm.columns)
     if sampled:  # A smaller sample would make batches of subsampled units too small.
         return max(_UNITS, _ELEMENTS_ALL // each)
@@ -472,6 +525,7 @@ def _largest_sample(algorithm: Algorithm, population: Population, *, sampled: bo
 def _sample_rng(run: int) -> np.random.Generator:
     """Random generator of one sample. The same sample is drawn in every setting, so that settings differ by their noise
     only."""
+    # 18 is an arbitrary constant that separates these streams from those of other seeds.
     return np.random.default_rng([18, run])
 
 

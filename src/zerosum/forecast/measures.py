@@ -1,4 +1,10 @@
-"""Accuracy measures of algorithms: which numbers of a result count, on which scale, and how they are compared."""
+"""Accuracy measures of algorithms: which numbers of a result count, on which scale, and how they are compared.
+
+Every number of a result is a `Line` with a scale, by which its error is divided in the summary figure: the width of a
+column's range for a mean, 1 for a proportion. The figure is then comparable between columns in different units. Results
+whose numbers have no order of their own (clusters, components, topics) are first matched to an anchor. Results whose
+single numbers have no meaning (directions of a subspace, weights of a network) are measured by a loss between 0 and 1.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +55,21 @@ class Line:
 class Measure:
     """How a result is evaluated.
 
-    `values(estimate, data, anchor)` gives one value for each line. The anchor is the reference: centres, maps or topics
-    for matching, or held-out rows for evaluation.
+    Attributes
+    ----------
+    lines : tuple of Line
+        The numbers, in the order of `values`.
+    unit : str
+        Unit of the summary figure, for messages.
+    values : callable
+        `values(estimate, data, anchor)` gives one value for each line. The anchor is the reference: centres, maps or
+        topics for matching, or held-out rows for evaluation.
+    make_anchor : callable, optional
+        Makes the anchor from a noise-free estimate, if the truth is unknown.
+    loss : bool
+        Whether values are losses in [0, 1], smaller is better.
+    level : str
+        Name of 1 - loss.
     """
 
     lines: tuple[Line, ...]
@@ -124,6 +143,7 @@ def _by_column(algorithm: RangedAlgorithm, name: str) -> Measure:
 def _covariance(algorithm: CovarianceProgram) -> Measure:
     """Means in units of the range, and correlations in absolute units."""
     means, names = _by_column(algorithm, "mean"), algorithm.columns
+    # Each correlation once: the matrix is symmetric, with 1 on its diagonal.
     upper = [(i, j) for i in range(len(names)) for j in range(i)]
     pairs = [Line(f"{names[j]}, {names[i]}", 1.0) for i, j in upper]
 
@@ -161,6 +181,7 @@ def _centers(algorithm: MixtureProgram | KMeansProgram, name: str, count: int) -
 
 def sort_centers(centers: Floats) -> Floats:
     """Centres sorted by the first column, then by the others. The order is stable between samples."""
+    # lexsort sorts by its last key first, so the columns are passed in reverse.
     return np.asarray(centers[np.lexsort(centers.T[::-1])])
 
 
@@ -176,6 +197,7 @@ def _energy(algorithm: PCAProgram) -> Measure:
         rows = (np.asarray(data.rows, dtype=np.float64) - algorithm.middle) / algorithm.scale
         if algorithm.centering != "none":
             rows = rows - np.mean(rows, axis=0)
+        # Captured variance of orthonormal components V (rows): trace(V M V'), with the second moment M of the data.
         second = rows.T @ rows / len(rows)
         found = np.atleast_2d(estimate["components"].value)
         # eigvalsh returns ascending eigenvalues; the sum of the last k is the optimum.
@@ -208,14 +230,15 @@ def _topics(algorithm: TopicsProgram) -> Measure:
 
     def whole(estimate: Estimate) -> Floats:
         """Topics over all words, shape (n_topics, n_words); words that were not released have probability 0."""
-        describe_columns = estimate["topics"]
-        found = np.zeros((len(describe_columns.value), len(place)))
-        found[:, [place[name] for name in describe_columns.axes[-1].labels]] = describe_columns.value
+        topics = estimate["topics"]
+        found = np.zeros((len(topics.value), len(place)))
+        found[:, [place[name] for name in topics.axes[-1].labels]] = topics.value
         return found
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
         found = whole(estimate)
         truth = found if anchor is None else anchor
+        # Total variation distance: half of the L1 distance between two distributions.
         apart = np.array([np.sum(np.abs(found - each), axis=1) / 2 for each in truth])
         lost = 1 - float(np.mean(estimate["carried"].value))
         return np.append(apart[np.arange(len(apart)), _assignment(apart)], lost)
@@ -252,6 +275,7 @@ def _classes(algorithm: FeatureClassifierProgram | DataCollaborationProgram | Ne
         weights = estimate["weights"].value
         if isinstance(algorithm, NeuralClassifierProgram):
             return algorithm.probabilities(weights, features(rows))
+        # As the classifiers predict: centred, projected and scaled to norm 1, with a constant for the bias.
         directions = (features(rows) - estimate["center"].value) @ estimate["projection"].value
         norm = np.linalg.norm(directions, axis=1, keepdims=True)
         constant = BIAS if isinstance(algorithm, FeatureClassifierProgram) else 1.0
@@ -271,6 +295,7 @@ def _coefficients(algorithm: Regression) -> Measure:
     widths = 2 * algorithm.half
     response = float(widths[-1]) if isinstance(algorithm, LinearRegressionProgram) else 1.0
     names = algorithm.columns[: algorithm.features]
+    # A coefficient times the width of its column is the change of the response as the column goes through its range.
     lines = [Line(name, response / float(width)) for name, width in zip(names, widths, strict=False)]
     unit = "of the response's range" if isinstance(algorithm, LinearRegressionProgram) else "of the linear predictor"
     lines.append(Line("intercept", response, counts=not names))
@@ -295,12 +320,12 @@ def _table(algorithm: GroupedAlgorithm) -> Measure:
     width = {name: high - low for name, (low, high) in algorithm.ranges.items()}
     wanted = getattr(algorithm, "wanted", ("quantiles",))
     lines: list[Line] = []
-    kept: list[str] = []
+    quantities: list[str] = []
     if "means" in wanted:
-        kept.append("mean")
+        quantities.append("mean")
         lines += [Line(_label(group, name, "mean"), width[name]) for group in groups for name in names]
     if "quantiles" in wanted:
-        kept.append("quantile")
+        quantities.append("quantile")
         shares = getattr(algorithm, "probabilities", ())
         lines += [
             Line(_label(group, name, f"{100 * share:g} %"), width[name])
@@ -309,10 +334,10 @@ def _table(algorithm: GroupedAlgorithm) -> Measure:
             for share in shares
         ]
     if "proportions" in wanted and algorithm.described:
-        kept.append("proportion")
+        quantities.append("proportion")
         levels = [f"{name} = {level}" for name in algorithm.described for level in algorithm.levels[name]]
         lines += [Line(_label(group, level, ""), 1.0) for group in groups for level in levels]
-    return Measure(tuple(lines), "of a column's range, or of a proportion", _flat(*kept))
+    return Measure(tuple(lines), "of a column's range, or of a proportion", _flat(*quantities))
 
 
 def _label(group: str, name: str, what: str) -> str:

@@ -37,7 +37,7 @@ from zerosum.data.design import Design
 from zerosum.errors import BadParameter
 from zerosum.forecast.assumptions import Assumptions, ColumnShape, Spectrum
 from zerosum.forecast.empirical_population import EmpiricalPopulation, Population, expand_design, refuse_columns
-from zerosum.forecast.structured_populations import ROWS, Classes, Classifier, Documents, Recordings
+from zerosum.forecast.structured_populations import ROWS, Classes, Classifier, Documents, Recordings, farthest_points
 
 _CENTRE_SHARE = 0.6  # share of the ranges that contains the cluster centres
 _MAX_SPREAD = 0.12  # largest standard deviation of a cluster, in half ranges
@@ -56,6 +56,7 @@ def population_of(algorithm: Algorithm, assumptions: Assumptions, design: Design
     BadParameter
         For guesses that the algorithm does not use, and for too many columns.
     """
+    # A public file has its own distribution, so no other guess applies.
     if assumptions.like is not None and not isinstance(algorithm, CustomProgram):
         assumptions.check_used((), "people are drawn from a public file")
         if isinstance(algorithm, ICAProgram) and assumptions.like.offsets is None:
@@ -78,6 +79,7 @@ def _synthetic_population(algorithm: Algorithm, assumptions: Assumptions, design
             f"a forecast makes up {_COLUMNS} columns at most, and the study has {columns}: take regions of an atlas "
             "instead of voxels, or fewer columns, and see what changes as these grow"
         )
+    # From the special case to the general one: a regression is a ranged algorithm, too.
     match algorithm:
         case Regression():
             return RegressionPopulation(algorithm, assumptions, design)
@@ -136,10 +138,10 @@ class IndependentPopulation(Population):
 
 def describe_columns(assumptions: Assumptions, columns: tuple[str, ...]) -> str:
     """Sentence about the guesses for columns."""
-    said = [f"{name} {assumptions.columns[name].to_option()}" for name in columns if name in assumptions.columns]
-    if len(said) < len(columns):
-        said.append("the others uniform over their ranges" if said else "every column uniform over its range")
-    return ", ".join(said) or "no assumption about columns"
+    parts = [f"{name} {assumptions.columns[name].to_option()}" for name in columns if name in assumptions.columns]
+    if len(parts) < len(columns):
+        parts.append("the others uniform over their ranges" if parts else "every column uniform over its range")
+    return ", ".join(parts) or "no assumption about columns"
 
 
 def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
@@ -167,18 +169,14 @@ class ClustersPopulation(Population):
         count = algorithm.n_components if isinstance(algorithm, MixtureProgram) else algorithm.n_clusters
         ones = np.ones(len(algorithm.columns))
         self.scale = algorithm.scale if isinstance(algorithm, MixtureProgram) else algorithm.half
+        # Half ranges of the columns; with a bound on norms only, a cube inside the ball.
         reach = algorithm.half if algorithm.lower is not None else ones * algorithm.radius / math.sqrt(len(ones))
         rng = np.random.default_rng(0)
         candidates = rng.uniform(-1, 1, (200 * count, len(ones))) * _CENTRE_SHARE * reach / self.scale
-        # Farthest-point search among random candidates.
-        chosen = [candidates[np.argmax(np.sum(candidates**2, axis=1))]]
-        distance = np.full(len(candidates), np.inf)
-        while len(chosen) < count:
-            distance = np.minimum(distance, np.sum((candidates - chosen[-1]) ** 2, axis=1))
-            chosen.append(candidates[int(np.argmax(distance))])
-        centers = np.array(chosen)
+        centers = farthest_points(candidates, count)
         apart = [float(np.linalg.norm(a - b)) for i, a in enumerate(centers) for b in centers[:i]]
         widest = _MAX_SPREAD * float(np.min(reach / self.scale))  # so that few rows are clipped
+        # As separated as guessed, but not so wide that the clusters leave their ranges.
         self.spread = min(min(apart, default=math.inf) / (assumptions.separation or _SEPARATION), widest)
         self.truth = algorithm.middle + self.scale * centers
         self.low, self.high = algorithm.lower, algorithm.upper
@@ -227,7 +225,9 @@ class SpectrumPopulation(Population):
         spectrum = assumptions.spectrum or Spectrum.parse(_SPECTRUM)
         values = spectrum.values(columns)
         rng = np.random.default_rng(0)
+        # QR of a Gaussian matrix gives random orthonormal directions.
         directions = np.linalg.qr(rng.normal(size=(columns, columns)))[0]
+        # root root' is the covariance up to a factor: eigenvectors times roots of eigenvalues.
         root = directions * np.sqrt(values / values[0])
         if algorithm.lower is None:
             # The expected squared norm of a row is the squared Frobenius norm of `root`. A typical row has half the
@@ -238,7 +238,7 @@ class SpectrumPopulation(Population):
             size = 1 / (_RANGE_STDS * float(np.max(widest)))
         self.root, self.center = size * root * algorithm.scale[:, None], algorithm.middle
         of = f", {self.length} of them a person" if recorded else ""
-        self.description = f"normal rows with a spectrum {spectrum.said}{of}"
+        self.description = f"normal rows with a spectrum {spectrum.text}{of}"
 
     @property
     def numbers_each(self) -> int:
@@ -296,6 +296,7 @@ class RegressionPopulation(Population):
         # Constant features have no effect. The relative limit of 1e-12 is above rounding error.
         use = spread > 1e-12 * np.maximum(np.max(np.abs(features), axis=0, initial=0.0), 1e-300)
         scores = np.sum((features[:, use] - np.mean(features[:, use], axis=0)) / spread[use], axis=1)
+        # The scores are a sum of standardised features with equal weights; divided by their own standard deviation.
         size = float(np.std(scores))
         rows[:, -1] = self._draw_response(scores / size if size > 0 else scores, rng)
         return Units(rows)
@@ -327,6 +328,7 @@ class RegressionPopulation(Population):
         low, high = ranges_of(algorithm)[algorithm.columns[-1]]
         if isinstance(algorithm, LogisticRegressionProgram):
             shape = self.assumptions.shape(name)
+            # Share of people with the event.
             some = shape.numbers[1] / sum(shape.numbers) if shape.kind == "shares" and len(shape.numbers) == 2 else 0.5
             # A latent logistic error has variance pi^2 / 3, so the scores explain `share` of the latent variance.
             slope = math.sqrt(share / (1 - share) * math.pi**2 / 3)
@@ -339,6 +341,7 @@ class RegressionPopulation(Population):
             slope = math.sqrt(math.log1p(share))
             mean = self.assumptions.columns[name].numbers[0] if name in self.assumptions.columns else high / 6
             return np.clip(rng.poisson(mean * np.exp(slope * scores - slope**2 / 2)), low, high).astype(np.float64)
+        # Variance share of the scores: sqrt(share)^2 = share, and 1 - share for the error.
         rest = rng.normal(size=len(scores))
         return np.clip(mean + spread * (math.sqrt(share) * scores + math.sqrt(1 - share) * rest), low, high)
 
@@ -346,6 +349,7 @@ class RegressionPopulation(Population):
 def _logistic_intercept(scores: Floats, share: float) -> float:
     """Intercept for which logistic scores give this share of events, by bisection."""
     low, high = -40.0, 40.0
+    # The share of events increases with the intercept. 60 halvings of [-40, 40] reach the resolution of a double.
     for _ in range(60):
         middle = (low + high) / 2
         if float(np.mean(1 / (1 + np.exp(-(middle + scores))))) < share:
@@ -392,9 +396,11 @@ class SurvivalPopulation(Population):
         if name in self.assumptions.columns:
             event = self.assumptions.shape(name).numbers_in(first, last, count, rng)
         else:
+            # Rate for which exp(-rate * length) = _EVENT_FREE_SHARE at the last edge.
             event = first + rng.exponential((last - first) / -math.log(_EVENT_FREE_SHARE), count)
         # Uniform censoring over twice the follow-up time: half of the units are followed to the last edge.
         gone = first + rng.uniform(0, 2 * (last - first), count)
+        # The observed time is the first of event, loss and end of the follow-up; the indicator is 1 for an event.
         rows = [np.minimum(np.minimum(event, gone), last), (event <= np.minimum(gone, last)).astype(np.float64)]
         if len(self.algorithm.columns) == 3:
             shape = self.assumptions.shape(self.algorithm.columns[2])

@@ -1,4 +1,9 @@
-"""Comparison of schemes: one study under each scheme, on public or synthetic data, with seeds and without spending."""
+"""Comparison of schemes: one study under each scheme, on public or synthetic data, with seeds and without spending.
+
+Unlike a forecast, this runs the whole protocol with sites, messages and ledgers, so every scheme is measured as it
+would run. The noise comes from seeds and the data are public, so that a comparison can be repeated; nothing is
+protected, and the policies of sites must permit that.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,7 @@ from zerosum.forecast.forecasting import OnStep
 from zerosum.forecast.measures import Line, Measure, measure_of
 from zerosum.forecast.populations import population_of
 from zerosum.forecast.settings import Setting, split_by_site, study_in_setting
-from zerosum.kernel.schemes import DEFAULT_SCHEME, SCHEMES, SchemeFacts
+from zerosum.kernel.schemes import DEFAULT_SCHEME, SCHEMES
 from zerosum.kernel.terms import Calibration
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
@@ -144,6 +149,7 @@ def compare(
     planned = len(chosen) * seeds + 1
     with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
         runner = _Runner(study, data, Path(folder))
+        # The reference of all errors.
         truth = runner.run(WITHOUT, "exact", 0)
         if measure.make_anchor is not None and anchor is None:
             anchor = measure.make_anchor(truth.estimate)
@@ -156,6 +162,7 @@ def compare(
             facts = SCHEMES[scheme]
             errors, hidden = [], 0
             try:
+                # Without noise all runs are equal.
                 for seed in range(seeds if facts.noisy else 1):
                     result = runner.run(scheme, calibration, seed)
                     gaps = read(result) - whole
@@ -164,19 +171,21 @@ def compare(
                     if not np.all(np.isnan(gaps)):
                         errors.append(math.sqrt(float(np.nanmean(gaps**2))))
                     on_step(2 + number * seeds + seed, planned)
+            # A scheme may be refused for this study: the table shows the reason, and the other schemes go on.
             except ZerosumError as error:
-                lines.append(SchemeLine(scheme, calibration, trusted_party(facts), refused=str(error)))
+                lines.append(SchemeLine(scheme, calibration, facts.trusted_party, refused=str(error)))
                 continue
             if not errors:
                 lines.append(
-                    SchemeLine(scheme, calibration, trusted_party(facts), refused="noise hides all of the result")
+                    SchemeLine(scheme, calibration, facts.trusted_party, refused="noise hides all of the result")
                 )
                 continue
+            # Root mean square over seeds, then the smallest and the largest.
             figures = (math.sqrt(float(np.mean(np.square(errors)))), min(errors), max(errors))
             worst = result.report.worst_epsilon
             exact = worst if math.isfinite(worst) else None
             gone = hidden / (seeds if facts.noisy else 1)
-            lines.append(SchemeLine(scheme, calibration, trusted_party(facts), *figures, epsilon=exact, hidden=gone))
+            lines.append(SchemeLine(scheme, calibration, facts.trusted_party, *figures, epsilon=exact, hidden=gone))
     return Comparison(study.name, study.algorithm, measure.unit, description, seeds, tuple(lines), measure.loss)
 
 
@@ -210,21 +219,16 @@ class _ResultReader:
         return np.asarray(values[counting] / [line.scale for line in self.counted])
 
 
-def trusted_party(facts: SchemeFacts) -> str:
-    """Party that must be trusted beside the site itself."""
-    if facts.sees_data:
-        return "coordinator"
-    return "noise dealer" if facts.deals_noise else "no one"
-
-
 def _chosen(schemes: Sequence[str]) -> list[tuple[str, Calibration]]:
     """Pairs of scheme and calibration, in the order of the table. Raises `BadParameter` for unknown names."""
     names = [name for each in schemes for name in each.split(",")]
     if unknown := [name for name in names if name not in (ALL, *SCHEMES)]:
         raise BadParameter(f"unknown scheme {unknown[0]!r}; there are {ALL}, {', '.join(SCHEMES)}")
+    # A single scheme is run with the exact calibration; the papers' formulas are compared with `all` only.
     if ALL not in names:
         return [(name, "exact") for name in dict.fromkeys(names)]
     published: list[tuple[str, Calibration]] = [(name, "published") for name in _AS_PUBLISHED]
+    # The two bounds of what is possible, then the default, then the others.
     first = [WITHOUT, "pooled", DEFAULT_SCHEME]
     return [*((name, "exact") for name in (*first, *(name for name in SCHEMES if name not in first))), *published]
 
@@ -237,6 +241,7 @@ def _own_data(study: Study) -> dict[str, Units]:
             f"the study names no data for {', '.join(map(repr, missing))}: give their site files, or compare "
             "on made-up people (--made-up)"
         )
+    # All policies first: one private site is enough to refuse, and nothing has been read by then.
     for file in files.values():
         if file.load_policy(study.unit.kind, study.unit.adjacency).data == "private":
             raise PolicyRefused(
@@ -274,6 +279,7 @@ def _together(data: dict[str, Units]) -> Units:
         rows = np.vstack([np.asarray(units.rows, dtype=np.float64) for units in data.values()])
     if all(units.offsets is None for units in data.values()):
         return Units(rows)
+    # Rows of each unit; a table without offsets has one.
     each = [np.ones(len(u), dtype=np.int64) if u.offsets is None else np.diff(u.offsets) for u in data.values()]
     return Units(rows, np.concatenate([[0], np.cumsum(np.concatenate(each))]))
 
@@ -300,6 +306,7 @@ class _Runner:
     def _members(self, study: Study) -> Iterator[Site]:
         """Yield the sites, each with a new temporary ledger."""
         for at, (name, units) in enumerate(self.data.items()):
+            # A new name for each run and site: a ledger remembers the studies that were charged to it.
             ledger = self.folder / f"{self._count}-{at}.sqlite"
             settings = {"unit": study.unit.kind, "adjacency": study.unit.adjacency, "delta": study.privacy.delta}
             yield Site(name, units, Policy.throwaway(name, ledger, **settings))

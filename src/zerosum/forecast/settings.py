@@ -56,10 +56,12 @@ class Setting:
             yield "epsilon", replace(self, epsilon=self.epsilon * factor)
         for factor in _FACTORS:
             yield "people", replace(self, people=max(round(self.people * factor), 1))
+        # Distance on a logarithmic scale, so that 5 is as near to 10 as 20 is.
         near = sorted(set(_ROSTERS) - {self.sites}, key=lambda each: abs(np.log(each / self.sites)))[:4]
         for sites in sorted({self.sites, *near}):
             if sites <= self.people:
                 yield "sites", replace(self, sites=sites)
+        # A few, half and all other sites; duplicates vanish in the set.
         colluding = {self.colluders, 1, 2, self.sites // 2, self.sites - 1}
         for colluders in sorted(each for each in colluding if 0 <= each < self.sites):
             yield "colluders", replace(self, colluders=colluders)
@@ -74,10 +76,18 @@ def study_in_setting(study: Study, setting: Setting) -> Study:
 
     If the roster declares numbers of units, they are scaled to the setting. A roster with another number of sites has
     sites of equal size.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    setting : Setting
+        Epsilon, sites, colluders and number of units.
     """
     roster = study.sites
     if setting.sites != len(roster):
         roster = tuple(roster[0].model_copy(update=_equal_site(at)) for at in range(setting.sites))
+    # Whether numbers of units are public is part of the question and stays as it is.
     declared = all(site.units is not None for site in study.sites)
     units = units_per_site(setting.people, [site.units or 1 for site in roster]) if declared else None
     sites = tuple(
@@ -109,11 +119,19 @@ def split_by_site(people: Units, by: list[int]) -> list[Units]:
 def units_per_site(people: int, by: list[int]) -> NDArray[np.int64]:
     """Number of units per site in proportion to these sizes, at least one each.
 
+    Parameters
+    ----------
+    people : int
+        Number of units, at least one for each site.
+    by : list of int
+        Sizes of the sites.
+
     >>> units_per_site(10, [1, 1, 2]).tolist(), units_per_site(3, [1, 1000, 1]).tolist()
     ([3, 2, 5], [1, 1, 1])
     """
     if people < len(by):
         raise BadParameter("every site must have at least one person")
+    # Cumulative shares are rounded, so that the numbers add up to `people`.
     ends = np.floor(np.cumsum(by) / np.sum(by) * people + 0.5).astype(np.int64)
     found = np.maximum(np.diff(ends, prepend=0), 1)
     # Sites rounded down to 0 received one unit. These units are taken from the largest sites.

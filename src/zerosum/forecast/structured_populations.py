@@ -56,6 +56,7 @@ class Recordings(Population):
         refuse_columns(assumptions, "recordings are made up by their components")
         self.count, self.length = algorithm.n_components, assumptions.rows or ROWS
         rng = np.random.default_rng(0)
+        # Orthonormal maps in random directions; within the public basis if the study has one.
         within = np.linalg.qr(rng.normal(size=(algorithm.width, self.count)))[0]
         maps = within if algorithm.basis is None else np.linalg.qr(algorithm.basis)[0] @ within
         self.maps: Floats = np.ascontiguousarray(maps.T)
@@ -96,9 +97,10 @@ class Recordings(Population):
         Each course is drawn in the frequency domain with the AR(1) power spectrum 1 / |1 - a exp(-2 pi i f dt)|^2.
         """
         frequency = np.fft.rfftfreq(self.length, self.seconds)
-        kept = np.linspace(_LAST_LAG1, _FIRST_LAG1, self.count)
+        lag1 = np.linspace(_LAST_LAG1, _FIRST_LAG1, self.count)
+        # exp(-2 pi i f dt), the transfer of one time step, shape (frequencies, 1).
         turn = np.exp(-2j * math.pi * frequency * self.seconds)[:, None]
-        power = 1 / np.abs(1 - kept * turn) ** 2
+        power = 1 / np.abs(1 - lag1 * turn) ** 2
         if self.band is not None:
             power *= ((frequency >= self.band[0]) & (frequency <= self.band[1]))[:, None]
         # No constant: recordings are centred.
@@ -122,6 +124,7 @@ class Documents(Population):
         topics = np.random.default_rng(0).dirichlet(np.full(words, _CONCENTRATION), count)
         many = algorithm.chosen == "pairs"
         if many:
+            # Zipf's law: the frequency of a word is proportional to 1 / rank.
             topics = topics / np.arange(1.0, words + 1)
             topics /= np.sum(topics, axis=1, keepdims=True)
         self.truth = topics
@@ -172,11 +175,12 @@ class Classes(Population):
         dimensions = math.prod(shape) if waves is None else waves.shape[1]
         centers = _centers(self.classes, dimensions, self.apart)
         far = np.max(np.abs(centers if waves is None else centers @ waves.T))
-        # Scaled so that the farthest centre plus _REACH standard deviations stays within the range.
+        # Scaled so that the farthest centre plus _RANGE_STDS standard deviations stays within the range.
         width = min(_MAX_SPREAD, 1 / (float(far) + _RANGE_STDS))
         self.centers = centers
         self.mixing = np.diag(half * width) if waves is None else (half * width)[:, None] * waves
         self.low, self.high = low, high
+        # Drawn once, with a seed of its own, so that all settings are judged by the same people.
         self.truth = np.asarray(self.people(_HELD_OUT, np.random.default_rng([18, 4])).rows)
         of = "" if waves is None else f" in images of {waves.shape[1]} smooth patterns"
         self.description = (
@@ -202,6 +206,7 @@ def _inputs(algorithm: Classifier) -> tuple[Floats, Floats, tuple[int, ...]]:
     if isinstance(algorithm, NeuralClassifierProgram):
         assert algorithm.lower is not None and algorithm.upper is not None  # noqa: S101, PT018
         return algorithm.lower[:-1], algorithm.upper[:-1], algorithm.shape or (algorithm.features,)
+    # Feature maps state the bounds of their inputs in one of two forms: by input, or one pair for all.
     features: Any = algorithm.feature_map
     count = features.inputs
     if hasattr(features, "lower"):
@@ -217,14 +222,35 @@ def _centers(classes: int, dimensions: int, apart: float) -> Floats:
     """
     candidates = np.random.default_rng(0).uniform(-1, 1, (max(200, 50 * classes), dimensions))
     candidates /= np.maximum(np.linalg.norm(candidates, axis=1, keepdims=True), 1.0)
-    chosen = [candidates[int(np.argmax(np.sum(candidates**2, axis=1)))]]
-    distance = np.full(len(candidates), np.inf)
-    while len(chosen) < classes:
-        distance = np.minimum(distance, np.sum((candidates - chosen[-1]) ** 2, axis=1))
-        chosen.append(candidates[int(np.argmax(distance))])
-    centers = np.array(chosen) - np.mean(chosen, axis=0)
+    chosen = farthest_points(candidates, classes)
+    centers = chosen - np.mean(chosen, axis=0)
+    # Scaled so that the two nearest classes have the wanted distance.
     nearest = min(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(centers, 2))
     return np.asarray(centers * apart / nearest)
+
+
+def farthest_points(candidates: Floats, count: int) -> Floats:
+    """Points that are far apart: the longest candidate, then always the one farthest from all that were chosen.
+
+    Parameters
+    ----------
+    candidates : array of shape (n, dimensions)
+        Points to choose from.
+    count : int
+        Number of points, at most n.
+
+    Returns
+    -------
+    array of shape (count, dimensions)
+        The chosen points, in the order of the search.
+    """
+    chosen = [candidates[int(np.argmax(np.sum(candidates**2, axis=1)))]]
+    # Squared distance of each candidate to the nearest chosen point.
+    distance = np.full(len(candidates), np.inf)
+    while len(chosen) < count:
+        distance = np.minimum(distance, np.sum((candidates - chosen[-1]) ** 2, axis=1))
+        chosen.append(candidates[int(np.argmax(distance))])
+    return np.array(chosen)
 
 
 def _patterns(shape: tuple[int, ...]) -> Floats:
@@ -235,6 +261,7 @@ def _patterns(shape: tuple[int, ...]) -> Floats:
     *channels, height, width = shape
     most = min(_WAVES, height * width - 1)
     turns = itertools.product(range(min(height, 8)), range(min(width, 8)))
+    # By increasing frequency; the first pair (0, 0) is constant and left out.
     pairs = sorted(turns, key=lambda at: (at[0] ** 2 + at[1] ** 2, at))
     down, along = (np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width
     waves = [np.outer(np.cos(math.pi * i * down), np.cos(math.pi * j * along)).ravel() for i, j in pairs[1 : most + 1]]

@@ -1,4 +1,9 @@
-"""Forecasts for varying epsilon, units, sites and colluders, and search for the smallest sufficient epsilon."""
+"""Forecasts for varying epsilon, units, sites and colluders, and search for the smallest sufficient epsilon.
+
+All settings use the same samples and the same draws of noise (common random numbers), so that settings differ by their
+noise level and not by chance. Only the study's own setting gets the full number of simulations. Other settings get a
+fraction, and their errors are corrected by the ratio that the own setting shows between many and few simulations.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +46,25 @@ class Target:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Forecast of a study's own setting, and of settings that differ in one quantity."""
+    """Forecast of a study's own setting, and of settings that differ in one quantity.
+
+    Attributes
+    ----------
+    unit : str
+        Unit of the summary figure.
+    description : str
+        Assumptions about the data.
+    source : str
+        Source of the simulated units.
+    own : Forecast
+        Forecast of the study as it is.
+    around : mapping of str to tuple of Forecast
+        Forecasts by the quantity that varies (`settings.KINDS`), in increasing order of it.
+    target : Target or None
+        Result of a search.
+    level : str
+        Name of 1 - figure, if the figure is a loss.
+    """
 
     study: str
     algorithm: str
@@ -100,6 +123,7 @@ def what_if(
     kinds: dict[str, list[Setting]] = {}
     for kind, setting in own.around():
         kinds.setdefault(kind, []).append(setting)
+    # A dictionary as an ordered set: the own setting occurs in every row and is computed once.
     todo = dict.fromkeys(setting for row in kinds.values() for setting in row if setting != own)
     before = runs + some * (1 + len(todo))
     whole = before + (some * _TRIES if target is not None else 0)
@@ -121,8 +145,8 @@ def what_if(
             known[setting] = found.rescale(privacy, _ratio(sampling, found.sampling) if found.runs else 1.0)
     around = {kind: tuple(known[each] for each in row if each in known) for kind, row in kinds.items()}
     reached = None if target is None else search(advisor, target, some, privacy, steps(before, whole - before))
-    said = advisor.unit, advisor.description, advisor.source
-    return WhatIf(study.name, study.algorithm, *said, known[own], around, reached, advisor.level)
+    texts = advisor.unit, advisor.description, advisor.source
+    return WhatIf(study.name, study.algorithm, *texts, known[own], around, reached, advisor.level)
 
 
 def _check_wanted(advisor: Advisor, wanted: Mapping[str, float]) -> None:
@@ -135,7 +159,7 @@ def _check_wanted(advisor: Advisor, wanted: Mapping[str, float]) -> None:
 
 
 def _ratio(a: float, b: float) -> float:
-    """a / b, or 1 if one of them is not positive."""
+    """a / b, or 1 if one of them is not positive: then there is nothing to correct."""
     return a / b if a > 0 and b > 0 else 1.0
 
 
@@ -177,9 +201,11 @@ def search(
             return False
         tried[epsilon] = found
         by_label = {line.label: line.privacy for line in found.lines} | {WHOLE: found.privacy}
+        # A number that noise hides has no finite error, nor has the result as a whole.
         by_label |= {name: math.inf for line in found.hidden for name in (line.label, WHOLE)}
         return all(by_label.get(name, math.inf) <= error for name, error in wanted.items())
 
+    # Start at the study's own epsilon, then halve or double until the target lies between `low` and `high`.
     low = high = min(max(advisor.own.epsilon, _SMALLEST), LARGEST)
     if reaches(high):
         while low > _SMALLEST and reaches(low / 2):
@@ -188,6 +214,7 @@ def search(
     else:
         wall = math.inf  # smallest epsilon tried for which no plan exists
         while not reaches(high):
+            # Doubling went beyond the largest epsilon that can be planned; the wall is approached by bisection.
             if tried[high] is None and tried[low] is not None:
                 wall = high
             else:
@@ -203,6 +230,8 @@ def search(
         else:
             low = middle
     found = tried.get(high)
+    # A rounded epsilon is what a user enters. It is larger, so it reaches the target unless chance interferes; that is
+    # checked.
     rounded = _round_up(high)
     if rounded != high and reaches(rounded):
         found = tried[rounded]

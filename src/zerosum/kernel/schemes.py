@@ -171,6 +171,13 @@ class SchemeFacts:
     published: bool = False  # whether the papers have a calibration for this scheme
     tolerates_losses: bool = True
 
+    @property
+    def trusted_party(self) -> str:
+        """Party that must be trusted beside the site itself, for tables."""
+        if self.sees_data:
+            return "coordinator"
+        return "noise dealer" if self.deals_noise else "no one"
+
 
 SCHEMES: dict[str, SchemeFacts] = {
     "non-private": SchemeFacts(NoiseMechanism.NONE, noisy=False, sees_data=True),

@@ -2,6 +2,11 @@
 
 A report contains the plan and the releases, which the analyst may see. It contains nothing private to a site, such as
 the budget left under its cap. A site adds that to its own copy (`site_copy`), which is signed with the site's key.
+
+Steps: `build_document` turns the result into sections of text, tables and plot data (`zerosum.report.document`);
+`signed_files` writes the document as JSON, signs it, renders the page from the same document with the digest of the
+JSON in its footer, and signs the page. The JSON comes first, because the page states its digest and not the other way
+round.
 """
 
 from __future__ import annotations
@@ -74,7 +79,16 @@ def write_report(
 
 
 def signed_files(document: Document, identity: Identity) -> tuple[bytes, bytes]:
-    """Signed page and signed JSON of a document. The page contains the digest of the JSON."""
+    """Signed page and signed JSON of a document. The page contains the digest of the JSON.
+
+    Parameters
+    ----------
+    document : Document
+        The report. It names the public key of `identity` as its signer.
+    identity : Identity
+        Signing key.
+    """
+    # The signature becomes the last entry of the JSON object, so the closing brace is part of the seal.
     text = sign(document.to_json().removesuffix(b"\n}"), "json", identity)
     page = render(document, hashlib.sha256(text).hexdigest())
     return sign(page, "html", identity), text
@@ -82,7 +96,7 @@ def signed_files(document: Document, identity: Identity) -> tuple[bytes, bytes]:
 
 def read_document(content: bytes) -> Document:
     """Document from the signed content of a JSON report."""
-    # `sealed` removes the last brace before signing, because the signature is the last entry of the object.
+    # `signed_files` removes the last brace before signing, because the signature is the last entry of the object.
     return Document.from_json(content + b"\n}")
 
 
@@ -101,6 +115,7 @@ def build_document(result: Result, files: Mapping[str, str], key: str, space: Ma
         Public grid, for maps.
     """
     plan, report = result.plan, result.report
+    # Warnings stand above the figures they are about.
     warned = (Text(result.warnings, "warning"),) if result.warnings else ()
     sections = (
         Section("question", "The question", question(plan.question, plan.algorithm)),
@@ -155,6 +170,7 @@ def site_copy(document: Document, site: str, key: str, statement: Mapping[str, A
         Statement of the site's ledger: cap, spent and remaining epsilon, studies.
     """
     cap, spent = statement["cap"], float(statement["epsilon"])
+    # Studies are recorded under their full name with its random suffix, which is unique.
     mine = next((each for each in statement["studies"] if each["study"] == document.study), None)
     cost = "nothing" if mine is None else f"epsilon {format_epsilon(float(mine['epsilon']))}"
     rows = [
@@ -170,6 +186,8 @@ def site_copy(document: Document, site: str, key: str, statement: Mapping[str, A
             # Rounded down, so that the stated epsilon is always available.
             ("largest cost of one more study", f"epsilon {math.floor(1e4 * float(statement['left'])) / 1e4:g}"),
         ]
+        # Not what one more study may cost (the row above): privacy costs compose to less than their sum, so that is
+        # more than this difference.
         left = max(float(cap["epsilon"]) - spent, 0.0)
         about = "Spent against the cap, in epsilon. Studies add up to less than their sum."
         blocks.append(Bars("Under the cap", about, ("spent", "not spent"), (known(spent), known(left))))
@@ -218,6 +236,7 @@ def _budget(result: Result) -> Iterator[Block]:
     heading = ("release", "numbers", "sensitivity", "share of mu²", "noise, standard deviation", "steps")
     yield Table("All planned releases", heading, tuple(rows), folded=len(rows) > _MOST_BARS)
     sentences = [f"{report.attempts} repeated rounds are paid for, used or not."] if report.attempts else []
+    # A smaller part of delta needs no sentence.
     if report.extra_delta > 1e-6 * report.delta:
         sentences.append(f"Finite arithmetic adds {report.extra_delta:.2g} to delta, which is paid for.")
     if sentences:
@@ -228,6 +247,7 @@ def _budget(result: Result) -> Iterator[Block]:
 def _releases(report: PrivacyReport) -> Iterator[Block]:
     """Bars with the share of the budget of each release."""
     names, shares = [line.statistic for line in report.releases], [line.share for line in report.releases]
+    # Many releases of one statistic, such as the rounds of k-means, are one bar: their shares of mu squared add up.
     if len(names) > _MOST_BARS:
         totals: dict[str, float] = {}
         for name, share in zip(names, shares, strict=True):
@@ -238,6 +258,7 @@ def _releases(report: PrivacyReport) -> Iterator[Block]:
         often = {name: names.count(name) for name in names}
         labels = tuple(f"{at + 1}. {name}" if often[name] > 1 else name for at, name in enumerate(names))
         values = tuple(shares)
+    # More bars than that say less than the table below them.
     if len(labels) <= 2 * _MOST_BARS:
         about = "The share of the budget (of mu squared, which adds up) that each release had."
         yield Bars("The budget by release", about, labels, all_known(values), percent=True, whole=1.0)
@@ -248,6 +269,7 @@ def what_if(result: Result) -> Iterator[Block]:
     plan = result.plan
     if not plan.scheme.facts.noisy:
         return
+    # Only estimates that are linear in the released sums: their noise is scaled exactly.
     columns = _scaled_intervals(result)
     rows, points = [], []
     # Accounting of subsampled phases takes seconds for each epsilon.
@@ -269,6 +291,7 @@ def what_if(result: Result) -> Iterator[Block]:
     )
     heading = ("epsilon", "noise", *(label for label, _ in columns))
     yield Table("With more or less budget", heading, tuple(rows))
+    # Two points are no curve.
     if len(points) > 2:
         x, y = zip(*points, strict=True)
         about = "The standard deviation of every release's noise, this study's being 1."

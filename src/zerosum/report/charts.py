@@ -69,6 +69,8 @@ def chart(picture: Picture, name: str) -> ElementTree.Element:
         for artist in figure.findobj():
             artist.set_clip_on(False)
         buffer = io.BytesIO()
+        # Without date and program the same document gives the same bytes, so that a reader can render the page again
+        # and compare (`zerosum.report.verify`).
         metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(buffer, format="svg", metadata=metadata)
     root = ElementTree.fromstring(buffer.getvalue())  # noqa: S314  # written by matplotlib
@@ -96,6 +98,7 @@ def _settings(name: str) -> Iterator[None]:
     ElementTree.register_namespace("", _SVG)
     own = {
         "svg.fonttype": "none",  # text stays text: screen readers read it, and the page chooses its font
+        # Ids of elements are random without a salt.
         "svg.hashsalt": name,
         "text.parse_math": False,  # names of columns may contain dollar signs
         "font.size": _LABEL_SIZE,
@@ -120,6 +123,7 @@ def _shorten(root: ElementTree.Element, name: str) -> None:
     for child in list(root):
         if child.tag.endswith("metadata") or child.find(f"{{{_SVG}}}style") is not None:
             root.remove(child)
+    # Only ids that something refers to are kept: matplotlib gives one to every group.
     referenced = {each.get(_HREF, "")[1:] for each in root.iter() if each.get(_HREF)}
     for each in root.iter():
         each.text = each.text if (each.text or "").strip() else None
@@ -137,6 +141,7 @@ def _shorten(root: ElementTree.Element, name: str) -> None:
             each.set("style", "; ".join(rule for rule in rules if not rule.startswith("font")))
             if any(re.match(rf"font(-size)?: {_TICK_SIZE:g}px", rule) for rule in rules):
                 each.set("class", "tick")
+            # matplotlib writes a rotation by 0 degrees for upright text.
             if (each.get("transform") or "").startswith("rotate(-0 "):
                 del each.attrib["transform"]
 
@@ -145,11 +150,20 @@ def _shorten(root: ElementTree.Element, name: str) -> None:
 
 
 def _figure_of(height: float, width: float = WIDTH, columns: Sequence[float] = (1,)) -> tuple[Figure, list[Axes]]:
-    """A figure of this size, with axes of these relative widths side by side, without frames and tick marks."""
+    """A figure with axes side by side, without frames and tick marks.
+
+    Parameters
+    ----------
+    height, width : float
+        Size in points.
+    columns : sequence of float
+        Relative widths of the axes.
+    """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     layout = ConstrainedLayoutEngine(w_pad=2 / 72, h_pad=2 / 72, wspace=0, hspace=0)  # makes room for labels
+    # matplotlib measures figures in inches of 72 points. `Figure` is used without pyplot, whose figures are global.
     figure = Figure(figsize=(width / 72, height / 72), facecolor="none", layout=layout)
     found = list(figure.subplots(1, len(columns), width_ratios=columns, squeeze=False)[0])
     for axes in found:
@@ -163,7 +177,18 @@ def _figure_of(height: float, width: float = WIDTH, columns: Sequence[float] = (
 
 
 def _rows(axes: Axes, labels: Sequence[str], most: int = _LONGEST_LABEL) -> None:
-    """Rows from the top, with labels of at most `most` characters at the left."""
+    """Rows from the top, with labels at the left.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes; row number `at` lies between y = at and at + 1.
+    labels : sequence of str
+        One label for each row.
+    most : int
+        Longest label in characters.
+    """
+    # Ends in this order, so that y grows downwards as in a table.
     axes.set_ylim(max(len(labels), 1), 0)
     axes.set_yticks([at + 0.5 for at in range(len(labels))], [_cut(label, most) for label in labels])
     axes.tick_params(axis="y", labelsize=_LABEL_SIZE, labelcolor=LIGHT["ink"], pad=8)
@@ -183,18 +208,48 @@ def _values(axes: Axes, texts: Iterable[str]) -> None:
 
 
 def _columns(axes: Axes, labels: Sequence[str], slanted: bool, every: int = 1) -> None:
-    """Labels of columns, slanted if they are too long; with `every`, only some of them."""
+    """Labels of columns.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes; column number `at` lies between x = at and at + 1.
+    labels : sequence of str
+        One label for each column.
+    slanted : bool
+        Whether the labels are too long to stand side by side.
+    every : int
+        Distance of the columns that get a label: all, or every second, third and so on.
+    """
     axes.set_xlim(0, max(len(labels), 1))
     axes.set_xticks([at + 0.5 for at in range(len(labels))][::every], labels[::every])
     if slanted:
         axes.tick_params(axis="x", labelrotation=45)
+        # A slanted label is anchored at the end that is next to its column.
         above = axes.xaxis.get_ticks_position() == "top"
         for label in axes.get_xticklabels():
             label.set(ha="left" if above else "right", va="baseline" if above else "top", rotation_mode="anchor")
 
 
 def _slant(labels: Sequence[str], width: float) -> tuple[list[str], bool, float]:
-    """Labels that are cut, whether they are too long for columns of this width, and the height that they need."""
+    """How the labels of columns are drawn.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        The labels.
+    width : float
+        Width of a column, points.
+
+    Returns
+    -------
+    labels : list of str
+        The labels, cut.
+    slanted : bool
+        Whether they are wider than a column.
+    height : float
+        Height that they need, points; sin 45° = 0.71 of the longest, if they are slanted.
+    """
     cut = [_cut(label, _LONGEST_SHORT) for label in labels]
     longest = _CHARACTER * max(map(len, cut), default=0)
     return cut, longest > width - 4, (0.72 * longest + 14 if longest > width - 4 else 20.0)
@@ -219,7 +274,17 @@ def _numbers(axis: Axis, text: Callable[[float], str] = _three_digits) -> None:
 
 
 def _plane(axes: Axes, across: tuple[float, float], up: tuple[float, float], x_label: str, y_label: str) -> None:
-    """Axes with numbers on both sides. `across` and `up` are their ends."""
+    """Axes with numbers on both sides.
+
+    Parameters
+    ----------
+    axes : Axes
+        The axes.
+    across, up : tuple of float
+        Their ends, horizontal and vertical.
+    x_label, y_label : str
+        What they show.
+    """
     axes.set(xlim=across, ylim=up)
     _numbers(axes.xaxis)
     _numbers(axes.yaxis)
@@ -230,7 +295,16 @@ def _plane(axes: Axes, across: tuple[float, float], up: tuple[float, float], x_l
 
 
 def limits(values: Iterable[Number], *, zero: bool = False, margin: float = 0.04) -> tuple[float, float]:
-    """Ends of an axis that includes all values with a relative margin, and 0 if `zero`. There is no margin beyond 0.
+    """Ends of an axis that includes all values with a relative margin. There is no margin beyond 0.
+
+    Parameters
+    ----------
+    values : iterable of float or None
+        Values to include; None and magnitudes above 1e150 are left out.
+    zero : bool
+        Whether 0 is included.
+    margin : float
+        Share of the length of the axis, added at either end.
 
     >>> limits([1.0, None, 2.0], zero=True)
     (0.0, 2.08)
@@ -239,6 +313,7 @@ def limits(values: Iterable[Number], *, zero: bool = False, margin: float = 0.04
     low, high = min(known), max(known)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
+    # All values are equal: an axis of any positive length shows them.
     if high - low <= _SMALLEST:
         return (low if zero else low - 0.5 * max(abs(low), 1.0)), high + 0.5 * max(abs(high), 1.0)
     room = margin * (high - low)
@@ -276,6 +351,7 @@ def _intervals(picture: Intervals) -> Figure:
     axes.set_xlim(0, 1)
     tick: dict[str, Any] = {"va": "center_baseline", "fontsize": _TICK_SIZE, "color": muted}
     for at, row in enumerate(rows):
+        # Every row has its own scale, so values are drawn as shares of the row's axis, from 0 to 1.
         y, ends = at + 0.5, limits((row.start, row.end), margin=0)
         zero, value, low, high, wide_low, wide_high = (
             (_within(each, ends) - ends[0]) / (ends[1] - ends[0])  # share of the row's axis
@@ -304,6 +380,7 @@ def _bars(picture: Bars) -> Figure:
     if picture.upright:
         labels, slanted, room = _slant(picture.labels, (WIDTH - 60) / max(len(places), 1))
         figure, (axes,) = _figure_of(190 + room)
+        # Of many columns only every second, third and so on gets a label, at least `_SLANTED_DISTANCE` apart.
         dense = math.ceil(_SLANTED_DISTANCE * max(len(places), 1) / (WIDTH - 60))
         _columns(axes, labels, slanted, max(1, dense) if slanted else 1)
         axes.set_ylim(ends)
@@ -351,8 +428,10 @@ def _curves(picture: Curves) -> Figure:
                 step: Literal["post"] | None = "post" if steps else None
                 axes.fill_between(x, low, high, color=colour, alpha=0.16, linewidth=0, step=step)
         points = [(_within(x, across), _within(y, up)) for x, y in zip(each.x, each.y, strict=True)]
+        # Unknown values are left out: the line connects the values beside them.
         points = [point for point in points if not any(map(math.isnan, point))]
         line = {"line": "-", "steps": "-", "dashed": (0, (2.5, 2)), "dots": ""}[each.style]
+        # Marks show where values were computed; many of them would hide the line.
         marker = "o" if each.style in ("dots", "line") and len(points) <= 40 else ""
         axes.plot(
             [x for x, _ in points],
@@ -378,6 +457,7 @@ def _grid(picture: Grid) -> Figure:
 
     names = _CHARACTER * max((min(len(label), _LONGEST_LABEL) for label in picture.rows), default=0)
     wide = (WIDTH - 20 - names) / max(len(picture.columns), 1)
+    # Cells become lower if there are many rows, so that the map stays about as high as 12 rows.
     high = 28.0 if len(picture.rows) <= 12 else max(12.0, 336.0 / len(picture.rows))
     columns, slanted, room = _slant(picture.columns, wide)
     figure, (axes,) = _figure_of(room + high * max(len(picture.rows), 1) + 4)
@@ -392,6 +472,7 @@ def _grid(picture: Grid) -> Figure:
             colour = LIGHT["warm"] if (value or 0) < 0 else LIGHT["accent"]
             size = 1 - 1.5 / wide, 1 - 1.5 / high
             axes.add_patch(Rectangle((c, r), *size, facecolor=colour, alpha=round(weight, 2), edgecolor="none"))
+            # Points; numbers in smaller cells would overlap.
             if wide >= 36 and high >= 20:
                 text = format_number(value, 3 if wide > 48 else 2)
                 axes.text(c + 0.5, r + 0.5, text, ha="center", va="center_baseline")
@@ -404,6 +485,7 @@ def _clouds(picture: Clouds) -> Figure:
     across, up = limits(picture.x_range, margin=0), limits(picture.y_range, margin=0)
     figure, (axes,) = _figure_of(280)
     _plane(axes, across, up, picture.x_label, picture.y_label)
+    # An ellipse as a polygon of 64 corners: clipping would need references (see `chart`).
     turns = [2 * math.pi * turn / 64 for turn in range(64)]
     # The ground of labels is half transparent, so that they can be read on ellipses.
     ground = {"facecolor": LIGHT["page"], "edgecolor": "none", "alpha": 0.7, "pad": 1}
@@ -411,6 +493,7 @@ def _clouds(picture: Clouds) -> Figure:
         if each.x is None or each.y is None:
             continue
         x, y, colour = _within(each.x, across), _within(each.y, up), _series_colour(at)
+        # Area, not radius, is in proportion to the share, above a smallest disc.
         radius = 4 if each.share is None else 4 + 10 * max(each.share, 0.0) ** 0.5
         axes.plot(x, y, "o", color=colour, markersize=2 * radius, markeredgewidth=0)
         top = y
@@ -443,6 +526,8 @@ def _levels(axes: Axes, plane: Plane) -> None:
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
+    # Level to corners of rectangles. One path per level and runs of cells keep the file small: a slice has up to 44 x
+    # 44 cells.
     boxes: dict[int, list[tuple[int, int]]] = {}
     for y, line in enumerate(plane.cells):
         x = 0
@@ -456,5 +541,6 @@ def _levels(axes: Axes, plane: Plane) -> None:
     for level in sorted(boxes, key=abs):
         path = Path(boxes[level], codes * (len(boxes[level]) // len(codes)))
         colour = LIGHT["head" if level == 0 else "accent" if level > 0 else "warm"]
+        # Level 0 is the head itself, level 5 is opaque: 0.15 + 0.17 * 5 = 1.
         opacity = 1.0 if level == 0 else 0.15 + 0.17 * abs(level)
         axes.add_patch(PathPatch(path, facecolor=colour, alpha=round(opacity, 2), edgecolor="none"))

@@ -1,4 +1,9 @@
-"""Table of regression coefficients: estimates, intervals for pooled data and population, identifiability."""
+"""Table of regression coefficients: estimates, intervals for pooled data and population, identifiability.
+
+Two kinds of error are kept apart. The pooled error answers how far the estimate is from the fit on all sites' data
+together; only the privacy noise causes it. The population error answers how far it is from the coefficients of the
+population that the people are a sample of; it contains the sampling error as well.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +67,7 @@ class CoefficientTable:
                 f"{kind}_{level}": (float(low), float(high))
                 for kind in ("pooled", "population")
                 for level in ("90", "95")
+                # `for ... in [value]` names the pair within the comprehension.
                 for low, high in [estimate[f"{kind}_interval_{level}"][at]]
             }
             rows.append(

@@ -1,6 +1,11 @@
 """Document model of a report: sections of blocks (text, table, or data of a plot), stored as report.json.
 
-The HTML page is rendered from the document only.
+The HTML page is rendered from the document only, so that a reader of the JSON can render the page again and compare. A
+document read from a file may come from another party: pydantic checks every field, unknown fields are errors, and
+numbers are finite or null. Each kind of block has a field `kind`, by which the JSON is parsed into the class.
+
+Plots hold their data and not their drawing. A program can read the numbers, and the drawing can change with the
+version.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)] | None  # None: unknown
 # Version of the format.
 FORMAT = "zerosum report 1"
 # Unknown fields of a block are errors.
+# A field that this version does not know could change what the page ought to show.
 _STRICT = ConfigDict(extra="forbid")
 
 
@@ -234,6 +240,7 @@ class Document:
             raise BadInput(f"this is no report: {first_fault(error)}") from None
 
 
+# Built once: compiling the validators of all blocks takes longer than reading a report.
 _ADAPTER = TypeAdapter(Document)
 
 

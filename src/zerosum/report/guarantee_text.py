@@ -1,4 +1,9 @@
-"""Text of a report: the question, the guarantee, and its limits."""
+"""Text of a report: the question, the guarantee, and its limits.
+
+The guarantee is stated three times: as odds (exp(epsilon) times as likely, but for a chance of delta), as a guess
+between two cases (`best_guess`), and in the words of a statistician (`PrivacyReport.sentences`). All three follow from
+the same exact costs. What is not promised follows in points, since readers tend to take privacy for more than it is.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +43,7 @@ _DESCRIPTIONS = {
     "survival": "survival curves",
     "statistic": "the sum of a statistic of the sites' own",
 }
+# At epsilon 5 the odds may change by a factor of exp(5) = 148.
 _LARGE_EPSILON = 5.0  # epsilon above which the reader is warned; chosen by hand
 _MOST_COLUMNS = 60  # largest number of columns listed singly
 # Parameters that are shown in the table of columns.
@@ -132,7 +138,18 @@ def _columns(asked_for: Question) -> list[tuple[str, str, str, str]]:
 
 
 def _range_of(given: Mapping[str, Any], name: str, at: int) -> str:
-    """Public range or levels of a column as text."""
+    """Public range or levels of a column as text.
+
+    Parameters
+    ----------
+    given : mapping
+        Parameters of the question. A range is in the lists `lower` and `upper`, or under the column's name in `ranges`;
+        levels are under its name in `levels`.
+    name : str
+        The column.
+    at : int
+        Its place in the lists.
+    """
     lower, upper = given.get("lower"), given.get("upper")
     if isinstance(lower, list) and isinstance(upper, list) and at < min(len(lower), len(upper)):
         return f"{parameter_text(lower[at])} to {parameter_text(upper[at])}"
@@ -151,7 +168,18 @@ def _rule_of(rules: Any, name: str) -> str:
 
 
 def parameter_text(value: Any, most: int = 12) -> str:
-    """A public parameter as one line, with at most `most` elements."""
+    """A public parameter as one line.
+
+    Parameters
+    ----------
+    value : JSON-compatible
+        The parameter.
+    most : int
+        Largest number of elements of a list or mapping; the number of further elements is stated.
+
+    >>> parameter_text([1.5, None, True]), parameter_text({"age": 2})
+    ('1.5, none, yes', 'age: 2')
+    """
     # bool is a subclass of int and must be tested first.
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -189,6 +217,7 @@ def guarantee(report: PrivacyReport) -> tuple[Block, ...]:
     times = math.exp(min(epsilon, 700.0))
     who = "readers of the result put" if facts.sees_data else f"{_adversary(report.colluders)} put"
     dealt = " but for the noise that the coordinator dealt itself" if facts.deals_noise else ""
+    # The two neighbouring relations of a plan: one unit's data differ, or are absent.
     other = "replaced by that of somebody else" if report.adjacency == "replace-one" else "left out"
     bound = (
         f"If {who} together all they saw{dealt}, then whatever they conclude about one {report.unit} is at most "
@@ -206,6 +235,7 @@ def guarantee(report: PrivacyReport) -> tuple[Block, ...]:
     whole = f"It holds for a {report.unit} with all its rows, over the whole study.{loss}"
     return (
         Text((bound, guess), "promise"),
+        # The first sentence is the guarantee itself, which follows last.
         Text((whole, *report.sentences()[1:])),
         Text(("What is not promised:",)),
         Text(tuple(_limits(report, facts.sees_data)), "points"),

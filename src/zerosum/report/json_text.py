@@ -12,7 +12,13 @@ from pydantic_core import to_json
 
 
 def finite(value: Any) -> Any:
-    """The record with None for infinities and NaN, which JSON does not have."""
+    """The record with None for infinities and NaN, which JSON does not have.
+
+    Parameters
+    ----------
+    value : JSON-compatible, with tuples and any floats
+        A record, or a part of one.
+    """
     if isinstance(value, float):  # the most frequent case first
         return value if math.isfinite(value) else None
     if isinstance(value, list | tuple):
@@ -45,6 +51,7 @@ def readable(value: Any, indent: str = "") -> str:
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         return "[\n" + ",\n".join(inner + readable(item, inner) for item in value) + f"\n{indent}]"
+    # Maps and matrices have millions of numbers; with one line for each a file would be hard to read and large.
     if _table(value):
         return to_json(value).decode().replace(",", ", ")  # about ten times as fast as `json.dumps`
     return json.dumps(value)

@@ -37,6 +37,7 @@ def write_maps(maps: ArrayLike, space: Masker, path: Path) -> None:
     library = nibabel()
     if not is_nifti(path.name):
         raise BadParameter(f"maps are written to .nii or .nii.gz, not to {path.name!r}")
+    # float32, as imaging programs expect; the exact doubles are in estimate.npz.
     image = library.Nifti1Image(space.inverse_transform(_finite_maps(maps)).astype(np.float32), space.affine)
     image.header.set_xyzt_units("mm")
     with _atomically(path) as partial:
@@ -94,6 +95,7 @@ def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[st
         raise BadParameter(f"there are {len(values)} maps, but {len(names)} labels")
     volumes, inside, affine = canonical(space.inverse_transform(values), space)
     zooms = np.sqrt((affine[:3, :3] ** 2).sum(axis=0))
+    # Rounded up: `-(-a // b)` is the ceiling of a / b in whole numbers.
     blocks = -(-len(values) // _MOST_ROWS)
     rows = -(-len(values) // blocks)
     figure = Figure(figsize=(5.4 * blocks, 1.7 * rows), facecolor="white")
@@ -150,8 +152,11 @@ def strongest_region(volume: Floats) -> tuple[tuple[int, ...], tuple[int, ...]]:
     from scipy import ndimage
 
     peak = tuple(int(at) for at in np.unravel_index(int(np.argmax(np.abs(volume))), volume.shape))
+    # Connected voxels above half of the peak's magnitude and of its sign. `label` numbers the regions from 1; 0 is
+    # outside of all.
     alike, _count = ndimage.label(volume * np.sign(volume[peak]) > 0.5 * np.abs(volume[peak]))
     region = np.argwhere(alike == alike[peak]) if alike[peak] else np.array([peak])
+    # The centre of mass of a curved region may lie outside of it, so the nearest voxel of the region is taken.
     near = region[int(np.argmin(((region - region.mean(axis=0)) ** 2).sum(axis=1)))]
     return peak, tuple(int(at) for at in near)
 
@@ -178,6 +183,8 @@ def _atomically(path: Path) -> Iterator[Path]:
     """Yield a temporary path that is renamed to `path` when the block ends without an error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # In a folder beside the target: a rename is atomic only within one file system, and the suffix of the name
+        # decides the format.
         with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
             partial = Path(folder, path.name)
             yield partial

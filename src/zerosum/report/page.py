@@ -39,6 +39,7 @@ def render(document: Document, json_digest: str) -> bytes:
         json_digest=json_digest,
         css=Markup(CSS),  # noqa: S704  # a constant of this package
         draw=draw,
+        # Functions that the template calls.
         unbroken=_UNBROKEN.split,
         side_by_side=_side_by_side,
         number_columns=_number_columns,
@@ -66,8 +67,21 @@ def _number_columns(table: Table) -> set[int]:
 
 
 def _wrapping(cell: str, one_line: bool) -> str:
-    """CSS class of a cell: "long" for text without spaces, such as a digest, which may be wrapped anywhere; with
-    `one_line`, "short" for text that stays on one line."""
+    """CSS class of a cell.
+
+    Parameters
+    ----------
+    cell : str
+        Text of the cell.
+    one_line : bool
+        Whether short text in this column stays on one line.
+
+    Returns
+    -------
+    str
+        "long" for text without spaces, such as a digest, which may be wrapped anywhere; "short" for text on one line;
+        or "".
+    """
     if max(map(len, cell.split()), default=0) > _WORD:
         return "long"
     return "short" if one_line and len(cell) <= _ONE_LINE else ""

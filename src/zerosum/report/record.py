@@ -1,4 +1,12 @@
-"""Results and privacy reports: frozen records, text, JSON, and atomic writing to disk."""
+"""Results and privacy reports: frozen records, text, JSON, and atomic writing to disk.
+
+`privacy_report` computes the guarantee of a plan before or after its run: both have the same costs, since a plan fixes
+the noise of every release. `Result` holds an estimate with its plan and is written as three files: result.json for
+readers, estimate.npz with the exact numbers, plan.json.
+
+Files appear whole or not at all: they are written under another name in the same folder, synced, and renamed. A power
+failure in between leaves the former state and a hidden file.
+"""
 
 from __future__ import annotations
 
@@ -159,6 +167,7 @@ class PrivacyReport:
 
     def _repr_html_(self) -> str:
         """HTML for notebooks."""
+        # The short form; report.html and `zerosum plan` have all columns.
         lines = [(line.site, line.mu, line.epsilon) for line in self.per_site]
         table = html.table(
             ("site", "mu", f"epsilon at delta {self.delta:g}"), lines, f"{self.study} ({self.algorithm})"
@@ -171,6 +180,7 @@ class PrivacyReport:
         if not self.private:
             return ["This run protects no person: " + "; ".join(self.notes) + "."]
         facts = SCHEMES[self.scheme["name"]]
+        # Where the coordinator sees the data it is trusted, and the adversary is a reader of the result.
         who = "an outsider" if facts.sees_data else _adversary(self.colluders)
         if facts.deals_noise:
             who = f"{who}, without the noise that it dealt itself,"
@@ -203,6 +213,7 @@ def privacy_report(plan: Plan) -> PrivacyReport:
     PrivacyReport
         Exact cost by site, releases, digests and notes.
     """
+    # Each array has one entry for each site. `claimed` is None for schemes without a published theorem.
     mus, claimed = plan.site_mus(), plan.claimed_mus()
     # Only schemes with dealt noise have a second adversary.
     helper = plan.coordinator_mus() if plan.scheme.facts.deals_noise else None
@@ -231,6 +242,7 @@ def privacy_report(plan: Plan) -> PrivacyReport:
             release.sensitivity,
             release.share,
             _noise_std(plan, r),
+            # A phase of sub-sampled steps has equal noise in each, so its first round stands for all.
             float(np.max(plan.mus(plan.first_round(r)))),
             release.kind,
             None if release.sampling is None else release.sampling.rate,
@@ -310,6 +322,7 @@ def _noise_std(plan: Plan, release: int) -> float:
     """Standard deviation of the noise of each number of a release: of a sum, or of a published row."""
     law = plan.law(plan.first_round(release))
     if plan.releases[release].kind == "publication":
+        # A site's noise is in the units of its message c_s f_s; divided by c_s it is that of the record f_s itself.
         return float(np.max(law.own / law.factor))
     return law.noise_std
 
@@ -321,6 +334,7 @@ def _publication_note(plan: Plan, release: int) -> str:
     of = f"record of every {plan.unit} is published, {what}, and stays published"
     if not plan.scheme.facts.noisy:
         return f"a {of}"
+    # The number of units is public in every plan with a publication.
     units = sum(site.units or 1 for site in plan.sites)
     if plan.calibration == "published":
         average = noise / math.sqrt(units)
@@ -328,6 +342,8 @@ def _publication_note(plan: Plan, release: int) -> str:
             f"a noisy {of}: each number has noise of {noise:.3g}, so that an average over all {units} has {average:.2g}"
         )
     # Noise of one sum of all units at the same share of the budget.
+    # `noise_of_everything` is the noise of a sum of sensitivity 1 that has the whole budget. A release with the share s
+    # of mu squared has 1/sqrt(s) times the noise.
     summed = plan.noise_of_everything * planned.sensitivity / math.sqrt(planned.share)
     return (
         f"a noisy {of}: each number has noise of {noise:.3g}, so that an average over all {units} has "
@@ -375,14 +391,15 @@ class Result:
             if quantity.value.ndim <= 1 and quantity.value.size <= _MOST_VALUES:
                 places = quantity.axes[0] if quantity.axes else None
                 labels = places.labels if places else tuple(str(at + 1) for at in range(quantity.value.size))
+                # One entry of noise for each value; the table leaves None empty.
                 std = [None] * quantity.value.size if quantity.std is None else np.ravel(quantity.std).tolist()
                 units = (places.units if places else ()) or ("",) * len(labels)
                 lines = zip(labels, np.ravel(quantity.value).tolist(), std, units, strict=True)
                 parts.append(html.table((places.name if places else "", name, "noise", "measured in"), lines))
             else:
                 parts.append(html.paragraphs([f"{name}: {' x '.join(map(str, quantity.shape))} numbers"]))
-        kept = [f"kept as {self.kept}"] if self.kept else []
-        sentences = [*(f"warning: {each}" for each in self.warnings), *self.report.sentences(), *kept]
+        archive_note = [f"kept as {self.kept}"] if self.kept else []
+        sentences = [*(f"warning: {each}" for each in self.warnings), *self.report.sentences(), *archive_note]
         parts.append(html.paragraphs([*sentences, f"public digest {self.report.public_digest}"]))
         return "".join(parts)
 

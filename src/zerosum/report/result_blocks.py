@@ -60,6 +60,7 @@ def result_blocks(estimate: Estimate, question: Question, space: Masker | None =
         Public grid, for brain maps.
     """
     blocks: list[Block] = []
+    # A set is <= another if it is a subset: all required quantities are there.
     for fits, show in _BLOCKS:
         if fits <= estimate.keys():
             blocks += list(show(estimate, question, space))
@@ -73,6 +74,7 @@ def result_blocks(estimate: Estimate, question: Question, space: Masker | None =
 def _means(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """Means with intervals on their public ranges."""
     mean = estimate["mean"]
+    # Means by group have their own tables, and means of voxels are maps.
     if len(mean.axes) != 1 or mean.std is None or (space is not None and mean.axes[0].name == "column"):
         return
     labels, spread = _labels(mean.axes[0]), _Z95 * np.asarray(mean.std)
@@ -105,6 +107,7 @@ def _histogram(estimate: Estimate, question: Question, space: Masker | None) -> 
         ends = all_known(values - half), all_known(values + half)
         yield Bars("How many in each bin", about, labels, all_known(values), *ends, upright=True)
     if len(labels) <= 100:
+        # NaN becomes a dash.
         shares = estimate["shares"].value if "shares" in estimate else np.full(len(values), np.nan)
         rows = [
             (a, format_number(v, 4), f"± {format_number(h, 3)}", format_percent(s))
@@ -158,8 +161,8 @@ def _group_intervals(estimate: Estimate, name: str, title: str) -> Iterator[Bloc
 def _quantiles(estimate: Estimate, question: Question) -> Iterator[Block]:
     """Lowest, middle and highest requested quantile of each column and group."""
     value, ends = estimate["quantile"].value, estimate["quantile_interval"].value
-    groups, columns, asked = estimate["quantile"].axes
-    if len(asked.labels) < 2 or len(columns.labels) * len(groups.labels) > _MOST_ROWS:
+    groups, columns, levels = estimate["quantile"].axes
+    if len(levels.labels) < 2 or len(columns.labels) * len(groups.labels) > _MOST_ROWS:
         return
     ranges = question.parameters.get("ranges")
     rows = []
@@ -169,10 +172,11 @@ def _quantiles(estimate: Estimate, question: Question) -> Iterator[Block]:
         start, end = given if isinstance(given, list) else (ends[:, j].min(), ends[:, j].max())
         for g, group in enumerate(groups.labels):
             label = _labels(columns)[j] if len(groups.labels) == 1 else f"{column}, {group}"
-            middle = value[g, j, len(asked.labels) // 2]
+            # Quantiles are in increasing order of their level: the first, the middle and the last one.
+            middle = value[g, j, len(levels.labels) // 2]
             span = middle, value[g, j, 0], value[g, j, -1], start, end, ends[g, j, 0, 0], ends[g, j, -1, 1]
             rows.append(Interval(label, *all_known(span)))
-    labels = asked.labels[0], asked.labels[len(asked.labels) // 2], asked.labels[-1]
+    labels = levels.labels[0], levels.labels[len(levels.labels) // 2], levels.labels[-1]
     about = (
         f"On the public range: the bar from {labels[0]} to {labels[2]}, the dot at {labels[1]}, the line from the "
         "lower end of the lowest 95 % interval to the upper end of the highest."
@@ -217,6 +221,7 @@ def _coefficients(estimate: Estimate, question: Question, space: Masker | None) 
     table = CoefficientTable.of(estimate)
     rows = []
     for each in table.rows:
+        # 0 on every axis: whether an interval excludes it is what readers look for.
         ends = (*each.pooled_95, *each.population_95, 0.0)
         room = 0.08 * (max(ends) - min(ends))
         span = each.estimate, *each.pooled_95, min(ends) - room, max(ends) + room, *each.population_95
@@ -252,6 +257,7 @@ def _scores(estimate: Estimate, question: Question, space: Masker | None) -> Ite
 def _quality(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """Accuracy, confusion matrix and calibration curve of a classifier."""
     right, (low, high) = float(estimate["accuracy"][0]), estimate["accuracy_interval_95"].value
+    # Accuracy on people that the classifier was fitted to is too high; the text states which it is.
     held = question.parameters.get("hold_out")
     apart = isinstance(held, int | float) and held > 0
     whom = "people that it was not fitted to" if apart else "people among whom are those it was fitted to"
@@ -268,6 +274,7 @@ def _quality(estimate: Estimate, question: Question, space: Masker | None) -> It
     clear = total > 4 * noise[0]  # bins well above the noise
     middle = (np.arange(len(total)) + 0.5) / len(total)
     if np.any(clear):
+        # With noise there can be more hits than people in a bin.
         share = np.clip(hits[clear] / total[clear], 0, 1)
         # Delta method for the ratio hits / total with independent noise in both.
         half = _Z95 * np.hypot(noise[1], share * noise[0]) / total[clear]
@@ -319,6 +326,7 @@ def _components(estimate: Estimate, question: Question, space: Masker | None) ->
     found = estimate["components"] if "components" in estimate else estimate["maps"]
     axis, columns = found.axes
     if space is not None and len(columns.labels) == len(space.columns):
+        # On the study's grid; the file of the maps has every component.
         yield from slices(found.value[:_MOST_MAPS], space, axis.labels)
         if len(found.value) > _MOST_MAPS:
             yield Text(
@@ -356,6 +364,7 @@ def _clusters(estimate: Estimate, question: Question, space: Masker | None) -> I
     names = _labels(columns)
     if len(names) >= 2 and len(axis.labels) <= _MOST_ROWS:
         lower, upper = _bounds(question, len(names))
+        # Without public ranges the axes cover the centres and their rings.
         low = np.min(centres.value - np.nan_to_num(reach), axis=0) if lower is None else lower
         high = np.max(centres.value + np.nan_to_num(reach), axis=0) if upper is None else upper
         clouds = tuple(
@@ -379,10 +388,12 @@ def _topics(estimate: Estimate, question: Question, space: Masker | None) -> Ite
     """Words of each topic."""
     found = estimate["topics"]
     axis, words = found.axes
+    # Relevance ranks words that are typical for the topic before words that are frequent in all topics.
     order = estimate["relevance"].value if "relevance" in estimate else found.value
     weights = estimate["weights"].value if "weights" in estimate else None
     for k, label in list(enumerate(axis.labels))[:_MOST_MAPS]:
         # Words are ranked by relevance where the result has it, else by probability.
+        # argsort is ascending, so the negated values give the largest first.
         best = np.argsort(-order[k])[:_TOPIC_WORDS]
         share = "" if weights is None else f": {format_percent(float(weights[k]))} of all words"
         about = "Its most characteristic words, and their share of it."

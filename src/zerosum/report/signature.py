@@ -79,6 +79,7 @@ def check(sealed: bytes, kind: str) -> Signed:
     """
     # The seal has a fixed length, so that its position is not read from the file.
     content, seal = sealed[: -_LENGTHS[kind]], sealed[-_LENGTHS[kind] :]
+    # A match of the whole seal, byte for byte: a second form of the same signature would allow a changed file.
     found = _FORMS[kind].fullmatch(seal)
     if found is None:
         raise CheckFailed("this is no report that was signed, or its end was changed")
@@ -111,8 +112,21 @@ def check_coordinator(plan: Plan) -> None:
 
 
 def coordinator_key(plan: Plan | None = None, path: Path | None = None) -> Identity:
-    """Signing key of the coordinator, created on first use in the user's state folder or at `path`. Raises `Refused` if
-    the plan pins another key."""
+    """Signing key of the coordinator, created on first use.
+
+    Parameters
+    ----------
+    plan : Plan, optional
+        A plan that may pin the key.
+    path : Path, optional
+        File of the key; by default in the user's state folder.
+
+    Raises
+    ------
+    Refused
+        If the plan pins another key.
+    """
+    # The file is readable by its owner only; who can read it can sign reports in the coordinator's name.
     identity = keep_identity(path or key_place())
     # A report signed with another key could not be verified against the plan.
     if plan is not None and plan.coordinator not in (None, identity.public.hex()):

@@ -30,11 +30,13 @@ def slices(maps: Floats, space: Masker, labels: Sequence[str]) -> Iterator[Slice
         Names of the maps.
     """
     volumes, inside, affine = canonical(space.inverse_transform(np.nan_to_num(maps)), space)
+    # Voxel sizes in mm: the lengths of the columns of the affine map from voxel indices to mm.
     zooms = np.sqrt((affine[:3, :3] ** 2).sum(axis=0))
     for at, label in enumerate(labels[: len(maps)]):
         volume = np.where(inside, volumes[..., at], 0.0)
         peak, middle = strongest_region(volume)
         largest = float(np.abs(volume[peak])) or 1.0
+        # The slice's position in mm, for its label.
         place = affine @ [*middle, 1]
         planes = []
         for cut, called in PLANES:
@@ -50,11 +52,13 @@ def slices(maps: Floats, space: Masker, labels: Sequence[str]) -> Iterator[Slice
 
 def _cells(values: Floats, inside: NDArray[np.bool_]) -> tuple[tuple[int | None, ...], ...]:
     """Levels of a slice in lines from the top. Cells of a coarsened grid are means over the voxels inside."""
+    # Voxels along a side of a cell, rounded up.
     every = max(1, -(-max(values.shape) // _MOST_CELLS))
     # Number of voxels inside per cell; the mean is over these.
     count = _block_sums(inside.astype(np.float64), every)
     mean = _block_sums(np.where(inside, values, 0.0), every) / np.maximum(count, 1)
     levels = np.clip(np.rint(_LEVELS * mean), -_LEVELS, _LEVELS).astype(int)
+    # Arrays have x first and grow upwards; lines of a picture come from the top.
     lines = zip(levels.T[::-1], (count > 0).T[::-1], strict=True)
     return tuple(tuple(int(a) if b else None for a, b in zip(*line, strict=True)) for line in lines)
 

@@ -32,6 +32,7 @@ def svg_file(heading: str, about: str, pictures: Sequence[Picture]) -> bytes:
     for at, picture in enumerate(pictures):
         drawn = chart(picture, f"chart-{at}")
         height = float(drawn.attrib["viewBox"].split()[3])
+        # A chart is an SVG element with a view box; placed inside another one, it needs a position and a size.
         drawn.attrib |= {"x": f"{_MARGIN:g}", "y": f"{y + _TITLE:g}", "width": f"{WIDTH:g}", "height": f"{height:g}"}
         parts += [_text(picture.title, y + 14, "title"), drawn]
         y += _TITLE + height + _GAP
@@ -39,6 +40,7 @@ def svg_file(heading: str, about: str, pictures: Sequence[Picture]) -> bytes:
     root = _element(
         "svg",
         viewBox=f"0 0 {width:g} {height:g}",
+        # Twice the points of the view box, as the size in which programs open the file.
         width=f"{2 * width:g}",
         height=f"{2 * height:g}",
         role="img",

@@ -1,4 +1,12 @@
-"""Tables and records of descriptive statistics, quantiles and survival curves."""
+"""Tables and records of descriptive statistics, quantiles and survival curves.
+
+`tables_of` gives the tables that are printed, shown in the report and on the watch page; `records_of` gives the same
+content with all digits, for programs. Two intervals stand side by side: "these data" contains the privacy noise only,
+"population" also the sampling error.
+
+Arrays of quantities have the group first: (groups, columns) or (groups, columns, quantiles). With one group the column
+of groups is left out.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +35,18 @@ def tables_of(estimate: Estimate) -> list[Table]:
 
 
 def records_of(estimate: Estimate) -> dict[str, list[dict[str, Any]]]:
-    """The same content as records with all numbers, one for each row."""
+    """The same content as records with all numbers, one for each row.
+
+    Parameters
+    ----------
+    estimate : mapping
+        Quantities of a descriptive table, quantiles or survival curves.
+
+    Returns
+    -------
+    dict
+        Records by the name of the quantity. Each has the labels of its place, the value, and its errors.
+    """
     found: dict[str, list[dict[str, Any]]] = {}
     for name in ("mean", "quantile", "proportion", "difference", "proportion_difference", "survival"):
         if name in estimate and f"{name}_interval" in estimate:
@@ -91,7 +110,16 @@ def _quantiles(estimate: Estimate) -> Iterator[Table]:
 
 
 def _quantiles_by(estimate: Estimate, together: int) -> Iterator[Table]:
-    """Tables of quantiles, `together` per table."""
+    """Tables of quantiles.
+
+    Parameters
+    ----------
+    estimate : mapping
+        Quantities with `quantile`, shape (groups, columns, quantiles), and `quantile_interval`, with a last axis for
+        both ends.
+    together : int
+        Quantiles per table.
+    """
     groups, columns, quantiles = estimate["quantile"].axes
     count = len(quantiles.labels)
     for some in (range(first, min(first + together, count)) for first in range(0, count, together)):
@@ -114,6 +142,7 @@ def _proportions(estimate: Estimate) -> Iterator[Table]:
         groups = estimate["units"].axes[0]
         std = np.asarray(estimate["units"].std)
         sizes = [
+            # 1.96 standard deviations: the 95 % interval of the noise.
             (visible(label), f"{estimate['units'][g]:.0f}", f"{1.96 * std[g]:.0f}")
             for g, label in enumerate(groups.labels)
         ]
@@ -219,6 +248,8 @@ def number(value: float) -> str:
 
 def _spread(value: float, ends: Any) -> str:
     """A standard deviation, or its upper bound if the estimate is 0 because of noise."""
+    # A variance is estimated as a difference of noisy moments and set to 0 if it comes out negative. Its upper bound is
+    # what is known then.
     return number(value) if value != 0 or ends[1] == 0 else f"< {number(ends[1])}"
 
 

@@ -32,6 +32,7 @@ def rich_table(table: Table, width: int = WIDTH) -> RichTable:
     from rich.table import Table as RichTable
     from rich.text import Text
 
+    # Two spaces between columns where they fit on the line, else one.
     gap = 2 if sum(_widths(table)) + 2 * (len(table.heading) - 1) <= width else 1
     found = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for at, heading in enumerate(table.heading):
@@ -48,6 +49,7 @@ def text_table(table: Table) -> str:
     from rich.console import Console
 
     buffer = io.StringIO()
+    # Without colours and terminal codes: the text goes into files, mails and `str(table)`.
     Console(file=buffer, width=least_width(table), color_system=None, force_terminal=False).print(rich_table(table))
     lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
     return "\n".join([*([visible(table.title)] if table.title else []), *lines])
@@ -76,6 +78,7 @@ def _narrowest(table: Table) -> int:
 
 def _is_text(table: Table, at: int) -> bool:
     """Whether a column has names or remarks: no cell of it has a digit, and one has a letter."""
+    # The first columns name the rows, even if the names are numbers.
     if at < table.names:
         return True
     characters = "".join(row[at] for row in table.rows)

@@ -1,4 +1,10 @@
-"""Verification of signed reports: signatures, digests of files, keys pinned by plan or policy."""
+"""Verification of signed reports: signatures, digests of files, keys pinned by plan or policy.
+
+Three questions are kept apart. `verify` checks that no byte was changed since the signature, that page and JSON belong
+together, and that the result's files beside them are the ones the report is about. `check_key`, `check_plan` and
+`check_policy` check whose key it is. `check_plan` also computes the guarantee from the plan again and compares it with
+the one in the report, since a signer may write anything.
+"""
 
 from __future__ import annotations
 
@@ -80,6 +86,7 @@ def verify(path: Path) -> Verification:
         if "html" in signed:
             redrawn = _page_matches(document, hashlib.sha256(_read(places["json"])).hexdigest(), signed["html"].content)
         for name, digest in document.files.items():
+            # The last part of the name only: a report from elsewhere must not make this program read other folders.
             beside = next(iter(places.values())).parent / Path(name).name
             if not beside.is_file():
                 absent.append(name)
@@ -127,8 +134,20 @@ def check_plan(found: Verification, plan: Plan) -> bool:
 
 
 def check_policy(found: Verification, policy: Policy) -> bool:
-    """Whether a policy pins the key of the coordinator, or of the site of the copy. Raises `CheckFailed` if it pins
-    another one."""
+    """Whether a policy pins the key of the coordinator, or of the site of the copy.
+
+    Parameters
+    ----------
+    found : Verification
+        A verified report.
+    policy : Policy
+        A site's policy: `coordinators`, and for a site's copy the roster.
+
+    Raises
+    ------
+    CheckFailed
+        If the policy pins another key.
+    """
     pins = policy.coordinators
     if found.site:
         known = (policy.roster or {}).get(found.site, ())
@@ -149,7 +168,15 @@ def _check_pin(key: str, pins: tuple[str, ...], whose: str) -> bool:
 
 
 def _same_guarantee(stated: Mapping[str, object], known: Mapping[str, object]) -> bool:
-    """Whether the guarantee in a report equals that of the plan; epsilon up to a relative error of 1e-6."""
+    """Whether the guarantee in a report equals that of the plan; epsilon up to a relative error of 1e-6.
+
+    Parameters
+    ----------
+    stated : mapping
+        Privacy record of the report, from another party.
+    known : mapping
+        Privacy record computed here from the plan.
+    """
     exact = (
         "epsilon",
         "delta",
@@ -172,6 +199,7 @@ def _same_guarantee(stated: Mapping[str, object], known: Mapping[str, object]) -
             return False
         # Versions of numerical libraries may change the last digits.
         epsilon, true = line.get("epsilon"), mine["epsilon"]
+        # Also None and None: an infinite epsilon is null in JSON.
         if epsilon == true:
             continue
         if not (isinstance(epsilon, int | float) and isinstance(true, int | float)):

@@ -56,22 +56,22 @@ def _components(estimate: Mapping[str, Quantity]) -> Iterator[str]:
     """Warn if fewer components than requested are above the noise, or are stable."""
     if "above_noise" not in estimate or "eigenvalues" not in estimate:
         return
-    above, asked = int(estimate["above_noise"][0]), len(estimate["eigenvalues"])
+    above, requested = int(estimate["above_noise"][0]), len(estimate["eigenvalues"])
     if "stability" in estimate:
-        asked = len(estimate["stability"])
-        if above < asked:
+        requested = len(estimate["stability"])
+        if above < requested:
             yield (
-                f"{above} of {asked} dimensions are above the noise: the rest of the space is noise, and there the "
+                f"{above} of {requested} dimensions are above the noise: the rest of the space is noise, and there the "
                 "stability of components has no meaning"
             )
         unstable = int(np.sum(estimate["stability"].value < _LEAST_STABILITY))
         if unstable:
             yield (
-                f"{unstable} of {asked} components have a stability below {_LEAST_STABILITY:g}: the release hardly "
+                f"{unstable} of {requested} components have a stability below {_LEAST_STABILITY:g}: the release hardly "
                 "determines them. More people, longer recordings, fewer components or a larger epsilon would"
             )
-    elif above < asked:
-        yield f"{above} of {asked} components are above the noise: the others cannot be distinguished from noise"
+    elif above < requested:
+        yield f"{above} of {requested} components are above the noise: the others cannot be distinguished from noise"
 
 
 def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> Iterator[str]:
@@ -82,6 +82,7 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
     names, width = mean.axes[0].labels, upper - lower
     std = np.zeros(len(lower)) if mean.std is None else np.asarray(mean.std)
     for end, distance in (("lower", mean.value - lower), ("upper", upper - mean.value)):
+        # The distance may be larger by the noise; only a mean that is near in spite of that is named.
         near = distance + _NOISE_STDS * std < _EDGE_SHARE * width
         if np.any(near):
             yield (
@@ -94,6 +95,7 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
             f"the 95 % interval of {_column_names(names, wide)} is wider than its range: at this epsilon the release "
             "contains no information about it"
         )
+    # Where intervals are wider than the range, this test would only measure the noise.
     if "covariance" in estimate and not np.any(wide):
         variance = np.diag(estimate["covariance"].value)
         moment = estimate.get("moment_noise_std")
@@ -112,6 +114,7 @@ def _descriptions(estimate: Mapping[str, Quantity], ranges: Mapping[str, Any]) -
     quantity = estimate.get("mean", estimate.get("quantile"))
     if quantity is None or len(quantity.axes) < 2 or not set(names := quantity.axes[1].labels) <= set(ranges):
         return
+    # The first row of every array is that of all units.
     lower, upper = np.array([ranges[name] for name in names], dtype=np.float64).T
     if "mean" in estimate:
         std = None if quantity.std is None else np.asarray(quantity.std)[0]
@@ -119,6 +122,8 @@ def _descriptions(estimate: Mapping[str, Quantity], ranges: Mapping[str, Any]) -
     if "quantile_interval" not in estimate:
         return
     ends, margin = estimate["quantile_interval"].value[0], _EDGE_SHARE * (upper - lower)
+    # Upper end of the highest quantile's interval near the lower end of the range: all intervals lie there. And the
+    # other way round.
     for end, near in (("lower", ends[:, -1, 1] < lower + margin), ("upper", ends[:, 0, 0] > upper - margin)):
         if np.any(near):
             yield f"all quantiles of {_column_names(names, near)} lie at the {end} end of the range, which may be wrong"

@@ -39,7 +39,20 @@ class Unaccounted(Exception):
 
 
 def accounted(function: ComputedOnce[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """The value of a slow function; inside `decided`, only if it is known."""
+    """The value of a slow function; inside `decided`, only if it is known.
+
+    Parameters
+    ----------
+    function : ComputedOnce
+        A pure function with a cache.
+    *args, **kwargs
+        Its arguments, which are also the key of the cache.
+
+    Raises
+    ------
+    Unaccounted
+        Inside `decided`, if the value is not in the cache.
+    """
     if _ONLY_KNOWN.get() and not function.known(*args, **kwargs):
         raise Unaccounted(partial(function, *args, **kwargs))
     return function(*args, **kwargs)
@@ -49,6 +62,11 @@ def decided(decide: Callable[[], R]) -> R:
     """The result of `decide`, which takes its own locks and has no effect before the last value it asks for.
 
     Inside another `decided` the locks of the outer decision are held, so that the outer one does the accounting.
+
+    Parameters
+    ----------
+    decide : callable
+        May be called several times. It must take its locks inside, so that they are released when it raises.
     """
     if _ONLY_KNOWN.get():
         return decide()
@@ -63,4 +81,6 @@ def decided(decide: Callable[[], R]) -> R:
             _ONLY_KNOWN.reset(token)
         # Outside the locks; the result stays in the cache of `ComputedOnce`, where the repeated decision finds it.
         compute()
+    # Other studies changed the ledger in every repeat. The decision must end, so the accounting is done under the
+    # locks.
     return decide()

@@ -1,9 +1,10 @@
-"""A site's audit log: JSON lines that say in words what was asked and what left. It stays at the site.
+"""A site's audit log: JSON lines with one sentence for each request, decision and release. It stays at the site.
 
-Every line has `time`, `event` and `words`; lines about a study also `study` and `plan`, the digest; an agreement says
-how many `rounds` were planned, a release the `round` it was. The ledger is what counts; the log is what people
-read. Refusals, and repetitions that cost nothing, can come as fast as somebody sends frames: of one kind the first are
-written, then every time their number has doubled.
+Every line has `time`, `event` and `words`. Lines about a study also have `study` and `plan`, the digest; a consent has
+the planned number of `rounds`, a release its `round`. The budget is enforced by the ledger; the log is for people.
+
+Refusals, and repetitions that cost nothing, can arrive as fast as a client sends frames. Of each kind the first
+`_ALL_OF` are written, then one line each time their number has doubled.
 """
 
 from __future__ import annotations
@@ -39,6 +40,22 @@ class AuditLog:
         self._seen: Counter[tuple[str | None, str]] = Counter()
 
     def write(self, event: Event, words: str, plan: Plan | None = None, **more: Any) -> None:
+        """Parameters
+        ----------
+        event : str
+            The kind of the line, one of `Event`.
+        words : str
+            The sentence that people read.
+        plan : Plan, optional
+            The study that the line is about.
+        **more
+            Further fields, such as `round` or `detail`.
+
+        Raises
+        ------
+        Refused
+            If the line cannot be written whole and synced. The caller must not send the reply then.
+        """
         line: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event}
         if plan is not None:
             line |= {"study": plan.study, "plan": plan.digest()}
@@ -51,6 +68,7 @@ class AuditLog:
                 # makes one write a whole line, also beside another process. Only the owner may read it.
                 handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
                 try:
+                    # Half a line would join the next one, and neither could be read.
                     if os.write(handle, text) < len(text):  # a disk that is nearly full takes a part
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     os.fsync(handle)
@@ -63,14 +81,21 @@ class AuditLog:
             self._echo({name: value for name, value in line.items() if name not in ("detail", "time")})
 
     def refused(self, error: ZerosumError, plan: Plan | None) -> None:
+        """Write a refusal, with its detail, which stays in the file. A flood of equal refusals is thinned."""
         more = {"detail": error.detail} if error.detail else {}
         self._write_some("refused", str(error), plan, error.code, code=error.code, **more)
 
     def again(self, event: Event, words: str, plan: Plan, **more: Any) -> None:
-        """What a coordinator may have said as often as it likes: an agreement, or what left before."""
+        """Write a consent or a repeated release, which a coordinator may request any number of times; a flood is
+        thinned.
+        """
         self._write_some(event, words, plan, event, **more)
 
     def _write_some(self, event: Event, words: str, plan: Plan | None, kind: str, **more: Any) -> None:
+        """Write a line, unless it is one of a flood: after the first `_ALL_OF` of a kind only counts that are powers of
+        two.
+        """
+        # Counted by plan: a flood for one study does not suppress the first refusals of another.
         key = (None if plan is None else plan.digest(), kind)
         with self._mutex:
             self._seen[key] += 1
@@ -82,7 +107,17 @@ class AuditLog:
 
 
 def consent_in_words(plan: Plan, site: int) -> str:
+    """The sentence about an agreement: what will be computed, of which columns, with which sites, and the largest cost.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan with consent.
+    site : int
+        Index of this site on the roster, whose cost is stated.
+    """
     names = plan.question.columns
+    # Eight names keep the line readable.
     shown = ", ".join(map(repr, names[:8])) + (", ..." if plan.question.n_columns > 8 else "")
     columns = f" of the columns {shown}" if names else ""
     out = any(release.kind == "publication" for release in plan.releases)
@@ -96,6 +131,19 @@ def consent_in_words(plan: Plan, site: int) -> str:
 
 
 def release_in_words(plan: Plan, site: int, round: int, attempt: int, request: Request) -> str:
+    """The sentence about a release: what left the site, under which noise, and its cost.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan with consent.
+    site : int
+        Index of this site on the roster.
+    round, attempt : int
+        Which round was answered, both from 0.
+    request : Request
+        The request, whose sampling decides which units are named.
+    """
     planned, law = plan.release(round), plan.law(round)
     again = f", attempt {attempt + 1}" if attempt else ""
     if planned.kind == "publication":

@@ -15,7 +15,23 @@ from zerosum.statistics import BUILTIN
 
 
 def spend_of(plan: Plan, position: int, round: int, attempt: int, request: str, steps: int) -> Spend:
-    """The spend of `steps` rounds of a release for the site at `position` on the roster."""
+    """The spend of `steps` rounds of a release for the site at `position` on the roster.
+
+    Parameters
+    ----------
+    plan : Plan
+        The public plan.
+    position : int
+        Index of the site on the roster.
+    round : int
+        Number of the round; for a phase, of its first round.
+    attempt : int
+        0, or the number of a repetition of a round.
+    request : str
+        Hex digest of the request; empty for a spend that is only planned.
+    steps : int
+        Number of rounds that are charged together: all rounds of a phase, or 1.
+    """
     planned = plan.release(round)
     # From the site's own reading of the plan (docs/guarantee.md, "The theorem"): the coordinator sends no cost.
     mu = float(plan.mus(round)[position])
@@ -42,7 +58,17 @@ def spend_of(plan: Plan, position: int, round: int, attempt: int, request: str, 
 def unpaid(plan: Plan, position: int, standing: StudyProgress) -> list[Spend]:
     """The spends that a plan still costs a site: releases that were not begun, and every remaining attempt on the most
     expensive round that may still be repeated; for sub-sampled phases on each of them (as the plan accounts for them).
+
+    Parameters
+    ----------
+    plan : Plan
+        The public plan.
+    position : int
+        Index of the site on the roster.
+    standing : StudyProgress
+        What the ledger has of this study. A new `StudyProgress` gives the cost of the whole study.
     """
+    # Attempts are numbered through the whole study, so the last number used is also the number of attempts used.
     left, begun = plan.attempts - standing.extra, plan.position(standing.round)
     if standing.round == plan.rounds - 1 and left < 1:
         raise LedgerRefused(
@@ -68,7 +94,16 @@ def unpaid(plan: Plan, position: int, standing: StudyProgress) -> list[Spend]:
 
 
 def refusals(plan: Plan, policy: Policy) -> Iterator[PolicyRefused]:
-    """The refusals of a policy that do not depend on data. Identities are checked only if the plan pins them."""
+    """The refusals of a policy that do not depend on data. Identities are checked only if the plan pins them.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan, before or after its sites are pinned.
+    policy : Policy
+        The policy of one site.
+    """
+    # A plan from a study file has no identities before the sites are known; a roster would refuse every such plan.
     pinned = all(site.identity is not None for site in plan.sites)
     seen = policy if pinned else policy.model_copy(update={"roster": None})
     yield from seen.refusals(plan, None, BUILTIN)
@@ -79,9 +114,24 @@ def check_budget(plan: Plan, position: int, policy: Policy) -> float | None:
     afterwards.
 
     Reads the ledger if there is one, and creates none. None for a plan without noise, whose cost no ledger can express.
+
+    Parameters
+    ----------
+    plan : Plan
+        The public plan.
+    position : int
+        Index of the site on the roster.
+    policy : Policy
+        Names the ledger, its counter and the cap.
+
+    Raises
+    ------
+    BudgetExceeded
+        If the remaining cost of the plan does not fit.
     """
     if not plan.scheme.facts.noisy:
         return None
+    # Without a ledger nothing was spent. To create one here would leave a file for a study that may never run.
     total = Total()
     spends = unpaid(plan, position, StudyProgress())
     if policy.ledger_path.exists():
@@ -90,8 +140,7 @@ def check_budget(plan: Plan, position: int, policy: Policy) -> float | None:
             spends = unpaid(plan, position, ledger.standing(plan.study, plan.digest()))
     after = total.plus((spend, policy.account.charge(spend)) for spend in spends)
     cap = policy.cap
-    # The tolerance of the ledger (`ledger._ROUNDING`): both must decide alike.
-    if after.epsilon(cap.delta) > cap.epsilon * (1 + 1e-12):
+    if cap.exceeded(after.epsilon(cap.delta)):
         before = format_epsilon(total.epsilon(cap.delta))
         raise BudgetExceeded(
             f"population {policy.population!r} has spent epsilon {before} at delta {cap.delta:g}, and with this study "

@@ -47,10 +47,10 @@ class Consents:
 
     def decision(self, digest: str) -> Decision | None:
         """The decision about a plan; None if there is none."""
-        said = self._said(digest)
-        if said is None:
+        text = self._said(digest)
+        if text is None:
             return None
-        match said.split():
+        match text.split():
             case ["approved", *_]:
                 return "approved"
             case _:
@@ -78,10 +78,10 @@ class Consents:
         reason = _one_line(reason)
         if reason and decision == "approved":
             raise BadParameter("a reason is for a refusal")
-        said = f"{decision} {datetime.now(UTC).isoformat()}\n" + (f"{reason}\n" if reason else "")
+        text = f"{decision} {datetime.now(UTC).isoformat()}\n" + (f"{reason}\n" if reason else "")
         # The decision first, then the move of the plan: after a crash in between the plan is still listed as waiting,
         # but its decision holds.
-        write_file(self._decisions / _checked(digest), said.encode())
+        write_file(self._decisions / _checked(digest), text.encode())
         if decision == "approved":
             with suppress(BadInput):  # it did not come yet
                 self.remember(self.proposal(digest))
@@ -117,6 +117,15 @@ class Consents:
     def approved(self, digest: str, study: str, sites: Sequence[str]) -> bool:
         """Whether the steward approved a plan of which only the digest, the study and the sites' names are known: this
         plan, or one that it follows from by leaving sites out.
+
+        Parameters
+        ----------
+        digest : str
+            Digest of the plan.
+        study : str
+            Name of the study.
+        sites : sequence of str
+            Names of the sites of the plan.
         """
         if self.decision(digest) == "approved":
             return True

@@ -13,8 +13,18 @@ _log = logging.getLogger(__name__)  # stays at the site
 
 
 def answer(site: Site, frame: bytes) -> bytes:
-    """The reply to one frame."""
+    """The reply to one frame.
+
+    Parameters
+    ----------
+    site : Site
+        The site that answers.
+    frame : bytes
+        An encoded message of the coordinator. It may be malformed; then the reply is a `Refusal`, too, so that the
+        coordinator can distinguish a refusal from a lost site.
+    """
     try:
+        # Decoding is inside the `try`, since frames come from outside: a malformed one must not end the process.
         reply: Reply = site.handle(decode_message(frame))
     except Exception as error:
         reply = Refusal(site.name, known_error(site.name, error).public())

@@ -1,4 +1,4 @@
-"""A site's identity in a file of its own, so that a site that restarts is the one that a plan pins; and its successor.
+"""A site's signing key in a file, so that a restarted site has the identity that plans pin; and its rotation.
 
 A replaced key stays beside the new one (`identity.key.former-...`) for studies whose plans pin it, until it is
 withdrawn. A statement signed by both keys documents the replacement for parties that have the old key on a roster.
@@ -48,12 +48,30 @@ def rotate_identity(
 
     If the process is killed before the replacement, the file holds the old key, and the next call uses the new key that
     lies beside it, so that the keys given to `before` stay valid. After the replacement nothing is left to do.
+
+    Parameters
+    ----------
+    path : Path
+        The file of the current key.
+    lost : bool
+        Whether the current key is gone, damaged or known to others. No statement is signed with it then.
+    name : str
+        The site's name in the statement.
+    before : callable, optional
+        Receives the old and the new public key in hex (the old one None if it cannot be read), and the statement. An
+        error that it raises stops the replacement.
+
+    Returns
+    -------
+    tuple
+        The old identity, or None, and the new one.
     """
     old = None
     if not lost:
         old = _read(path)
     else:
         with suppress(BadInput):
+            # The old public key is used only to withdraw it, so that a file readable by others is accepted here.
             old = _read(path, others=True)
     fresh = path.with_name(f"{path.name}.new")
     try:
@@ -62,6 +80,7 @@ def rotate_identity(
         new = keep_identity(fresh)
         if old is not None and not lost:
             with suppress(FileExistsError):
+                # A link and not a rename: at every moment `path` holds a complete key.
                 os.link(path, path.with_name(f"{path.name}.former-{old.public.hex()[:8]}"))
         if before is not None:
             statement = b"" if old is None or lost else Rotation.of(name, old, new).to_json()
@@ -75,7 +94,19 @@ def rotate_identity(
 
 @dataclass(frozen=True)
 class Rotation:
-    """A site's word that one key of its takes another's place, signed with both."""
+    """A site's statement that a new key replaces an old one, signed with both.
+
+    Parameters
+    ----------
+    site : str
+        The site's name.
+    old, new : str
+        Public keys in hex, 64 digits each.
+    made : str
+        Time of the rotation, UTC, ISO 8601.
+    signed_old, signed_new : str
+        Signatures of `content` with the old and with the new key, in hex.
+    """
 
     site: str
     old: str
@@ -86,24 +117,31 @@ class Rotation:
 
     @classmethod
     def of(cls, site: str, old: Identity, new: Identity) -> Rotation:
+        """A new statement, signed with both keys.
+
+        The old key shows that its owner agrees, the new one that its owner has the private half.
+        """
         bare = cls(site, old.public.hex(), new.public.hex(), datetime.now(UTC).isoformat(timespec="seconds"))
         signatures = old.sign(bare.content).hex(), new.sign(bare.content).hex()
         return cls(bare.site, bare.old, bare.new, bare.made, *signatures)
 
     @property
     def content(self) -> bytes:
+        """The bytes that are signed. The prefix separates them from everything else that these keys sign."""
         return _ABOUT + json.dumps([self.site, self.old, self.new, self.made]).encode()
 
     def to_json(self) -> bytes:
+        """The statement as a JSON file."""
         return json.dumps(asdict(self), indent=2).encode() + b"\n"
 
     @classmethod
     def from_json(cls, text: bytes) -> Rotation:
-        """A statement that holds: both keys signed it."""
+        """Read a statement; raise unless both keys signed it."""
         try:
             found = cls(**json.loads(text))
             if not all(isinstance(each, str) for each in asdict(found).values()):
                 raise ValueError
+            # Without the second signature a site could claim a key that belongs to another site.
             for key, signature in ((found.old, found.signed_old), (found.new, found.signed_new)):
                 if not re.fullmatch("[0-9a-f]{64}", key):
                     raise ValueError
@@ -116,6 +154,15 @@ class Rotation:
 
 
 def _read(path: Path, *, others: bool = False) -> Identity:
+    """The identity in a file.
+
+    Parameters
+    ----------
+    path : Path
+        32 raw bytes of a private key.
+    others : bool
+        Whether a file that other users can read is accepted.
+    """
     try:
         private, mode = path.read_bytes(), path.stat().st_mode
     except OSError as error:
@@ -140,6 +187,7 @@ def _write(path: Path, identity: Identity) -> None:
                 file.write(identity.private)
                 file.flush()
                 os.fsync(file.fileno())
+            # `link` fails if the name exists. A rename would replace a key that another process has just published.
             os.link(name, path)
         finally:
             Path(name).unlink(missing_ok=True)

@@ -58,8 +58,6 @@ from zerosum.site.ledger_records import Account, Cap, Draw, Entry, Spend, StudyP
 from zerosum.version import VERSION
 
 Asked = Callable[[], Mapping[str, Any]]
-# relative tolerance of the cap: shares of a cap that are squared and added up again may exceed it by rounding
-_ROUNDING = 1e-12
 
 
 class Ledger:
@@ -113,6 +111,23 @@ class Ledger:
     def open(cls, path: Path, account: Account, *, counter: Path | None = None, create: bool = True) -> Self:
         """The account's ledger, verified. A new one if there is none, unless its counter or log shows
         that there was one.
+
+        Parameters
+        ----------
+        path : Path
+            The database.
+        account : Account
+            Must be the ledger's own.
+        counter : Path, optional
+            By default beside the ledger.
+        create : bool
+            Whether a ledger that does not exist is created.
+
+        Raises
+        ------
+        LedgerRefused
+            If the ledger is missing although its counter exists, is damaged, older than its counter, or of another
+            account.
         """
         counter, log = counter or beside(path, ".counter"), beside(path, "-wal")
         with refusing(path):
@@ -139,6 +154,15 @@ class Ledger:
 
         A `copy`, as auditors have, and a ledger that cannot be written are read from a temporary copy. If the counter
         is missing there, it cannot be verified that the ledger is the newest one, and it is `unwitnessed`.
+
+        Parameters
+        ----------
+        path : Path
+            The database.
+        counter : Path, optional
+            By default beside the ledger.
+        copy : bool
+            Whether to read from a temporary copy in any case.
         """
         with refusing(path):
             if not path.is_file():
@@ -160,6 +184,7 @@ class Ledger:
         return os.getpid() == self._process
 
     def close(self) -> None:
+        """Close the connection. A ledger that was inspected from a copy stays readable from memory."""
         with self._mutex, refusing(self.path):
             self._closed = True
             self._connection.close()
@@ -204,7 +229,19 @@ class Ledger:
         return next(entry for entry in reversed(self._entries) if entry.number == number)
 
     def draw(self, study: str, round: int, attempt: int, request: str, plan: str) -> Draw:
-        """Record durably a step of the phase that this study reserved last. It costs nothing more."""
+        """Record durably a step of the phase that this study reserved last. It costs nothing more.
+
+        Parameters
+        ----------
+        study : str
+            Name of the study.
+        round, attempt : int
+            The step.
+        request : str
+            Digest of the request in hex.
+        plan : str
+            Digest of the plan.
+        """
         with self._writing():
             self._in_turn(study, round, attempt, plan)
             standing = self._standings.get(study, StudyProgress())
@@ -250,10 +287,21 @@ class Ledger:
             return standing
 
     def check(self, spends: Iterable[Spend], cap: Cap, held: Iterable[Spend] = ()) -> None:
-        """Refuse unless all of these could be recorded now, with `held` beside them. Nothing is recorded."""
+        """Refuse unless all of these could be recorded now, with `held` beside them. Nothing is recorded.
+
+        Parameters
+        ----------
+        spends : iterable of Spend
+            Spends that a plan still costs.
+        cap : Cap
+            The population's cap.
+        held : iterable of Spend
+            Reservations of other studies with consent.
+        """
         decided(partial(self._check, list(spends), cap, list(held)))
 
     def _check(self, spends: Sequence[Spend], cap: Cap, held: Sequence[Spend]) -> None:
+        """`check` in one consistent view of the ledger."""
         with self._transaction("DEFERRED"):
             self._fit(spends, cap, held)
 
@@ -438,6 +486,18 @@ class Ledger:
     def _fit(self, spends: Sequence[Spend], cap: Cap, held: Sequence[Spend] = ()) -> list[float]:
         """The mu that each spend is charged. Refused if a spend is known already, or if the total with these and with
         `held` exceeds the cap.
+
+        Parameters
+        ----------
+        spends, held : sequence of Spend
+            Spends to be recorded, and reservations beside them.
+        cap : Cap
+            The population's cap.
+
+        Returns
+        -------
+        list of float
+            The charged mu of each of `spends`.
         """
         fresh: set[tuple[str, int, int]] = set()
         for spend in spends:
@@ -449,7 +509,7 @@ class Ledger:
         asked = [(spend, self.account.charge(spend)) for spend in spends]
         others = [(spend, self.account.charge(spend)) for spend in held]
         total = self._total.plus(asked + others).epsilon(cap.delta)
-        if total > cap.epsilon * (1 + _ROUNDING):
+        if cap.exceeded(total):
             before = format_epsilon(self._total.epsilon(cap.delta))
             more = format_epsilon(Total().plus(asked).epsilon(cap.delta))
             promised = format_epsilon(Total().plus(others).epsilon(cap.delta)) if others else ""
@@ -463,4 +523,5 @@ class Ledger:
         return [mu for _, mu in asked]
 
     def _damaged(self, how: str) -> LedgerRefused:
+        """The error for a ledger that does not fit its own digests; `how` states the fault."""
         return LedgerRefused(f"the ledger {self.path} is damaged ({how}): bring back its newest copy")

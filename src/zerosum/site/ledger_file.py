@@ -64,7 +64,15 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def create_file(path: Path, account: Account) -> None:
-    """Create the file under another name and link it into place: it appears whole and never replaces another one."""
+    """Create the file under another name and link it into place: it appears whole and never replaces another one.
+
+    Parameters
+    ----------
+    path : Path
+        The ledger's path. If another process creates the ledger first, its file stays.
+    account : Account
+        Written to row 0, without `rows_per_unit`, which may change in the policy.
+    """
     # mode 0600; SQLite gives the same mode to the log
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     os.close(handle)
@@ -79,6 +87,7 @@ def create_file(path: Path, account: Account) -> None:
             connection.execute("PRAGMA page_size=1024")
             connection.execute("CREATE TABLE chain (number INTEGER PRIMARY KEY, body TEXT, digest TEXT)")
             connection.execute("INSERT INTO chain VALUES (0, ?, ?)", (body, chained(START, body)))
+            # The mode is stored in the file: every later connection has it, and `Ledger.verify` checks it.
             connection.execute("PRAGMA journal_mode=WAL")
         with Path(name).open("r+b") as file:
             os.fsync(file.fileno())
@@ -91,7 +100,15 @@ def create_file(path: Path, account: Account) -> None:
 
 
 def copy_file(path: Path, own: Path) -> None:
-    """Copy the file and its log, which may hold the newest entries, in one consistent state."""
+    """Copy the file and its log, which may hold the newest entries, in one consistent state.
+
+    Parameters
+    ----------
+    path : Path
+        The ledger, which may be in use.
+    own : Path
+        The copy, in a folder of the caller's.
+    """
     for _ in range(10):
         with suppress(FileNotFoundError):  # a checkpoint removed the log meanwhile
             parts = [part for ending in ("", "-wal") if (part := beside(path, ending)).exists()]
@@ -117,6 +134,7 @@ def read_counter(path: Path) -> tuple[int, str] | None:
         text = path.read_bytes()
     except FileNotFoundError:
         return None
+    # A partial match would read a torn counter as a smaller number, and older copies of the ledger would pass.
     if found := _COUNTER.fullmatch(text):
         return int(found[1]), found[2].decode()
     raise LedgerRefused(f"the counter {path} is damaged ({len(text)} bytes): bring back its newest copy")
@@ -141,6 +159,7 @@ def write_counter(path: Path, entries: int, digest: str) -> None:
     """Replace the counter atomically; durable on return."""
     fresh = beside(path, ".new")
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        # Synced before the rename: otherwise a power cut could leave the new name with an empty file.
         file.write(f"zerosum-counter 1 {entries} {digest}\n")
         file.flush()
         os.fsync(file.fileno())

@@ -1,4 +1,6 @@
-"""A ledger as its steward reads it: who asked what, when, of which columns, what it cost, and what is left."""
+"""Summaries of a ledger for its steward: each study with its question, time, columns and cost, and the remaining
+budget.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,23 @@ _DELTA = 1e-5  # where the caller gives none
 
 def in_words(plan: Plan, consent: Consented | None = None) -> dict[str, Any]:
     """What a ledger writes down of a study: everything in it is in the plan, and public, but for the local user and
-    who consented (None: the site is no process of its own, and consent was not asked for)."""
+    who consented (None: the site is no process of its own, and consent was not asked for).
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan that is charged.
+    consent : str, optional
+        "automatic" or "steward".
+
+    Returns
+    -------
+    dict
+        JSON-compatible. Long lists are shortened, so that one entry stays small beside thousands of columns.
+    """
     question = plan.question
+    # Parameters that bound or select values. Others, such as a number of rounds, do not change what is asked about
+    # people.
     known = {"lower", "upper", "clip", "edges", "values", "ranges", "levels", "by", "events", "groups"}
     few = question.n_columns <= _LISTED
     columns = list(question.columns) if few else [question.columns[0], question.columns[-1]]
@@ -52,7 +69,9 @@ def in_words(plan: Plan, consent: Consented | None = None) -> dict[str, Any]:
 
 @cache
 def _user() -> str:
-    """Under which account of the machine the contribution was made."""
+    """Name of the account of this machine under which the contribution was made; empty for an account without a
+    name.
+    """
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # an account without a name
@@ -60,10 +79,22 @@ def _user() -> str:
 
 
 def statement(ledger: Ledger, cap: Cap | None = None, delta: float | None = None) -> dict[str, Any]:
-    """What stands in a ledger: the total against the cap (a policy's, or the last entry's), and each study."""
+    """Content of a ledger as a dict: the total against the cap (a policy's, or the last entry's), and each study.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        An open or inspected ledger.
+    cap : Cap, optional
+        The policy's cap.
+    delta : float, optional
+        The delta of all epsilons; by default the cap's, else 1e-5.
+    """
     entries, doubts = ledger.entries(), ledger.doubts()
+    # An auditor has the ledger and not the policy; the last entry has the cap that was in force then.
     cap = cap or next((each.cap for each in reversed(entries) if each.cap is not None), None)
     delta = delta if delta is not None else (cap.delta if cap is not None else _DELTA)
+    # Steps of a phase by the entry that paid for them; the entry itself is the first step.
     drawn = Counter(step.reservation for step in ledger.draws())
     spent = ledger.epsilon(delta)
     studies: dict[str, list[int]] = {}
@@ -115,6 +146,7 @@ def _consent(ledger: Ledger, entries: Sequence[Entry], asked: Mapping[str, Any])
     """How the site agreed to a study: as the ledger says, or for entries of 0.2, which did not say, as the decisions of
     the steward say where the ledger lies in a site's state folder. A plan without an approval there was agreed to
     automatically, or its approval was taken back since. None: unknown, or no consent was asked for."""
+    # Entries of 0.2 do not have this field, and neither have sites that are no process of their own.
     if asked.get("consent") in ("automatic", "steward"):
         return "steward" if asked["consent"] == "steward" else "automatic"
     folder, plans = ledger.path.parent, {entry.plan for entry in entries if entry.plan is not None}
@@ -129,7 +161,7 @@ def _consent(ledger: Ledger, entries: Sequence[Entry], asked: Mapping[str, Any])
 
 
 def shown(ledger: Ledger) -> str:
-    """A ledger in a notebook."""
+    """HTML table of a ledger for notebooks, one row for each study."""
     record = statement(ledger)
     lines = []
     for line in record["studies"]:

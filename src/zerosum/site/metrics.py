@@ -1,6 +1,7 @@
 """Figures about the process of a serving site for monitors, in a file of its state folder.
 
-They are not sent over the socket, which a coordinator can read: the number of requests of other studies is not for it.
+They are not sent over the socket, which a coordinator can read: the number of requests of other studies must not reach
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,17 @@ NAME = "metrics.json"
 
 
 class Metrics:
-    """Writes the figures every `every` seconds within a `with` block, and once more at its end."""
+    """Writes the figures every `every` seconds within a `with` block, and once more at its end.
+
+    Parameters
+    ----------
+    folder : Path
+        The state folder.
+    service, consents
+        The running service and its store of decisions, which are only read.
+    every : float
+        Seconds between two writes.
+    """
 
     def __init__(self, folder: Path, service: Service, consents: Consents, *, every: float) -> None:
         self._folder, self._service, self._consents, self._every = folder, service, consents, every
@@ -35,15 +46,19 @@ class Metrics:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # The thread is ended before the last write, so that no older figures overwrite it.
         self._over.set()
         self._thread.join()
         self._write(serving=False)
 
     def _run(self) -> None:
+        """Write the figures at intervals until the end of the scope."""
+        # Waiting on the event, and not `sleep`, ends the thread at once when the site stops.
         while not self._over.wait(self._every):
             self._write(serving=True)
 
     def _write(self, *, serving: bool) -> None:
+        """Replace the file by the present figures."""
         with suppress(OSError, ZerosumError):  # a full disk stops releases, which must be recorded; figures may be late
             record = {
                 "site": self._service.name,
@@ -60,7 +75,7 @@ class Metrics:
 
 
 def process() -> dict[str, int]:
-    """Memory, files and threads of this process; what the system does not tell is left out."""
+    """Memory, open files and threads of this process; figures that the system does not provide are left out."""
     found = {"threads": threading.active_count()}
     with suppress(OSError, ValueError, IndexError):
         found["memory_bytes"] = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -69,9 +84,10 @@ def process() -> dict[str, int]:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The figures as they were written last, how old they are, and the room on the disk; empty if there are none."""
+    """The last figures, their age in seconds, and the free space on the disk; empty if there are none."""
     try:
         record = json.loads((folder / NAME).read_bytes())
+        # Not below 0: the clock may have been set back since.
         age = max(time.time() - record["written"], 0.0)
     except FileNotFoundError:
         return {}

@@ -49,6 +49,7 @@ class NoiseShare:
     def draw(self) -> Steps:
         """BROADCAST: this site's p_s r_s in steps of the grid of `draw_step`, for a secure sum over the sites."""
         std = float(self._law.cancelling[self._site] * self._law.weight[self._site])
+        # Whole steps, because the secure sum adds integers.
         self._drawn = np.rint(self._sampler.normal(self._size, std) / draw_step(self._law)).astype(np.int64)
         return self._drawn
 
@@ -66,6 +67,7 @@ class NoiseShare:
         # Only noise on the grid is drawn ahead; the schemes in double precision are for comparison and need no speed.
         if self._law.step > 0 and self._coming is None:
             with suppress(RuntimeError):
+                # A `RuntimeError` means that no thread can be started.
                 thread = ThreadPoolExecutor(1)
                 self._coming = thread.submit(self._steps)
                 thread.shutdown(wait=False)

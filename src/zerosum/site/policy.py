@@ -86,6 +86,8 @@ class Policy(BaseModel):
     @classmethod
     def _same_name(cls, population: str) -> str:
         """Spelt differently to the eye of a computer only, a population would have two ledgers."""
+        # One form for composed and decomposed characters, and for any number of spaces: with two ledgers the same
+        # people would have two caps.
         population = unicodedata.normalize("NFC", " ".join(population.split()))
         if not population:
             raise ValueError("a population must have a name, got an empty one")
@@ -138,10 +140,21 @@ class Policy(BaseModel):
 
     @classmethod
     def parse(cls, fields: Mapping[str, Any], folder: Path, called: str) -> Self:
-        """A policy from its entries; relative paths start from `folder`."""
+        """A policy from its entries; relative paths start from `folder`.
+
+        Parameters
+        ----------
+        fields : mapping
+            Entries of a TOML table.
+        folder : Path
+            The folder of the file.
+        called : str
+            Description in messages.
+        """
         entries = dict(fields)
         for name in ("ledger", "counter"):
             if isinstance(place := entries.get(name), str):
+                # Absolute, since a process that changes its folder would otherwise open a second ledger.
                 entries[name] = folder.absolute() / Path(place).expanduser()
         try:
             return cls.model_validate(entries)
@@ -150,7 +163,17 @@ class Policy(BaseModel):
 
     @classmethod
     def throwaway(cls, name: str, ledger: Path, **settings: Any) -> Self:
-        """A policy for synthetic data: it allows every study, and the caller deletes its ledger."""
+        """A policy for synthetic data: it allows every study, and the caller deletes its ledger.
+
+        Parameters
+        ----------
+        name : str
+            The population.
+        ledger : Path
+            A ledger in a temporary folder.
+        **settings
+            Further settings, which replace those of synthetic data.
+        """
         allowed: dict[str, Any] = {
             "epsilon": 1e6,
             "minimum_units": 1,
@@ -163,10 +186,12 @@ class Policy(BaseModel):
 
     @property
     def cap(self) -> Cap:
+        """The lifetime cap of the population."""
         return Cap(self.epsilon, self.delta)
 
     @property
     def account(self) -> Account:
+        """The owner of the ledger by this policy."""
         return Account(self.population, self.unit, self.adjacency.value, self.rows_per_unit)
 
     @property
@@ -175,6 +200,7 @@ class Policy(BaseModel):
         if self.ledger is not None:
             return self.ledger
         readable = re.sub("[^a-z0-9]+", "-", self.population.lower()).strip("-")[:40]
+        # The readable part is ambiguous ("a b" and "a-b"); the digest keeps two populations in two files.
         digest = hashlib.sha256(self.population.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return ledger_folder() / f"{readable or 'population'}-{digest}.sqlite"
 
@@ -184,6 +210,7 @@ class Policy(BaseModel):
         return self.counter or self.ledger_path.with_name(f"{self.ledger_path.name}.counter")
 
     def open_ledger(self) -> Ledger:
+        """Open the ledger for recording; it is created if there was none."""
         return Ledger.open(self.ledger_path, self.account, counter=self.counter)
 
     def review(self, plan: Plan, units: int | None, builtin: frozenset[str]) -> None:
@@ -193,7 +220,22 @@ class Policy(BaseModel):
             raise refusal
 
     def refusals(self, plan: Plan, units: int | None, builtin: frozenset[str]) -> Iterator[PolicyRefused]:
-        """Everything in a study that this policy does not allow."""
+        """Everything in a study that this policy does not allow.
+
+        Parameters
+        ----------
+        plan : Plan
+            The public plan.
+        units : int or None
+            The declared number of units; None where it is private or not known yet.
+        builtin : frozenset of str
+            Names of the statistics of this package, which are allowed unless the policy lists its own.
+
+        Yields
+        ------
+        PolicyRefused
+            One for each contradiction, so that a steward sees all of them at once.
+        """
         too_large = list(self._review_size(plan))
         yield from too_large
         allowed = builtin if self.statistics is None else frozenset(self.statistics)
@@ -210,6 +252,7 @@ class Policy(BaseModel):
                 f"this site's policy asks to be protected against at least {self.minimum_colluders} colluding sites, "
                 f"the study plans for {colluders}"
             )
+        # The noise of colluding sites is known to the coordinator, and the noise of lost sites is missing.
         honest = len(plan.sites) - colluders - plan.coalition.dropouts
         if honest < self.minimum_honest:
             yield PolicyRefused(
@@ -219,6 +262,7 @@ class Policy(BaseModel):
         yield from self._review_question(plan)
         if not too_large:  # else it would be accounted, which is what the bounds are to prevent
             yield from self._review_cost(plan)
+        # A mu for replaced units and one for added units bound different distances and do not compose in one ledger.
         if plan.adjacency is not self.adjacency:
             yield PolicyRefused(
                 f"this site's account counts {self.adjacency.value} neighbours, the study {plan.adjacency.value}"
@@ -239,6 +283,7 @@ class Policy(BaseModel):
         yield from self._review_roster(plan)
 
     def _review_size(self, plan: Plan) -> Iterator[PolicyRefused]:
+        """Refuse a plan whose accounting would take long: it is bounded before it is accounted."""
         if plan.phases > self.most_phases:
             yield PolicyRefused(
                 f"this site's policy allows a study {self.most_phases} different sub-sampled phases at most, this one "
@@ -251,6 +296,7 @@ class Policy(BaseModel):
             )
 
     def _review_question(self, plan: Plan) -> Iterator[PolicyRefused]:
+        """Refuse columns that the policy does not list. A plan with too many columns to name is refused, too."""
         if self.columns is not None:
             asked = plan.question
             if len(asked.columns) != asked.n_columns or not asked.columns:
@@ -259,9 +305,10 @@ class Policy(BaseModel):
                 yield PolicyRefused(f"this site's policy allows no column {', '.join(map(repr, strangers))}")
 
     def _review_cost(self, plan: Plan) -> Iterator[PolicyRefused]:
+        """Refuse a study above `study_epsilon`, compared at the study's delta, which must not be above the policy's."""
         if self.study_epsilon is None or not plan.scheme.facts.noisy:
             return
-        if plan.delta > self.delta or plan.worst_epsilon > self.study_epsilon * (1 + 1e-12):
+        if plan.delta > self.delta or Cap(self.study_epsilon, self.delta).exceeded(plan.worst_epsilon):
             yield PolicyRefused(
                 f"this site's policy allows a study epsilon {self.study_epsilon:g} at delta {self.delta:g} at most,"
                 " this one costs more"
@@ -284,6 +331,7 @@ class Policy(BaseModel):
                 yield PolicyRefused(f"the plan pins another identity for {site.name!r} than this site's policy does")
 
     def _review_private(self, plan: Plan) -> Iterator[PolicyRefused]:
+        """Refuse, for private data, all that gives no privacy against the coordinator, unless the policy trusts it."""
         only = "this site's data are private, and only public or synthetic data may"
         scheme, facts = plan.scheme.name, plan.scheme.facts
         if not facts.noisy:
@@ -305,6 +353,7 @@ class Policy(BaseModel):
 
 
 def _keys(known: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """One key, several or none, as a tuple."""
     return (known,) if isinstance(known, str) else known or ()
 
 

@@ -117,6 +117,7 @@ class DataSchema(_Table):
         >>> DataSchema.of(Units.from_rows([[1.0, 2.0]]), Adjacency.ADD_REMOVE).units is None
         True
         """
+        # Under add-remove two neighbouring data sets have different numbers of units, so that the number is private.
         counted = len(units) if adjacency is Adjacency.REPLACE_ONE else None
         return cls(units=counted, rows_per_unit=max(units.largest, 1), n_columns=max(units.columns, 1))
 
@@ -134,6 +135,7 @@ class DataSchema(_Table):
 
     def digest(self) -> str:
         """SHA-256 of the content, however the file is laid out."""
+        # Sorted keys, so that the order of lines and comments in the TOML file do not change the digest.
         record = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(record.encode()).hexdigest()
 
@@ -149,6 +151,7 @@ class DataSchema(_Table):
         """One column as declared; None where there is none of that name."""
         if name in self.columns or self.n_columns is None:
             return self.columns.get(name)
+        # A wide table does not list its columns; a column that does not exist is refused when the names are compared.
         return ColumnSchema(missing=self.missing)
 
 
@@ -165,6 +168,11 @@ def column_refusals(
         By column, the categories that the plan names; the other columns are read as numbers.
     rules
         The columns in which the plan has a rule for missing values.
+
+    Yields
+    ------
+    PolicyRefused
+        One for each contradiction, in the order of `columns`.
     """
     for name in columns:
         found = schema.column(name)
@@ -179,12 +187,14 @@ def column_refusals(
                 "where an algorithm has rules, give `missing`"
             )
         named = {_comparable(level) for level in categories.get(name, ())}
+        # A plan for other labels than the code book's would count every unit as "other": spent budget without a result.
         if found.levels and named and not named & {_comparable(level) for level in found.levels}:
             yield PolicyRefused(f"column {name!r} of this site has none of the categories that the plan names")
 
 
 def _comparable(level: Any) -> float | str:
     """A level as files are compared with it: "1", 1.0 and true are one."""
+    # Before `float`, in the same way as files are read: a Boolean column in text has the words "true" and "false".
     if isinstance(level, bool):
         return float(level)
     try:

@@ -145,6 +145,7 @@ class Service:
             return sum(not session.over for session in self._sessions.values())
 
     def close(self) -> None:
+        """Close the ledger. Called once, when no frame is being answered."""
         self._ledger.close()
 
     def answer(self, study: bytes, frame: Frame) -> bytes:
@@ -172,6 +173,15 @@ class Service:
             self._log.refused(error, None if session is None else session.plan)
 
     def _handle(self, digest: str, frame: Frame) -> Reply:
+        """The reply to one message, or an error that becomes a refusal.
+
+        Parameters
+        ----------
+        digest : str
+            The plan's digest in hex, under which the frame arrived.
+        frame : bytes
+            The encoded message.
+        """
         message = decode_message(frame)
         if isinstance(message, Dismiss):
             self._find(digest)
@@ -283,7 +293,24 @@ class Service:
             self._sessions.pop(digest, None)
 
     def _proposed(self, digest: str, plan: Plan, decision: Decision | None) -> _Session:
-        """The session of a proposed plan, after all checks that need no row of the data."""
+        """The session of a proposed plan, after all checks that need no row of the data.
+
+        Parameters
+        ----------
+        digest : str
+            Under which the plan arrived.
+        plan : Plan
+            The proposal.
+        decision : str or None
+            The steward's decision about it; never "refused" here.
+
+        Raises
+        ------
+        AwaitingConsent
+            If the plan waits for the steward.
+        Busy
+            If no session can be replaced.
+        """
         # Sessions, decisions and the log are found by the digest: a plan under another one's digest would inherit its
         # approval.
         if plan.digest() != digest:
@@ -356,7 +383,17 @@ class Service:
         return Site(self.name, units, self.policy, self._identity(plan), self._ledger, self.schema)
 
     def _record(self, session: _Session, message: Message, reply: Reply) -> None:
-        """Write a consent or a release to the audit log."""
+        """Write a consent or a release to the audit log.
+
+        Parameters
+        ----------
+        session : _Session
+            The study.
+        message : Message
+            What was asked.
+        reply : Reply
+            What will be sent after this returns.
+        """
         plan = session.plan
         position = own_position(plan, self.name, self._identity(plan))
         if isinstance(reply, Consent):

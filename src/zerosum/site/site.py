@@ -200,6 +200,15 @@ class Site:
 
         A phase of many rounds is charged whole at its first round; its later rounds are recorded as draws from that
         reservation. An attempt beyond the first is charged again, whatever the result of the attempts before.
+
+        Parameters
+        ----------
+        plan : Plan
+            The plan with consent.
+        round, attempt : int
+            Both from 0; extra attempts are numbered through the whole study.
+        asked : str
+            Digest of the request, which the ledger stores with the spend.
         """
         # Without noise there is no finite mu. A policy admits such plans for data marked as public or synthetic only.
         if not plan.scheme.facts.noisy:
@@ -235,7 +244,22 @@ class Site:
         self._ledger = None
 
     def _values(self, plan: Plan, round: int, attempt: int, request: Request) -> Floats:
-        """The requested values: the sum over units, the sum over a sample of units, or one row per unit."""
+        """The requested values: the sum over units, the sum over a sample of units, or one row per unit.
+
+        Parameters
+        ----------
+        plan : Plan
+            The plan with consent.
+        round, attempt : int
+            Select the stream of secret samples, if the run is seeded.
+        request : Request
+            A request that `_fits` has accepted.
+
+        Returns
+        -------
+        array of shape (size,), or (units, size) for a publication
+            Exact values, which must not leave the site.
+        """
         bound = plan.release(round).bound
         if isinstance(request, PrivatePublication):
             # a second check of the bound, as in `_total`
@@ -262,6 +286,15 @@ class Site:
 
         A sum longer than all the units' bounds together is scaled to that length, and a sum that is not finite is
         replaced by zero. A refusal would disclose something about the data.
+
+        Parameters
+        ----------
+        units : Units
+            All units, or the secret sample of this round.
+        statistic : Statistic
+            From this site's own registry.
+        bound : float
+            Planned bound c on the norm of one unit's contribution.
         """
         total = statistic.total(units)
         share = total / (bound * max(len(units), 1))  # divided before squaring, since squares may overflow
@@ -275,6 +308,18 @@ class Site:
     def _masked(self, plan: Plan, round: int, attempt: int, vector: Ring, request: Request | None) -> bytes:
         """The vector under its masks. The slot masked before is finished by now, opened or abandoned, and its secrets
         are deleted.
+
+        Parameters
+        ----------
+        plan : Plan
+            The plan with consent.
+        round, attempt : int
+            Select the slot of the secure sum, which is used once.
+        vector : array of uint64
+            Values on the grid, with noise.
+        request : Request or None
+            Bound into the masks, so that sites that received different requests do not cancel each other's masks. None
+            for the round of draws.
         """
         session, mine = self._secure(), slot(plan, round, attempt)
         # The secrets of the previous slot are deleted before the next vector is masked.
@@ -288,6 +333,22 @@ class Site:
         """The earlier reply to the same request, if it is still available; None for a new request.
 
         A second computation would draw fresh noise, and the coordinator could average it.
+
+        Parameters
+        ----------
+        kind : type
+            Class of the message.
+        round, attempt : int
+            As in the message.
+        asked : str
+            Digest of the request; empty for a message without one.
+
+        Raises
+        ------
+        Inconsistent
+            If another request was answered under this round and attempt.
+        OutOfTurn
+            If the reply is not stored any more. Only the last reply is, so that memory does not grow with the rounds.
         """
         before = self._answered.get((kind, round, attempt))
         if before is None:
@@ -338,7 +399,22 @@ class Site:
                 raise BadData(f"the data do not have the {release.columns} columns of the study")
 
     def _fits(self, plan: Plan, round: int, request: Request) -> None:
-        """Compare a request, whose statistic comes from this site's own registry, with the planned release."""
+        """Compare a request, whose statistic comes from this site's own registry, with the planned release.
+
+        Parameters
+        ----------
+        plan : Plan
+            The plan with consent.
+        round : int
+            Which release is meant.
+        request : Request
+            The coordinator's request, decoded with this site's registry.
+
+        Raises
+        ------
+        OutsidePlan
+            If it would release more, or something else, than was planned.
+        """
         planned, statistic = plan.release(round), request.statistic
         # Computed here from the public parameters: the noise was calibrated to the planned values, so larger ones are
         # refused.
@@ -390,12 +466,23 @@ class Site:
         return self._new_share(law, self._position(plan), size, self._sampler(plan, round, f"{attempt}"), context)
 
     def _sampler(self, plan: Plan, round: int, purpose: str) -> Sampler:
-        """A generator of randomness: from the operating system, or derived from the seed of a non-private run."""
+        """A generator of randomness: from the operating system, or derived from the seed of a non-private run.
+
+        Parameters
+        ----------
+        plan : Plan
+            Its seed, if it has one.
+        round : int
+            Number of the round.
+        purpose : str
+            Separates the streams of noise, samples and orders of a seeded run.
+        """
         if plan.seed is None:
             return Sampler.system()
         return Sampler.seeded(derive(str(plan.seed).encode(), f"{self.name} {round} {purpose}".encode()))
 
     def _new_share(self, law: NoiseLaw, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:
+        """The noise object of an attempt. In a method of its own, so that an audit can record the draws."""
         return NoiseShare(law, position, size, sampler, context)
 
     def _position(self, plan: Plan) -> int:

@@ -37,15 +37,19 @@ def decide(
     where:
         Where the decision was made, for the audit log.
     """
+    # The plan is needed for the study's name in the log; a decision may also be made by the digest alone, before the
+    # plan arrives.
     if plan is None:
         with suppress(BadInput):  # the plan has not arrived yet
             plan = consents.plan(digest)
+    # The decision before the log: a decision that is not logged is visible as an error here, while a logged decision
+    # that was not stored would be a false record.
     consents.decide(digest, decision, reason)
     if decision == "approved" and plan is not None:
         consents.remember(plan)
     words = f"the steward {decision} the plan {digest}{f', {where}' if where else ''}"
-    if said := consents.reason(digest):
-        words += f": {said}"
+    if stored_reason := consents.reason(digest):
+        words += f": {stored_reason}"
     try:
         log.write("decided", words, plan)
     except Refused as error:

@@ -1,7 +1,7 @@
-"""What a site may compute: a registry. A coordinator names a statistic, it never sends code.
+"""Registry of the statistics that a site may compute. A coordinator names a statistic; it never sends code.
 
-Built-in statistics are listed in `_BUILTIN`. A site, never a coordinator, can add others: they come from entry points
-of the group `zerosum.statistics` in that site's environment, or from `register` in its own process.
+Built-in statistics are listed in `_BUILTIN`. A site, never a coordinator, can add others: from entry points of the
+group `zerosum.statistics` in that site's environment, or by `register` in its own process.
 """
 
 from __future__ import annotations
@@ -96,7 +96,20 @@ ENTRY_POINTS = "zerosum.statistics"
 
 
 def register(kind: type[BoundedStatistic]) -> type[BoundedStatistic]:
-    """Make a statistic known to this process; a name that is taken by another one is refused."""
+    """Make a statistic known to this process; a name that is taken by another one is refused.
+
+    Parameters
+    ----------
+    kind : type
+        A subclass of `BoundedStatistic` with a class variable `name`. Its sensitivity must be proved; the registry does
+        not check it.
+
+    Returns
+    -------
+    type
+        The same class, so that `register` may be a decorator.
+    """
+    # Two statistics of one name would let a plan mean different computations at different sites.
     known = _registry.setdefault(kind.name, kind)
     if known is not kind:
         raise BadParameter(f"a statistic named {kind.name!r} is registered already")
@@ -104,8 +117,22 @@ def register(kind: type[BoundedStatistic]) -> type[BoundedStatistic]:
 
 
 def find(name: str) -> type[BoundedStatistic]:
-    """The statistic of that name in this site's own registry."""
+    """The statistic of that name in this site's own registry.
+
+    Parameters
+    ----------
+    name : str
+        As in the plan, which comes from the coordinator.
+
+    Raises
+    ------
+    BadParameter
+        If the entry point of this name does not give a statistic of this name.
+    UnknownStatistic
+        If the site has no such statistic.
+    """
     if name not in _registry:
+        # Loaded on demand, since an entry point may import a large library.
         for point in entry_points(group=ENTRY_POINTS, name=name):
             kind = point.load()
             if not (isinstance(kind, type) and issubclass(kind, BoundedStatistic) and kind.name == name):
@@ -118,6 +145,13 @@ def find(name: str) -> type[BoundedStatistic]:
 
 def build(name: str, params: Mapping[str, Any]) -> BoundedStatistic:
     """A statistic with its public parameters, validated.
+
+    Parameters
+    ----------
+    name : str
+        The name of the statistic.
+    params : mapping
+        Its public parameters. Invalid ones raise an error before a row is read.
 
     >>> from zerosum.kernel.statistic import Adjacency
     >>> build("vector_sum", {"columns": 3, "clip": 1.0}).sensitivity(Adjacency.REPLACE_ONE)

@@ -1,4 +1,14 @@
-"""Each unit's second moment by frequency: what separates sources that differ in how fast they move."""
+"""Each unit's second moment by frequency band, which separates sources with different spectra.
+
+The map of one unit: recordings x of m rows, centred, times P = `projection` (D x k), have the Fourier coefficients f of
+shape (frequencies, k). For each band b
+
+    M_b = Re sum over frequencies in b of f f*             shape (k, k)
+    contribution = (M_1, ..., M_B) / sqrt(sum over b of norm(M_b)^2)
+
+with Frobenius norms, in isometric coordinates (`kernel.coordinates`). Frequencies are in hertz by each recording's own
+sampling interval.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +34,36 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, FloatArray, Positive
 from zerosum.statistics.scatter import PerRecording, per_recording_rows, recordings_of
 
-_BATCH_NUMBERS = 1 << 28  # of units that are taken together on a device
+_BATCH_NUMBERS = 1 << 28  # most numbers of the units that are processed together on a device
 
 
 class BandScatter(BoundedStatistic):
     """The sum over units of their second moments in frequency bands, all divided together by their norm.
 
-    Rows are multiplied by `projection`; the moment of a band is the real part of the sum of f f* over the Fourier
-    coefficients f of the recording whose frequency lies in it, in hertz by the recording's own clock, so that
-    scanners with different times between volumes say the same. Recordings of a unit weigh by their length. Covariances
-    at any lag follow from the bands (they are their cosine transform), and all bands add up to the second moment.
+    Rows are multiplied by `projection`. The moment of a band is the real part of the sum of f f* over the Fourier
+    coefficients f whose frequency lies in it, in hertz by the recording's own clock: recordings with different sampling
+    intervals are comparable. Recordings of a unit weigh by their length. Covariances at any lag follow from the bands
+    (they
+    are their cosine transform), and all bands add up to the second moment.
 
     Sensitivity. The real part of a sum of f f* is positive semidefinite, and so is the block-diagonal matrix of all
-    bands, which has norm at most 1. As for `Scatter`, two such are at most sqrt(2) apart (lagged covariances, which are
-    indefinite, would be 2 apart). Added or removed: 1.
+    bands,
+    which has norm at most 1. As for `Scatter`, two such matrices are at most sqrt(2) apart (lagged covariances, which
+    are
+    indefinite, would be 2 apart). Adding or removing a unit: 1.
+
+    Parameters
+    ----------
+    columns : int
+        D, the number of columns of the data.
+    projection : array of shape (D, k)
+        Public; rows are multiplied by it from the right.
+    edges : array of shape (B + 1,)
+        Rising edges of the bands in hertz.
+    seconds : float, optional
+        Seconds between two rows, for all recordings; by default each recording's own.
+    per_recording : {"none", "center", "standardise"}
+        As for `UnitMoment`.
     """
 
     name: ClassVar[str] = "band_scatter"
@@ -58,29 +84,38 @@ class BandScatter(BoundedStatistic):
 
     @property
     def bands(self) -> int:
+        """B, the number of bands."""
         return len(self.edges) - 1
 
     @property
     def size(self) -> int:
+        """The distinct entries of B symmetric k x k matrices."""
         return self.bands * coordinates.size(int(self.projection.shape[1]))
 
     @property
     def row_bytes(self) -> int:
+        """Working memory of one row in bytes."""
         return 8 * (2 * self.columns + 4 * int(self.projection.shape[1]))
 
     def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
         return math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else 1.0
 
     def check(self, units: Units) -> None:
+        """Also refuse units without clocks, if `seconds` is not given. This depends on the form of the data, not on
+        values.
+        """
         super().check(units)
         if self.seconds is None and units.runs is None:
             raise BadData("nothing says how many seconds lie between two rows: give seconds, or recordings with clocks")
 
     @cached_property
     def _exact(self) -> Exact:
+        """The projection in whole numbers, whose products do not round."""
         return Exact.of(self.projection)
 
     def sum_block(self, block: Units) -> Array:
+        """The sum over a block, band after band, shape (size,)."""
         if not on_host(block.rows):
             total = summed(self._batched(block))
             bands = [packed(total[band, ...]) for band in range(self.bands)]
@@ -94,7 +129,14 @@ class BandScatter(BoundedStatistic):
         return total
 
     def _projected(self, parts: list[Array]) -> list[Floats]:
-        """One unit's recordings times `projection`, all divided by its norm."""
+        """One unit's recordings times `projection`, all divided by the unit's norm: an array of shape (rows, k) for
+        each.
+
+        Parameters
+        ----------
+        parts : list of array of shape (rows, D)
+            The recordings of one unit.
+        """
         xp = array_namespace(parts[0])
         flat, _size, norm = sized(xp.reshape(xp.concat(parts), (1, -1)))
         rows = xp.reshape(flat, (-1, self.columns))
@@ -104,7 +146,16 @@ class BandScatter(BoundedStatistic):
         return np.split(to_numpy(seen), ends)
 
     def _contribution(self, parts: list[Floats], clocks: list[float]) -> Floats:
-        """The moments of one unit in all bands, over their norm. Spectra enter as whole numbers: products are exact."""
+        """The moments of one unit in all bands, over their norm, shape (size,). Spectra enter as whole numbers:
+        products are exact.
+
+        Parameters
+        ----------
+        parts : list of array of shape (rows, k)
+            The projected recordings of one unit.
+        clocks : list of float
+            Seconds between the rows of each.
+        """
         spectra = [_spectrum(part) for part in parts]
         flat, _size, norm = sized(np.concatenate(spectra).reshape(1, -1))
         numbers = np.split(
@@ -116,14 +167,18 @@ class BandScatter(BoundedStatistic):
             for band, (low, high) in enumerate(pairwise(self.edges.tolist())):
                 inside = each[(frequency >= low) & (frequency < high)]
                 moments[band] += inside.T @ inside
+        # `fold`, since the division by the norm is a decision about this unit.
         size = float(np.sqrt(fold((moments * moments).reshape(1, -1)))[0]) * INSIDE
         if not size > 0:
             return np.zeros(self.size)
         return np.concatenate([coordinates.pack(moment) for moment in moments / size])
 
     def _batched(self, block: Units) -> Iterator[Array]:
-        """The same on a device, for many units of one shape together. A device's Fourier transform rounds as the number
-        of units says, so that products with cosines and sines take its place, in whole numbers and thus exact."""
+        """The same on a device, for many units of one shape together; partial sums of shape (B, k, k).
+
+        The rounding of a device's Fourier transform depends on the number of units. Products with cosines and sines
+        take its place, in whole numbers and thus exact.
+        """
         xp, width = array_namespace(block.rows), int(self.projection.shape[1])
         for batch in block.batches():
             rows, runs = batch.of(block.rows), list(pairwise(batch.runs.tolist()))
@@ -151,6 +206,7 @@ class BandScatter(BoundedStatistic):
                 for (first, last), seconds in zip(runs, clocks, strict=True):
                     frequency = np.repeat(np.fft.rfftfreq(last - first, seconds), 2)
                     for band, (low, high) in enumerate(pairwise(self.edges.tolist())):
+                        # Frequencies rise, so that those of a band are one slice.
                         inside = np.flatnonzero((frequency >= low) & (frequency < high))
                         if len(inside):
                             each = numbers[:, at + int(inside[0]) : at + int(inside[-1]) + 1, :]
@@ -162,14 +218,27 @@ class BandScatter(BoundedStatistic):
                 yield added(together / size[:, None, None, None])
 
     def split(self, value: Floats) -> Floats:
-        """A released sum as one matrix a band."""
+        """A released sum as one matrix a band.
+
+        Parameters
+        ----------
+        value : array of shape (size,)
+            A noisy sum.
+
+        Returns
+        -------
+        array of shape (B, k, k)
+            Symmetric matrices; noise may make them indefinite.
+        """
         width = self.projection.shape[1]
         return np.stack([coordinates.unpack(part, width) for part in np.split(value, self.bands)])
 
 
 @lru_cache(maxsize=16)
 def _waves(length: int) -> Exact:
-    """The matrix of the same transform for a recording of `length` rows: scaled cosines and sines in turn."""
+    """The Fourier transform of a recording of `length` rows as a matrix: scaled cosines and sines in turn, in whole
+    numbers.
+    """
     angle = 2 * np.pi * np.outer(np.arange(length), np.arange(length // 2 + 1)) / length
     waves = np.stack([np.cos(angle), -np.sin(angle)], axis=2).reshape(length, -1) * math.sqrt(2 / length)
     return Exact.of(np.where(np.abs(waves) < 1e-12, 0.0, waves))
@@ -179,6 +248,15 @@ def _spectrum(rows: Floats) -> Floats:
     """The Fourier coefficients of one recording: for each frequency a row of real parts and one of imaginary parts.
 
     Scaled so that the sum of their products is twice that of the rows (except at the ends of the spectrum).
+
+    Parameters
+    ----------
+    rows : array of shape (rows, k)
+        One recording.
+
+    Returns
+    -------
+    array of shape (2 (rows // 2 + 1), k)
     """
     found = np.fft.rfft(rows, axis=0) * math.sqrt(2 / len(rows))
     return np.stack([found.real, found.imag], axis=1).reshape(-1, rows.shape[1])

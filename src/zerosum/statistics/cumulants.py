@@ -1,4 +1,9 @@
-"""Each unit's fourth cumulants: which directions are not Gaussian, and in which way, all in one release."""
+"""Each unit's fourth cumulants: which directions are not Gaussian, and with which sign, all in one release.
+
+The map of one unit, with scaled sources y of shape (rows, R): the tensor K of fourth cumulants, of shape (R, R, R, R)
+and symmetric, divided by its Frobenius norm, in isometric coordinates. For independent sources in white coordinates K
+is the sum over sources of kurtosis times u u u u, u the directions of the sources.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +22,9 @@ from zerosum.compute.devices import constant_on, on_host
 from zerosum.kernel import coordinates
 from zerosum.statistics.sources import SourceStatistic, each_product, pairs
 
-_MOST = 100  # sources: these have four million cumulants
-_LONGEST, _MORE = 1.5, 12.0  # a row's squared length, over its mean or beyond it: longer rows are brought to that
+_MOST = 100  # most sources: they have four million cumulants
+# Limit of a row's squared length with R sources: max(1.5 R, R + 12), where R is its mean. Longer rows are shortened.
+_LONGEST, _MORE = 1.5, 12.0
 
 
 class FourthCumulants(SourceStatistic):
@@ -40,6 +46,13 @@ class FourthCumulants(SourceStatistic):
     Sensitivity. A contribution has norm 1, or 0 where every source is silent or nothing is left: two of them are at
     most 2 apart, approached by a unit of many rows that are nearly all zero against one whose rows are signs. Added or
     removed: 1.
+
+    Parameters
+    ----------
+    memory : float
+        The weight of cumulants between neighbouring rows beside those at one row; 0 leaves them out.
+    columns, unmixing, per_recording, window
+        As for `SourceStatistic`. At most 100 sources.
     """
 
     name: ClassVar[str] = "fourth_cumulants"
@@ -54,24 +67,38 @@ class FourthCumulants(SourceStatistic):
 
     @property
     def size(self) -> int:
+        """The distinct entries of a symmetric tensor of order 4."""
         return coordinates.size(self.sources, 4)
 
     @property
     def row_bytes(self) -> int:
+        """Working memory of one row in bytes."""
         return 8 * (2 * self.columns + 2 * self.sources**2)
 
     @property
     def block_bytes(self) -> int:
+        """Working memory that does not depend on the number of rows: also two matrices over pairs of sources."""
         return super().block_bytes + 16 * coordinates.size(self.sources) ** 2
 
     def unit_numbers(self, rows: int) -> int:
+        """Size of the intermediate arrays of a unit: products of pairs in every row, or the matrix over pairs."""
         return max(rows * self.sources**2, coordinates.size(self.sources) ** 2)
 
     def told(self, y: Array, runs: NDArray[np.int64]) -> Array:
+        """The packed cumulants of units of equal length, shape (units, size).
+
+        Parameters
+        ----------
+        y : array of shape (units, rows, R)
+            Scaled sources.
+        runs : int array
+            The first row of each recording, and the end of the last one.
+        """
         y = np.ascontiguousarray(y) if on_host(y) else y
         xp, (units, rows, R) = array_namespace(y), y.shape
         length = xp.reshape(fold(xp.reshape(y * y, (-1, R))), (units, rows, 1))
         most = max(_LONGEST * R, R + _MORE)
+        # A single row of extreme length would determine the tensor of its unit; its direction stays.
         y = y * xp.sqrt(most / xp.clip(length, most, None))
         layout = _layout(R)
         row, column = constant_on(layout.row, y), constant_on(layout.column, y)
@@ -82,6 +109,7 @@ class FourthCumulants(SourceStatistic):
         if memory:
             around = self.neighbours(products, runs)
             others = products + memory * (width * around - products) / (width - 1)
+        # E[y_a y_b y_c y_d] as a matrix over pairs (a, b) and (c, d), with the neighbours if there is memory.
         four = each_product(products, others) / rows
         lags = range(reach + 1) if memory else range(1)
         own = xp.take(xp.stack([_lagged(y, lag, runs) for lag in lags], axis=1), constant_on(layout.places, y), axis=2)
@@ -92,12 +120,29 @@ class FourthCumulants(SourceStatistic):
         return doubles(ways[0] + ways[1] + ways[2]) * constant_on(layout.roots, y)[None, :]
 
     def split(self, value: Floats) -> Floats:
-        """A released sum as the symmetric tensor, R x R x R x R."""
+        """A released sum as the symmetric tensor, R x R x R x R.
+
+        Parameters
+        ----------
+        value : array of shape (size,)
+            A noisy sum.
+        """
         return coordinates.unpack(value, self.sources, 4)
 
 
 def _lagged(y: Array, lag: int, runs: NDArray[np.int64]) -> Array:
-    """The symmetrised covariance of rows `lag` apart, in every unit, read row by row."""
+    """The symmetrised covariance of rows `lag` apart within a recording, for every unit; shape (units, R R), row by
+    row.
+
+    Parameters
+    ----------
+    y : array of shape (units, rows, R)
+        Scaled sources.
+    lag : int
+        Number of rows between the two factors; 0 gives the covariance.
+    runs : int array
+        The first row of each recording, and the end of the last one.
+    """
     xp, (units, rows, R) = array_namespace(y), y.shape
     total = xp.zeros_like(y[:, :1, :]) * xp.zeros_like(y[:, 0, :, None])
     for a, b in pairs(runs):
@@ -107,7 +152,13 @@ def _lagged(y: Array, lag: int, runs: NDArray[np.int64]) -> Array:
 
 
 class _Layout:
-    """Which entries of a matrix over pairs are the three ways to read each distinct entry of the tensor."""
+    """Which entries of a matrix over pairs are the three ways to read each distinct entry of the tensor.
+
+    Parameters
+    ----------
+    order : int
+        R, the number of sources.
+    """
 
     def __init__(self, order: int) -> None:
         self.row, self.column = np.triu_indices(order)
@@ -123,4 +174,5 @@ class _Layout:
 
 @lru_cache(maxsize=4)
 def _layout(order: int) -> _Layout:
+    """The layout for this number of sources, computed once."""
     return _Layout(order)

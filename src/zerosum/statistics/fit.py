@@ -1,4 +1,4 @@
-"""How well a regression fits: one histogram of scores or residuals, and of whose rows were clipped.
+"""Goodness of fit of a regression: one histogram of scores or residuals, and of clipped rows.
 
 The map of one row: a unit vector over the cells (clipped or not, class, bin), 2 * classes * bins in all. A unit
 contributes the weighted mean over its rows. Rows are processed as in `zerosum.statistics.regression`.
@@ -22,13 +22,15 @@ from zerosum.statistics.regression import Residuals, counted
 
 
 class FitHistogram(Residuals):
-    """How many units' rows fall into each cell: clipped or not, the class (logistic), and a bin of a public axis.
+    """The number of units in each cell: clipped or not, the class (logistic), and a bin of a public axis.
 
     The axis is the linear predictor of a logistic model, and the residual over its bound of the others. A unit with
-    several rows contributes the shares of its rows, so it weighs one. Values beyond the edges count in the outer bins.
+    several rows contributes the shares of its rows, so that its weight is one. Values beyond the edges count in the
+    outer bins.
 
-    Sensitivity. A contribution is a probability vector over the cells, or shorter where rows have weights: sqrt(2) when
-    one is replaced, attained by two different cells, and 1 when one is added or removed, as for any histogram.
+    Sensitivity. A contribution is a probability vector over the cells, or shorter where rows have weights. Replacing a
+    unit moves the sum by at most sqrt(2), attained by two different cells. Adding or removing a unit: 1, as for any
+    histogram.
 
     Parameters
     ----------

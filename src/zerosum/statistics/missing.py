@@ -60,6 +60,11 @@ class Filled(BoundedStatistic):
     def filled(self, block: Units) -> Array:
         """The rows as doubles, filled in; shape (rows, columns). A missing value in a column without a rule stays
         NaN.
+
+        Parameters
+        ----------
+        block : Units
+            Some units; a value is filled in from its own unit or from public values.
         """
         rows = doubles(block.rows)
         if not self.fill:

@@ -230,7 +230,13 @@ class ThirdMoment(Placed):
         return which, taken[which, np.arange(self.size)]
 
     def white(self, block: Units) -> Array:
-        """The coordinates z of the rows, shape (rows, width)."""
+        """The coordinates z of the rows, shape (rows, width).
+
+        Parameters
+        ----------
+        block : Units
+            Some units; each row is mapped by itself.
+        """
         rows = self.placed(block)
         scaled, size, norm = sized(rows)
         seen = self._exact.seen(scaled, norm)
@@ -246,7 +252,13 @@ class ThirdMoment(Placed):
         return z
 
     def tensors(self, z: Array) -> Array:
-        """The packed tensors of rows with coordinates z, divided by c; shape (rows, size)."""
+        """The packed tensors of rows with coordinates z, divided by c; shape (rows, size).
+
+        Parameters
+        ----------
+        z : array of shape (rows, width)
+            White coordinates.
+        """
         which, often = self._corrected
         chosen = z[:, which] if on_host(z) else array_namespace(z).take(z, constant_on(which, z), axis=1)
         taken = chosen * constant_on(often, z)[None, :]
@@ -411,7 +423,20 @@ class MixtureSums(Placed):
         return likely / (fold(likely + 0.0) * INSIDE)[:, None]
 
     def split(self, release: Floats) -> tuple[Floats, Floats, Floats]:
-        """A release as (counts, sums of deviations from the mean, sums of 1 - norm(z)^2)."""
+        """A release as (counts, sums of deviations from the mean, sums of 1 - norm(z)^2).
+
+        Parameters
+        ----------
+        release : array of shape (size,)
+            A noisy sum.
+
+        Returns
+        -------
+        counts : array of shape (K,)
+        sums : array of shape (K, width)
+            In the units of the rows before the division by c.
+        spreads : array of shape (K,)
+        """
         K = len(self.means)
         counts, spreads = release[:K], release[-K:]
         # z_k is in units of c radii_k; the factor turns sums of z_k into sums of x - mean.

@@ -71,7 +71,13 @@ class ModuleExamples(Examples):
         return Architecture.of(self.module, self.settings, self.shape, self.classes, self.precision)
 
     def runner(self, units: Units) -> Runner:
-        """The module on the device of the units, or on this site's own device, once its batch has passed the test."""
+        """The module on the device of the units, or on this site's own device, once its batch has passed the test.
+
+        Parameters
+        ----------
+        units : Units
+            Only their device is used.
+        """
         # Rows that lie on a GPU already are not moved; a site's own setting decides otherwise.
         device = units.device
         if is_torch_array(units.rows) and units.rows.device.type != "cpu":
@@ -117,7 +123,13 @@ class ModuleExamples(Examples):
         return np.asarray(growth / fold(growth.copy())[:, None])
 
     def tensors(self, block: Units) -> tuple[Tensor, Tensor]:
-        """Inputs of shape (rows, columns - 1) and responses of shape (rows,), as tensors."""
+        """Inputs of shape (rows, columns - 1) and responses of shape (rows,), as tensors.
+
+        Parameters
+        ----------
+        block : Units
+            Some units. Rows that are tensors already stay on their device.
+        """
         x, y = self.examples(block)
         if is_torch_array(x):
             return x, y
@@ -156,7 +168,15 @@ class ModuleGradient(ModuleExamples, ClippedGradient):
             return self._people(run, x, y, np.diff(block.offsets).tolist())
 
     def _records(self, run: Runner, x: Tensor, y: Tensor) -> Array:
-        """The sum for units of one row each."""
+        """The sum for units of one row each.
+
+        Parameters
+        ----------
+        run : Runner
+            The module.
+        x, y : tensor
+            Inputs (units, columns - 1) and responses (units,).
+        """
         torch = torch_()
         parameters = run.parameters(self.weights)
         # Gradients may be single floats; their sum over units is in doubles, as the planned rounding error assumes.
@@ -205,7 +225,13 @@ class ModuleGradient(ModuleExamples, ClippedGradient):
         return total if x.device == run.device and run.device.type != "cpu" else np.asarray(total.cpu().numpy())
 
     def _factors(self, norms: Tensor) -> tuple[Tensor, Tensor]:
-        """The clip factors of gradients of these norms, and which of them are finite."""
+        """The clip factors of gradients of these norms, and which of them are finite.
+
+        Parameters
+        ----------
+        norms : tensor of shape (rows,)
+            Euclidean norms of gradients, which may be infinite or NaN.
+        """
         torch = torch_()
         # `INSIDE` makes the norm slightly larger, so that a rounded product stays within the ball.
         sound = torch.isfinite(norms)

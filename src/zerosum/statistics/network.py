@@ -325,7 +325,19 @@ class TwoLayerGradient(TwoLayerExamples, ClippedGradient):
         return x, A, np.where(A > 0, B, 0.0), e
 
     def _factors(self, block: Units, x: Floats, A: Floats, B: Floats, e: Floats) -> Floats:
-        """The factor of each row: its clip times its share in its unit; shape (rows,)."""
+        """The factor of each row: its clip times its share in its unit; shape (rows,).
+
+        Parameters
+        ----------
+        block : Units
+            For the share of a row in its unit.
+        x : array of shape (rows, p)
+            Clipped inputs.
+        A, B : array of shape (rows, hidden)
+            Activations, and slopes of the loss in the hidden layer.
+        e : array of shape (rows, outputs)
+            Slopes of the loss in the outputs.
+        """
         # The norm of the gradient from its factors, see the module docstring.
         norms = np.sqrt(fold(B * B) * (1.0 + fold(x * x)) + fold(e * e) * (1.0 + fold(A * A)))
         # `INSIDE` makes the norm slightly larger, so that rounding stays within the ball.

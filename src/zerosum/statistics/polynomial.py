@@ -164,6 +164,11 @@ class PolynomialCoefficients(RegressionRows):
     def worth(self, degree: int) -> float:
         """The factor from an entry of a release to a coefficient of that degree: x = u/c, so that x^(j) is
         u^(j)/c^j.
+
+        Parameters
+        ----------
+        degree : int
+            j, one of `degrees`.
         """
         return float(self.clip**degree / self.weights[degree])
 
@@ -247,6 +252,14 @@ def farthest(table: Floats, weights: Floats, *, pair: bool) -> float:
 
 
 def _derivative(points: Floats, scaled: Floats) -> Floats:
-    """a_j'(y) of all degrees at points y, shape (points, J + 1)."""
+    """a_j'(y) of all degrees at points y, shape (points, J + 1).
+
+    Parameters
+    ----------
+    points : array of shape (points, 1)
+        Values of y.
+    scaled : array of shape (J + 1, K + 1)
+        Coefficients of a_j, times the weights.
+    """
     order = np.arange(scaled.shape[1])
     return np.asarray(points ** np.maximum(order - 1, 0) @ (scaled * order).T)

@@ -17,7 +17,21 @@ from zerosum.statistics.missing import Filled
 
 
 class Ranged(Filled):
-    """A statistic of rows that may first be clamped into declared ranges, then clipped to L2 norm `clip`."""
+    """A statistic of rows that may first be clamped into declared ranges, then clipped to L2 norm `clip`.
+
+    The ranges and the clip are public. Clamping is a function of one row, so that no sensitivity depends on it.
+
+    Parameters
+    ----------
+    columns : int
+        d, the number of columns of the data.
+    clip : float
+        c, the largest norm of a row, after the ranges are mapped to [-1, 1] if there are any.
+    lower, upper : array of shape (columns,), optional
+        Public ranges: the middle of a range becomes 0, its ends -1 and 1. Both or neither.
+    fill, own_rows
+        The rules for missing values, as for `Filled`.
+    """
 
     columns: int = Field(gt=0)
     clip: Positive
@@ -37,7 +51,18 @@ class Ranged(Filled):
         return self
 
     def normalise(self, block: Units) -> Array:
-        """Rows as floats, missing values filled in by their rules, in [-1, 1] by column where ranges are declared."""
+        """Rows as floats, missing values filled in by their rules, in [-1, 1] by column where ranges are declared.
+
+        Parameters
+        ----------
+        block : Units
+            Some units; each row is mapped by itself.
+
+        Returns
+        -------
+        array of shape (rows, columns)
+            Doubles. A missing value in a column without a rule stays NaN; the clip of its row then gives zero.
+        """
         rows = self.filled(block)
         xp = array_namespace(rows)
         if self.lower is None or self.upper is None:
@@ -47,6 +72,6 @@ class Ranged(Filled):
 
     @cached_property
     def _middle(self) -> tuple[Floats, Floats]:
-        """Of every range its middle and half its length."""
+        """The middle of each range and half its length, both of shape (columns,)."""
         lower, upper = np.asarray(self.lower), np.asarray(self.upper)
         return (upper + lower) / 2, (upper - lower) / 2

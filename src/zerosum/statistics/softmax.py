@@ -180,7 +180,20 @@ class FeatureMoments(Featured):
         return xp.concat([second, first, *([xp.full_like(first[:1], len(block) / 2)] if self.count else [])])
 
     def split(self, release: Floats) -> tuple[Floats, Floats, float | None]:
-        """A release as (sum of x x', sum of x, number of units or None)."""
+        """A release as (sum of x x', sum of x, number of units or None).
+
+        Parameters
+        ----------
+        release : array of shape (size,)
+            A noisy sum.
+
+        Returns
+        -------
+        second : array of shape (F, F)
+        first : array of shape (F,)
+        count : float or None
+            None if `count` is not set.
+        """
         matrix = coordinates.size(self.width)
         second = 2 * coordinates.unpack(release[:matrix], self.width)
         first = math.sqrt(2) * release[matrix : matrix + self.width]
@@ -292,7 +305,13 @@ class Whitened(Featured):
         return np.asarray(self._exact_weights.unit * self._unit), np.asarray(self.bias * self.weights[-1])
 
     def probabilities(self, block: Units) -> Array:
-        """The predicted probability of every class for each row, shape (rows, classes)."""
+        """The predicted probability of every class for each row, shape (rows, classes).
+
+        Parameters
+        ----------
+        block : Units
+            Units from `entering`: rows of whole numbers and the class.
+        """
         numbers = doubles(block.rows[:, :-1])
         xp, exact = array_namespace(numbers), self._exact_weights
         worth, offset = self._constants

@@ -1,4 +1,16 @@
-"""From each unit's rows to its sources: what every statistic of separation begins with."""
+"""From each unit's rows to its sources: the first step of every statistic of separation.
+
+The map of one unit, with rows x_t in R^D (t = 1, ..., m) after centring within recordings, W = `unmixing` (R x D):
+
+    y_t = W x_t                                  shape (R,)
+    y_i scaled so that the mean of y_i,t^2 over the unit's rows is 1, or y_i = 0
+    v = contributions(y)                         shape (size,); what a subclass computes from y
+    contribution = v / norm(v)                   or 0
+
+Arithmetic. Whether a source is zero, and the norm of v, are decisions about a unit, so that their bits must depend on
+the unit alone (`zerosum.compute.backends.exact`). The product with W is in whole numbers and does not round. After it,
+arrays of units of one shape are computed together in single precision, by operations whose order the shape fixes.
+"""
 
 from __future__ import annotations
 
@@ -27,24 +39,38 @@ from zerosum.statistics.scatter import PerRecording, per_recording_rows
 
 Singles = NDArray[np.float32]
 
-_ADDED = 1 << 10  # products that are added up in single precision, if they have that
-_CACHED = 1 << 18  # numbers of units that are computed with at a time: more would leave a processor's cache
-_HELD = 1 << 22  # numbers that are made of units that are taken at once, but for one
+_ADDED = 1 << 10  # most products that are added up in the precision of the factors, before doubles take over
+_CACHED = 1 << 18  # numbers per pass on the host: more would leave a processor's cache
+_HELD = 1 << 22  # most intermediate numbers (`unit_numbers`) of the units of one batch; a batch has at least one unit
 
 
 class SourceStatistic(BoundedStatistic):
-    """The sum over units of a direction that is made of the unit's sources y = W x (W is `unmixing`).
+    """The sum over units of normalised vectors that are computed from the unit's sources y = W x.
 
-    Every source is scaled to mean square 1 over the unit's own rows, and what is made of them (`told`) is divided by
-    its norm. The product with W does not round (`Exact`); from there everything is computed in single precision.
+    Every source is scaled to mean square 1 over the unit's own rows, and the vector that a subclass computes from the
+    sources (`told`) is divided by its norm. The product with W does not round (`Exact`); from there everything is
+    computed
+    in single precision.
 
-    Sensitivity. A contribution has norm 1, or 0 where there is nothing to say: two of them are at most 2 apart,
-    attained by opposite directions. Added or removed: 1.
+    Sensitivity. A contribution has norm 1, or 0 if all sources are silent. Two contributions are at most 2 apart,
+    attained
+    by opposite directions: D = 2 for a replaced unit. Adding or removing a unit: 1.
+
+    Parameters
+    ----------
+    columns : int
+        D, the number of columns of the data.
+    unmixing : array of shape (R, D)
+        W, public, with at least two rows.
+    per_recording : {"none", "center", "standardise"}
+        Bring each column of each recording to mean zero, and with "standardise" to variance one.
+    window : int
+        Number of rows over which sizes of sources are averaged.
     """
 
     adds_in_pieces: ClassVar[bool] = True
     adds_units: ClassVar[bool] = True
-    at_once: ClassVar[int] = 1 << 19  # numbers that are taken at once
+    at_once: ClassVar[int] = 1 << 19  # most numbers of sources in one batch
 
     columns: int = Field(gt=0)
     unmixing: FloatArray
@@ -60,13 +86,16 @@ class SourceStatistic(BoundedStatistic):
 
     @property
     def sources(self) -> int:
+        """R, the number of sources."""
         return len(self.unmixing)
 
     @property
     def row_bytes(self) -> int:
+        """Working memory of one row in bytes."""
         return 8 * (2 * self.columns + 6 * self.sources)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
         return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
 
     def unit_numbers(self, rows: int) -> int:
@@ -75,43 +104,59 @@ class SourceStatistic(BoundedStatistic):
 
     @abstractmethod
     def told(self, y: Array, runs: NDArray[np.int64]) -> Array:
-        """Contributions of units of equal length, one per row, before division by their norms.
+        """The vectors of units of equal length before division by their norms, shape (units, size).
 
-        `y` is (units, rows, sources), of mean square 1 or 0; `runs` holds the ends of their recordings.
+        Parameters
+        ----------
+        y : array of shape (units, rows, R)
+            Sources in single precision, of mean square 1, or 0.
+        runs : int array
+            The first row of each recording within a unit, and the end of the last one.
         """
 
     @cached_property
     def _exact(self) -> Exact:
+        """W' in whole numbers, whose products do not round."""
         return Exact.of(self.unmixing.T)
 
     def sum_block(self, block: Units) -> Array:
+        """The sum of the contributions of a block, shape (size,)."""
         if not on_host(block.rows):
             return summed(self._batched(block))
         with one_thread():
             return summed(self._here(block))
 
     def _here(self, block: Units) -> Iterator[Floats]:
-        """Units of one shape together, wherever they stand."""
+        """Partial sums on the host. Units of one shape are computed together, wherever they are in the block."""
         for batch in block.batches():
             rows = batch.of(block.rows)
             for some in pieces(len(batch), self._together(batch.length)):
                 yield self._sum_alike(rows[some], batch.runs)
 
     def _sum_alike(self, rows: Array, runs: NDArray[np.int64]) -> Floats:
-        """What units of one shape (units x rows x columns) contribute."""
+        """The sum of the contributions of units of one shape.
+
+        Parameters
+        ----------
+        rows : array of shape (units, rows, columns)
+            Raw rows.
+        runs : int array
+            As for `told`.
+        """
         with workspace() as spare:
             y = spare(rows.shape[0], self.sources, rows.shape[1])
-            speaks = self._fill(y, rows, runs)
-            return np.asarray(self._contributed(y.transpose(0, 2, 1), speaks, runs))
+            active = self._fill(y, rows, runs)
+            return np.asarray(self._contributed(y.transpose(0, 2, 1), active, runs))
 
     def _together(self, rows: int) -> int:
         """Number of units of `rows` rows in one batch."""
         return max(1, min(self.at_once // (rows * self.sources), _HELD // self.unit_numbers(rows)))
 
     def _batched(self, block: Units) -> Iterator[Array]:
-        """The same on a device: what units say is made there too where there are kernels."""
+        """Partial sums on a device. The vectors are computed on the device if there are kernels, else on the host."""
         for batch in block.batches():
             rows = batch.of(block.rows)
+            # Without kernels the host computes the vectors: reductions of a device round by the shape of their input.
             here = not (fused.serves(rows) and fused.holds(self.sources))
             few = batch_units(rows, batch.length * self.columns, self.unit_numbers(batch.length))
             for some in pieces(len(batch), few):
@@ -122,39 +167,75 @@ class SourceStatistic(BoundedStatistic):
                     yield self._contributed(y, array_namespace(y).any(loud, axis=1), batch.runs)
 
     def _on_host(self, y: Array, loud: Array, runs: NDArray[np.int64]) -> Iterator[Floats]:
+        """Partial sums on the host from sources that were computed on a device.
+
+        Parameters
+        ----------
+        y : array of shape (units, rows, R)
+            Scaled sources on the device.
+        loud : bool array of shape (units, R)
+            Whether each source is not zero.
+        runs : int array
+            As for `told`.
+        """
         with one_thread():
             for part in pieces(y.shape[0], self._together(y.shape[1])):
-                speaks = np.any(to_host(loud[part, ...]), axis=1)
-                yield self._contributed(np.ascontiguousarray(to_host(y[part, ...])), speaks, runs)
+                active = np.any(to_host(loud[part, ...]), axis=1)
+                yield self._contributed(np.ascontiguousarray(to_host(y[part, ...])), active, runs)
 
-    def _contributed(self, y: Array, speaks: Array, runs: NDArray[np.int64]) -> Array:
-        told = self.told(y, runs)
-        xp = array_namespace(told)
-        scaled, _size, norms = sized(xp.where(speaks[:, None], told, xp.zeros_like(told)))
+    def _contributed(self, y: Array, active: Array, runs: NDArray[np.int64]) -> Array:
+        """The sum of the vectors of some units, each divided by its norm, shape (size,).
+
+        Parameters
+        ----------
+        y : array of shape (units, rows, R)
+            Scaled sources.
+        active : bool array of shape (units,)
+            Whether a unit has a source that is not zero. Other units contribute zeros: a subclass may append a
+            constant, which would be a direction without data.
+        runs : int array
+            As for `told`.
+        """
+        vectors = self.told(y, runs)
+        xp = array_namespace(vectors)
+        # `sized` also sets vectors to zero that are not finite, and avoids overflow of squares.
+        scaled, _size, norms = sized(xp.where(active[:, None], vectors, xp.zeros_like(vectors)))
         return added(scaled / xp.where(norms > 0, norms * INSIDE, xp.ones_like(norms))[:, None])
 
     def _fill(self, y: Singles, rows: Array, runs: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """y becomes W x, units x sources x rows, each source of mean square 1 over its unit's rows. Returned is which
-        units are not silent."""
+        """Write the scaled sources of some units to y; return which units are not silent, shape (units,).
+
+        Parameters
+        ----------
+        y : array of shape (units, R, rows)
+            Receives W x, each source of mean square 1 over its unit's rows.
+        rows : array of shape (units, rows, columns)
+            Raw rows.
+        runs : int array
+            As for `told`.
+        """
         units, length, columns = rows.shape
-        speaks = np.empty(units, dtype=bool)
+        active = np.empty(units, dtype=bool)
         for some in pieces(units, cached(length * columns)):
             own = y[some]
             with workspace() as spare:
                 flat = self._per_recording(rows[some], runs).reshape(len(own), -1)
+                # The scale of a unit is discarded, since its sources are scaled to mean square 1 in any case.
                 flat, _size, norm = sized(flat)
                 numbers = whole(flat, norm, spare(*flat.shape, dtype=np.float64)).reshape(-1, length, columns)
                 seen = spare(len(own), length, self.sources, dtype=np.float64)
                 np.matmul(numbers, self._exact.numbers, out=seen)  # exact
                 own[...] = seen.transpose(0, 2, 1)
             power = sums(own, own)  # of numbers below 2^53: far from overflow
-            speaks[some] = loud = self._exact.heard(np.sqrt(power / length))
+            active[some] = loud = self._exact.heard(np.sqrt(power / length))
+            # Whole numbers: a power that is not 0 is at least 1.
             scale = np.where(loud[:, None] & (power > 0), np.sqrt(length / np.maximum(power, 1)), 0.0)
             own *= scale.astype(np.float32)[:, :, None]
-        return speaks
+        return active
 
     def _per_recording(self, given: Array, runs: NDArray[np.int64]) -> Floats:
-        rows: Floats = np.ascontiguousarray(given, dtype=np.float64)  # one layout, wherever they stand
+        """Rows as doubles, centred or standardised within each recording; shape (units, rows, columns)."""
+        rows: Floats = np.ascontiguousarray(given, dtype=np.float64)  # one memory layout, so that sums have one order
         if self.per_recording == "none":
             return rows
         if self.per_recording == "standardise":
@@ -164,7 +245,17 @@ class SourceStatistic(BoundedStatistic):
         return np.concatenate([part - fold(part.copy())[:, None] / part.shape[1] for part in parts], axis=1)
 
     def neighbours(self, values: Array, runs: NDArray[np.int64], spare: Sequence[Array] = ()) -> Array:
-        """The mean over `window` rows around each row of the same recording, as by `moving_average`."""
+        """The mean over `window` rows around each row of the same recording, as by `moving_average`.
+
+        Parameters
+        ----------
+        values : array of shape (units, rows, ...)
+            What is averaged.
+        runs : int array
+            As for `told`; a window does not extend beyond its recording.
+        spare : sequence of three arrays, optional
+            Memory of the size of `values`, used if there is one recording.
+        """
         if len(runs) == 2:
             return moving_average(values, self.window, spare)
         parts = [moving_average(values[:, a:b, ...], self.window) for a, b in pairs(runs)]
@@ -172,7 +263,13 @@ class SourceStatistic(BoundedStatistic):
 
 
 def each_product(left: Array, right: Array) -> Array:
-    """left' right of each unit (units x rows x anything): a product of its own for each."""
+    """left' right of each unit, shape (units, m, n), as one product for each unit.
+
+    Parameters
+    ----------
+    left : array of shape (units, rows, m)
+    right : array of shape (units, rows, n)
+    """
     if fused.serves(left):
         return fused.each_product(left, right)
     return np.matmul(np.ascontiguousarray(left).transpose(0, 2, 1), np.ascontiguousarray(right))
@@ -181,6 +278,18 @@ def each_product(left: Array, right: Array) -> Array:
 @lru_cache(maxsize=256)
 def windows_of(runs: tuple[int, ...], window: int) -> NDArray[np.int32]:
     """Where the rows around each row begin, and how many they are: what `moving_average` is the mean of.
+
+    Parameters
+    ----------
+    runs : tuple of int
+        The first row of each recording, and the end of the last one.
+    window : int
+        The number of rows around a row; a shorter recording has a shorter window.
+
+    Returns
+    -------
+    array of shape (2, rows)
+        The first row of each window, and its number of rows.
 
     >>> windows_of((0, 4, 6), 3).tolist()
     [[0, 0, 1, 1, 4, 4], [3, 3, 3, 3, 2, 2]]
@@ -217,13 +326,25 @@ def sums(left: NDArray[Any], right: NDArray[Any]) -> Floats:
 
 
 def pairs(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Where each begins and ends."""
+    """The first row of each part and its end, from offsets."""
     return pairwise(offsets.tolist())
 
 
 def moving_average(values: Array, window: int, spare: Sequence[Array] = ()) -> Array:
     """The mean over `window` rows (the last axis but one) around each; rows near an end have that of the nearest whole
     window. It lies in the first of three arrays to compute in, if they are given.
+
+    The sum over a window of w rows is made of sums over 1, 2, 4, ... rows, by the binary digits of w: of the order of
+    log2(w) additions for each row, in an order that w alone fixes.
+
+    Parameters
+    ----------
+    values : array of shape (units, rows, ...)
+        What is averaged.
+    window : int
+        w, the number of rows; all rows if there are fewer.
+    spare : sequence of three arrays, optional
+        Memory of the size of `values`. The result is in the first one.
 
     >>> moving_average(np.array([[[0], [3], [0], [3]]], dtype=np.float32), 3).ravel().tolist()
     [1.0, 1.0, 2.0, 2.0]
@@ -233,10 +354,10 @@ def moving_average(values: Array, window: int, spare: Sequence[Array] = ()) -> A
     whole, before = rows - window + 1, window // 2
     flat = xp.reshape(values, (-1,))
     found, *others = (xp.reshape(each, (-1,)) for each in spare or [xp.empty_like(flat) for _ in range(3)])
-    every = flat.shape[0] - (window - 1) * step  # sums; some run over the end of a unit, and are replaced below
+    every = flat.shape[0] - (window - 1) * step  # sums; some extend beyond the end of a unit and are replaced below
     middle = found[before * step : before * step + every]
     sums, length, start = flat, 1, 0
-    while True:  # sums over 1, 2, 4, ... rows, as the binary digits of the window ask for them
+    while True:  # sums over 1, 2, 4, ... rows, by the binary digits of the window
         if window & length:
             part = sums[start * step : start * step + every]
             if start:
@@ -258,6 +379,7 @@ def moving_average(values: Array, window: int, spare: Sequence[Array] = ()) -> A
 
 
 def _plus(left: Array, right: Array, out: Array) -> Array:
+    """left + right, written to `out`, on the host without a temporary array."""
     if on_host(left):
         return np.add(left, right, out=out)
     out[...] = left + right

@@ -82,8 +82,8 @@ class SurvivalTable(Grouped):
         """
         rows = to_numpy(self.filled(block))
         codes, known = self._members(rows)
-        event, said = codes_of(rows[:, 1], 2)
-        weights = unit_weights(block, (known & said & ~np.isnan(rows[:, 0]))[:, None])[:, 0]
+        event, has_event = codes_of(rows[:, 1], 2)
+        weights = unit_weights(block, (known & has_event & ~np.isnan(rows[:, 0]))[:, None])[:, 0]
         # side="left" puts a time on a right edge into the bin that ends there, as survival analysis counts events at t.
         at = np.searchsorted(self.edges[1:], rows[:, 0], side="left")
         # Beyond the last bin the event indicator is not used: the unit was at risk in all bins.

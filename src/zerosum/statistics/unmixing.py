@@ -1,4 +1,14 @@
-"""Residual mixing of the sources: the statistic that fixed-point ICA releases in every round."""
+"""Residual mixing of the sources: the statistic that fixed-point ICA releases in every round.
+
+The map of one unit, with scaled sources y of shape (rows, R) (`zerosum.statistics.sources`) and means E over its rows:
+
+    psi_i(y) = (f(y_i) - E[f(y_i) y_i] y_i) / size_i       size_i^2 = E[f(y_i)^2] - E[f(y_i) y_i]^2
+    F_ij = E[psi_i(y) y_j],  C_ij = E[y_i y_j]             both of shape (R, R)
+    v = ((F_ij - F_ji)/sqrt(2), w_c C_ij, w_s slopes, constant)
+
+The first two parts have one entry for each pair i < j in the order of `numpy.triu_indices`. The slopes are those of
+three scores for each source. v is divided by its norm.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +33,28 @@ Score = Literal["volatility", "tanh", "cube", "both"]
 SCORES: tuple[Score, ...] = ("volatility", "tanh", "cube")  # scores whose slopes are released in every round
 _ORDER: tuple[Score, ...] = (*SCORES, "both")
 
-_LEAST = np.float32(0.2)  # the least size that is believed of a source, over its mean square
-_OWN = np.float32(0.2)  # of a row's size in "both", the part that is its own square
-_STEEP = np.float32(1.5)  # of tanh
-_FAR = np.float32(2.0)  # where the cube is cut off
-_QUIET = 1e-6  # the least mean square that a score has beside its linear part: with less it is silent
+_LEAST = np.float32(0.2)  # least size of a source around a row, over its mean square, in the score "volatility"
+_OWN = np.float32(0.2)  # part of a row's own square in its size, in the score "both"
+_STEEP = np.float32(1.5)  # factor inside tanh
+_FAR = np.float32(2.0)  # absolute value at which the cube is cut off
+_QUIET = 1e-6  # least mean square of a score beside its linear part; below it the score is zero
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreSums:
-    """A released sum, taken apart. Pairs i < j are in the order of `numpy.triu_indices`."""
+    """A released sum, taken apart. Pairs i < j are in the order of `numpy.triu_indices`.
+
+    Parameters
+    ----------
+    turns : array of shape (R (R - 1)/2,)
+        Sums of F_ij - F_ji.
+    correlations : array of shape (R (R - 1)/2,)
+        Sums of C_ij.
+    slopes : array of shape (3, R)
+        Sums of the slopes of each score of `SCORES` and each source.
+    scale : float
+        Sum over units of 1/norm(v).
+    """
 
     turns: Floats  # for each pair, F_ij - F_ji
     correlations: Floats  # for each pair
@@ -61,6 +83,17 @@ class UnmixingScore(SourceStatistic):
 
     Sensitivity. A contribution has norm 1, or 0 where every source is silent: two of them are at most 2 apart.
     Directions can be nearly opposite, since slopes are unbounded and `constant` is not. Added or removed: 1.
+
+    Parameters
+    ----------
+    signs : array of shape (R,), optional
+        1 or -1 for each source; all 1 by default.
+    scores : tuple of str, optional
+        The score of each source; "both" by default.
+    slope_weight, correlation_weight, constant : float
+        Weights of the parts of v. A larger weight gives that part less noise and the others more.
+    columns, unmixing, per_recording, window
+        As for `SourceStatistic`.
     """
 
     name: ClassVar[str] = "unmixing_score"
@@ -81,9 +114,11 @@ class UnmixingScore(SourceStatistic):
 
     @property
     def size(self) -> int:
+        """R (R - 1) numbers for pairs, 3 R slopes, and the constant."""
         return self.sources * (self.sources - 1) + len(SCORES) * self.sources + 1
 
     def _sum_alike(self, rows: Array, runs: NDArray[np.int64]) -> Floats:
+        """As for `SourceStatistic`, in one pass by the kernel in C if it is compiled."""
         if not native.present():
             return super()._sum_alike(rows, runs)
         weights = self.correlation_weight, self.slope_weight, self.constant
@@ -92,9 +127,19 @@ class UnmixingScore(SourceStatistic):
         return native.unmixing(people, self._exact, runs, self._chosen, signs, self.window, weights)
 
     def told(self, y: Array, runs: NDArray[np.int64]) -> Array:
+        """The vectors v, shape (units, size), on the host or by a kernel on the device of y."""
         return self._told_here(y, runs) if on_host(y) else self._told_there(y, runs)
 
     def _told_here(self, y: Singles, runs: NDArray[np.int64]) -> Floats:
+        """v of units on the host, shape (units, size).
+
+        Parameters
+        ----------
+        y : array of shape (units, rows, R)
+            Scaled sources.
+        runs : int array
+            The first row of each recording, and the end of the last one.
+        """
         units, rows, R = y.shape
         means = np.empty((3, len(SCORES) + self._undecided, units, R))
         products = np.empty((units, 2 * R, R))
@@ -102,26 +147,43 @@ class UnmixingScore(SourceStatistic):
             means[:, :, some], products[some] = self._measured(y[some], runs)
         slope, power, along = means
         F, C = products[:, :R], products[:, R:]
+        # The variance of f beside its linear part, since E[y^2] = 1.
         left = power - along**2
         size = np.where(left > _QUIET, np.sqrt(np.maximum(left, _QUIET)), np.inf)  # nothing is left of a straight one
+        # A silent source has no slope: without the factor it would contribute f'(0).
         slope = (slope - along) / size * (np.diagonal(C, axis1=1, axis2=2) > 0)
         its = self._chosen, slice(None), np.arange(R)
         signs = np.ones(R) if self.signs is None else self.signs
+        # F becomes E[psi_i y_j] with the linear part subtracted, before the division by the size.
         F -= along[its].T[:, :, None] * C
         F *= (signs / size[its].T)[:, :, None]
         row, column = upper(R)
         pairs = row * R + column  # in a matrix that is read row by row
-        told = np.empty((units, self.size))
-        turns, correlations, slopes = np.split(told[:, :-1], [len(pairs), 2 * len(pairs)], axis=1)
+        vectors = np.empty((units, self.size))
+        turns, correlations, slopes = np.split(vectors[:, :-1], [len(pairs), 2 * len(pairs)], axis=1)
         np.multiply((F - F.transpose(0, 2, 1)).reshape(units, -1)[:, pairs], 1 / math.sqrt(2), out=turns)
         np.multiply(C.reshape(units, -1)[:, pairs], self.correlation_weight, out=correlations)
         np.multiply(np.concatenate(slope[: len(SCORES)], axis=1), self.slope_weight, out=slopes)
-        told[:, -1] = self.constant
-        return told
+        vectors[:, -1] = self.constant
+        return vectors
 
     def _measured(self, y: Singles, runs: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Of a few units the means over their rows of psi', psi^2 and psi y, for each score and source; and those of
-        psi(y) y' with the chosen scores and, below, of y y'."""
+        """Means over the rows of a few units.
+
+        Parameters
+        ----------
+        y : array of shape (units, rows, R)
+            Scaled sources.
+        runs : int array
+            The first row of each recording, and the end of the last one.
+
+        Returns
+        -------
+        means : array of shape (3, scores, units, R)
+            E[f'], E[f^2] and E[f y] of each score f and source.
+        products : array of shape (units, 2 R, R)
+            E[f_i y_j] with the chosen score of each source and, below, E[y_i y_j].
+        """
         units, rows, R = y.shape
         means = np.empty((3, len(SCORES) + self._undecided, units, R))
         with workspace() as spare:
@@ -142,7 +204,7 @@ class UnmixingScore(SourceStatistic):
             return means, np.matmul(pair, own.transpose(0, 2, 1)) / float(rows)
 
     def _told_there(self, y: Array, runs: NDArray[np.int64]) -> Array:
-        """The same by kernels, on a device."""
+        """v of units on a device, shape (units, size), by the kernel of `fused`, which computes the same formulas."""
         windows, longest = windows_of(tuple(runs.tolist()), self.window), min(self.window, y.shape[1])
         weights = self.correlation_weight, self.slope_weight, self.constant
         constants = tuple(float(each) for each in (_LEAST, _OWN, _STEEP, _FAR))
@@ -161,16 +223,23 @@ class UnmixingScore(SourceStatistic):
 
     @cached_property
     def _turned(self) -> NDArray[np.int32]:
-        """The same, plus 4 where it is turned over."""
+        """The number of each source's score, plus 4 if its sign is -1: the code that the kernels read."""
         turned = np.zeros(self.sources, dtype=np.int32) if self.signs is None else self.signs < 0
         return (self._chosen + 4 * turned).astype(np.int32)
 
     @property
     def _undecided(self) -> bool:
+        """Whether a source has the score "both", which the kernels then compute as a fourth one."""
         return bool(np.any(self._chosen == len(SCORES)))
 
     def split(self, value: Floats) -> ScoreSums:
-        """A released sum in its parts."""
+        """A released sum in its parts.
+
+        Parameters
+        ----------
+        value : array of shape (size,)
+            A noisy sum. Each part is divided by its weight, so that weights change the noise only.
+        """
         R, N = self.sources, self.sources * (self.sources - 1) // 2
         return ScoreSums(
             value[:N] * math.sqrt(2),
@@ -183,8 +252,26 @@ class UnmixingScore(SourceStatistic):
 def _score(
     score: Score, y: Singles, square: Singles, around: Singles, window: int, psi: Singles, more: Singles
 ) -> tuple[Floats | float, float]:
-    """psi for every unit, source and row; `more` is an array to compute in. Returned is what the mean of psi' is made
-    of: the first less the second times the mean of psi^2."""
+    """Write the score f of every unit, source and row to `psi`; return what the mean of f' is computed from.
+
+    Parameters
+    ----------
+    score : str
+        The score.
+    y, square, around : array of shape (units, R, rows)
+        Sources, their squares, and the moving average of the squares.
+    window : int
+        Rows of that average.
+    psi : array of shape (units, R, rows)
+        Receives f(y).
+    more : array of shape (units, R, rows)
+        Memory.
+
+    Returns
+    -------
+    tuple
+        (a, b), so that E[f'] = a - b E[f^2]. a is an array (units, R) or a number.
+    """
     rows = y.shape[-1]
     if score == "tanh":
         np.tanh(np.multiply(y, _STEEP, out=psi), out=psi)
@@ -211,5 +298,5 @@ def _score(
 
 @lru_cache(maxsize=8)
 def upper(order: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The pairs i < j."""
+    """The pairs i < j as two arrays of indices, in the order of a release."""
     return np.triu_indices(order, 1)

@@ -1,4 +1,4 @@
-"""A statistic of the user's own: a function of one unit, bounded by the kernel."""
+"""Statistics defined by a user: a function of one unit, whose values are clipped here."""
 
 from __future__ import annotations
 
@@ -27,6 +27,15 @@ class UserStatistic(BoundedStatistic):
 
     Sensitivity. Contributions v lie in the ball of radius c: norm(v - v') <= 2c when one is replaced, c when one is
     added or removed, whatever the function does.
+
+    Parameters
+    ----------
+    columns : int
+        Number of columns of the data.
+    clip : float
+        c, the largest norm of a contribution.
+    options : mapping of str to float
+        Public arguments of the function, which a plan states.
     """
 
     in_threads: ClassVar[bool] = False  # the function need not be thread-safe
@@ -39,16 +48,26 @@ class UserStatistic(BoundedStatistic):
 
     @property
     def size(self) -> int:
+        """The number of values that the function returns."""
         return self.length
 
     def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
         return 2 * self.clip if adjacency is Adjacency.REPLACE_ONE else self.clip
 
     def sum_block(self, block: Units) -> Array:
+        """The sum of the clipped values of some units."""
         values = np.vstack([self._one(rows.copy()) for rows in block.each()])
         return np.sum(clip_rows(values, self.clip), axis=0)
 
     def _one(self, rows: Floats) -> Floats:
+        """The values of the function for one unit, shape (size,); zeros if it fails.
+
+        Parameters
+        ----------
+        rows : array of shape (rows, columns)
+            A copy of the unit's rows: a function that writes to its argument must not change the data.
+        """
         try:
             value = np.array(type(self).function(rows, **self.options), dtype=np.float64)  # a copy: it may be reused
         except Exception:  # an error must not reveal information about a unit to the coordinator
@@ -58,6 +77,18 @@ class UserStatistic(BoundedStatistic):
 
 def statistic(name: str, *, length: int) -> Callable[[Callable[..., ArrayLike]], type[UserStatistic]]:
     """Register a function of one unit's rows as a statistic of `length` numbers.
+
+    Parameters
+    ----------
+    name : str
+        The name in plans and policies.
+    length : int
+        How many numbers the function returns.
+
+    Returns
+    -------
+    callable
+        A decorator that replaces the function by the statistic.
 
     >>> @statistic("row_range", length=1)
     ... def row_range(rows):

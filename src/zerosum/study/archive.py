@@ -118,6 +118,7 @@ class ArchiveWriter:
             # The earlier run made no request, so nothing was spent and its entry may be replaced.
             shutil.rmtree(self.folder)
         self._begins = self._own or not (self.folder / "about.json").exists()  # False: resumed from a checkpoint
+        # Everything that is needed to find the ledgers and the releases again if the process is killed.
         about = {
             "id": self.id,
             "study": plan.study,
@@ -137,6 +138,7 @@ class ArchiveWriter:
             if not (self.folder / "about.json").exists():
                 write_whole(self.folder / "about.json", (json.dumps(about, indent=2) + "\n").encode(), private=True)
             make_room(self.folder / "room", result_bytes(plan))
+            # Reserved before the first request, as long as a full disk costs nothing.
             size = sum(_journal_bytes(plan))
             self.journal = journal or Journal.create(self.folder, plan, numbers=size <= _MAX_JOURNAL_BYTES)
             if self._own:
@@ -175,7 +177,11 @@ class ArchiveWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Close the journal. On an error, remove an entry without requests, or else add a note on what was stored."""
+        """Close the journal. On an error, remove an entry without requests, or else add a note on what was stored.
+
+        The order matters: the journal is closed before it is read again for the note.
+        """
+        # Requests and not releases: a site may have charged its ledger although no release arrived.
         asked = self.journal.rounds
         if self._own:
             self.journal.close()
@@ -208,6 +214,7 @@ class ArchivedStudy:
         With `damaged=True` an entry that cannot be read is returned with unknown values; otherwise it raises
         `BadInput`.
         """
+        # An empty id would be a prefix of every entry.
         found = [path for path in _folders() if path.name.startswith(id)] if id else []
         if len(found) != 1:
             which = "no result" if not found else "several results"
@@ -371,6 +378,7 @@ class ArchivedStudy:
         except BadInput:
             journal = None
         try:
+            # Named files only: a file that a user has put here is not deleted.
             if (self.folder / "result").exists():
                 shutil.rmtree(self.folder / "result")
             for name in ("room", NAME, "about.json"):
@@ -395,6 +403,7 @@ class ArchivedStudy:
                 raise BadInput(f"the program is not the one of the study {plan.study!r}")
             try:
                 outcome = conduct(plan, resolve(algorithm, plan).program(plan.adjacency), _NoSites(), journal=journal)
+            # The journal lacks a release; the entry stays as it is.
             except ZerosumError:
                 return
         (self.folder / "room").unlink(missing_ok=True)

@@ -50,6 +50,7 @@ class Budget:
             if isinstance(value, bool) or not isinstance(value, Real):
                 raise BadParameter(f"{name} must be a number, got {value!r}")
         self._cap, self.fits, self.fitted = Cap(float(epsilon), float(delta)), fits, 0
+        # By site, since a site composes its own losses only. The site with the largest total decides.
         self._totals: dict[str, Total] = {}
         self._payments: list[_Payment] = []
         self._mutex, self._process = threading.Lock(), os.getpid()
@@ -142,19 +143,20 @@ class Budget:
                 raise BudgetExceeded(f"the budget pays for {counted(self.fits, 'fit')}, all of which are used")
             payment: _Payment = {}
             after = dict(self._totals)
+            # Without noise there is no finite cost. The sites' policies admit such a plan for public or synthetic data
+            # only.
             if plan.scheme.facts.noisy:
                 for position, site in enumerate(plan.sites):
                     payment[site.name] = spends = unpaid(plan, position, StudyProgress())
                     total = after.get(site.name, Total()).plus((spend, spend.mu) for spend in spends)
-                    # The tolerance of 1e-12 absorbs rounding in the conversion from mu to epsilon, so that a study that
-                    # uses the budget exactly is accepted. Chosen by hand; no benchmark recorded.
-                    if total.epsilon(self.delta) > self.epsilon * (1 + 1e-12):
+                    if self._cap.exceeded(total.epsilon(self.delta)):
                         raise BudgetExceeded(
                             f"the budget of epsilon {self.epsilon:g} at delta {self.delta:g} has {self.left:.4g} left "
                             "for one more study, and with this one "
                             f"{format_epsilon(total.epsilon(self.delta))} would be spent"
                         )
                     after[site.name] = total
+            # Set after all sites have passed: a refusal changes nothing.
             self._totals, self.fitted = after, self.fitted + 1
             self._payments.append(payment)
             return payment

@@ -82,12 +82,27 @@ def check_study(study: Study, observer: Observer = nobody) -> list[SiteCheck]:
 
 
 def _check_site(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, observer: Observer) -> SiteCheck:
-    """Run all checks of one site. A failed check is added to the faults, and the next check follows."""
+    """Run all checks of one site. A failed check is added to the faults, and the next check follows.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    plan : Plan
+        A plan of it, which is not run.
+    algorithm : Algorithm
+        Its program; names columns, ranges and rules.
+    file : SiteFile
+        The site.
+    observer : callable
+        Receives progress reports.
+    """
     found = SiteCheck(file.name)
     position = [site.name for site in plan.sites].index(file.name)
     policy: Policy | None = None
     try:
         policy = file.load_policy(study.unit.kind, plan.adjacency)
+        # The functions that a serving site uses, so that both decide alike.
         found.faults += [str(refusal) for refusal in refusals(plan, policy)]
         found.left = check_budget(plan, position, policy)
     except ZerosumError as error:
@@ -119,6 +134,17 @@ def _compare(plan: Plan, file: SiteFile, policy: Policy, found: SiteCheck) -> Da
     """Compare the data of a serving site with its schema, and the plan with the schema.
 
     Adds faults and warnings to `found`. Returns the schema, or None if the site has no confirmed schema.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan, whose question is compared with the schema.
+    file : SiteFile
+        The site; a schema that is not confirmed counts as none.
+    policy : Policy
+        The site's policy.
+    found : SiteCheck
+        Receives the findings.
     """
     try:
         schema = confirmed_schema(file)
@@ -178,6 +204,7 @@ def _range_warnings(algorithm: Algorithm, units: Units) -> Iterator[str]:
             elif spread < 0.02 and len(np.unique(values)) > 2:
                 yield f"column {name!r}: all values lie within {spread:.1%} of the range {low:g} to {high:g}"
     elif not ranges and isinstance(clip, float):
+        # A missing value is filled in before the clip; 0 stands for it here.
         norms = np.linalg.norm(np.nan_to_num(rows), axis=1)
         if (cut := float(np.mean(norms > clip))) > 0.5:
             yield f"{cut:.0%} of the rows are longer than the clip of {clip:g}"

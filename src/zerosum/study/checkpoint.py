@@ -65,6 +65,7 @@ class Checkpoint:
         parts = (units.rows.data, units.rows.indices, units.rows.indptr) if units.is_sparse else (to_numpy(units.rows),)
         for part in parts:
             mark.update(np.ascontiguousarray(part).tobytes())
+        # The same rows with other owners are other units.
         mark.update(b"" if units.offsets is None else units.offsets.tobytes())
         path = self._folder / "identities" / f"{name}.data"
         try:
@@ -99,6 +100,7 @@ class Checkpoint:
     def journal(self, plan: Plan, sites: Sequence[Site], *, approved: bool = False) -> Journal:
         """Open the journal in this folder, or create one for `plan` with the identities of `sites`. See `check` for
         `approved`."""
+        # Opening takes the journal's lock, so that two processes cannot resume one study.
         journal = Journal.open(self._folder)
         if journal is None:
             return Journal.create(self._folder, pin(plan, sites))

@@ -104,12 +104,14 @@ def begin(settings: Settings, folder: Path, plan: Plan | None = None) -> Plan:
     """
     if (folder / JOURNAL).exists():
         raise Refused(f"the folder {folder} already contains a study: resume it, or choose another folder")
+    # Before anything is written: a study whose result cannot be stored must not begin.
     check_target(settings.out)
     study = Study.load(settings.study)
     new_plan = study.plan()
     if plan is not None and plan.public_digest != new_plan.public_digest:
         raise Refused("the plan is of another study: make it again, or restore the study file it was made from")
     # The key is fixed at the start, so that another user who resumes the study signs with the same key.
+    # Absolute, since the study may be resumed from another folder.
     settings = settings.model_copy(update={"key": settings.key or key_place().absolute()})
     identity = coordinator_key(plan or new_plan, settings.key)
     chosen = plan or replace(new_plan, coordinator=identity.public.hex())
@@ -176,6 +178,7 @@ def coordinate(
     """
     settings = Settings.load(folder)
     study = Study.load(settings.study)
+    # The journal is locked for the whole run, so that a second `resume` is refused.
     with _journal(folder) as journal:
         plan = journal.plan
         # Raises if the key is not the one named in the plan, before the first request.
@@ -187,6 +190,7 @@ def coordinate(
         status = Status(folder, plan)
 
         def record_attendance(sites: Mapping[str, Attendance]) -> None:
+            # The status first, since the callback of the caller may stop the study.
             status.attended(sites)
             on_attendance(sites)
 
@@ -198,6 +202,7 @@ def coordinate(
             with (connect or settings.connect)(plan) as engine:
                 counted, over = Counted(engine, status.traffic), journal.finished
                 try:
+                    # A finished study has its releases in the journal: no site is asked again.
                     if not over:
                         times = {"seconds": settings.wait, "every": settings.every, "patience": settings.patience}
                         gather(plan, counted, record_attendance, spare=journal.spare, **times)
@@ -209,11 +214,13 @@ def coordinate(
                     raise
                 if not over:
                     dismiss(engine, result.participants[-1] if result.participants else ())
+            # Both files are tested, since an earlier process may have been killed between the two.
             if not (settings.out / "result.json").exists():
                 result.write(settings.out)
             if not (settings.out / PAGE).exists():
                 study.illustrate(settings.out, result, identity)
         except BaseException as error:
+            # Messages of other errors may hold paths or values, and monitors read this file.
             status.end(f"{type(error).__name__}: {error}" if isinstance(error, ZerosumError) else "stopped")
             raise
         status.end("finished")

@@ -37,6 +37,7 @@ def make_plan(algorithm: Algorithm, terms: Terms, name: str, provenance: Provena
         Public facts about the data.
     """
     resolved = resolve(algorithm, terms)
+    # The resolved parameters and not the given ones: sites compute from the plan alone and consent to these values.
     parameters = {each: getattr(resolved, each) for each in type(resolved).model_fields if each != "columns"}
     provenance = provenance or Provenance()
     question = Question.of(resolved.columns, parameters, provenance.preprocessing, provenance.files)
@@ -75,6 +76,7 @@ def with_measurement_units(estimate: Estimate, plan: Plan) -> Estimate:
         return estimate
 
     def with_units(axis: Axis) -> Axis:
+        # Axes of components or classes have no unit of measurement, and an axis that has units keeps them.
         if axis.name != "column" or axis.units:
             return axis
         return replace(axis, units=tuple(str(known.get(name, "")) for name in axis.labels))
@@ -87,8 +89,16 @@ def resolve(algorithm: Algorithm, terms: Terms) -> Algorithm:
 
     The choice does not depend on releases. The planner and the process that runs the plan therefore choose the same
     values.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The program, with parameters that may be open (None).
+    terms : Terms
+        Sites, budget, scheme and coalition.
     """
     units = [site.units for site in terms.sites if site.units is not None]
+    # A sum over some of the sites would be taken for the whole study's number.
     total = sum(units) if len(units) == len(terms.sites) else None
     noise = terms.noise_of_everything
     # A publication adds its noise at one site, so its noise multiplier is 1 / mu of the whole budget, independent of
@@ -105,6 +115,7 @@ def roster_with_identities(sites: Sequence[Site], shapes: Sequence[PlannedSite])
     BadParameter
         If two sites share a ledger (the same people would count twice), or the roster pins another identity.
     """
+    # Resolved, since two paths may lead to one file by a symbolic link.
     ledgers = [site.policy.ledger_path.resolve() for site in sites]
     if len(set(ledgers)) < len(ledgers):
         raise BadParameter("two sites have the same ledger: the same people must not take part twice")
@@ -121,7 +132,17 @@ def pin(plan: Plan, sites: Sequence[Site]) -> Plan:
 
 
 def coalition_of(colluders: int | None, dropouts: int, sites: int) -> Coalition:
-    """The coalition, with the default number of colluders for `sites` sites if it is None."""
+    """The coalition, with the default number of colluders for `sites` sites if it is None.
+
+    Parameters
+    ----------
+    colluders : int or None
+        C, sites that may collude with the coordinator.
+    dropouts : int
+        L, sites that may be lost in a round.
+    sites : int
+        S, sites on the roster.
+    """
     if colluders is None:
         colluders = Coalition.default(sites).colluders
     return Coalition(colluders, dropouts)

@@ -50,6 +50,7 @@ class PlanSimulation:
 
     def __init__(self, algorithm: Algorithm, plan: Plan, fewer: float = 1.0) -> None:
         self.algorithm, self.plan = resolve(algorithm, plan), plan
+        # A publication has the noise of one site, a sum that of all sites together.
         laws = [plan.law(round) for round in range(plan.rounds)]
         kinds = [plan.release(round).kind for round in range(plan.rounds)]
         self.noise = [
@@ -106,6 +107,7 @@ class PlanSimulation:
             Cache from the digest of a request to its exact sum, shared by several runs.
         """
         parts, weights = ([data], np.ones(1)) if isinstance(data, Units) else (list(data), self.weights)
+        # With weights the release is a weighted sum, and so is the number of units that means divide by.
         units: float = float(np.sum(weights * [len(part) for part in parts]))
         # Under replace-one the number of units is public and is part of a release. Under add-remove it is private.
         counted = self.plan.adjacency is Adjacency.REPLACE_ONE

@@ -72,9 +72,24 @@ def execute_in_process(
     """Run a plan with all its sites in this process.
 
     A run that charges a ledger is archived (`zerosum.study.archive`), and the result is on disk before it is returned.
+
+    Parameters
+    ----------
+    plan : Plan
+        Pinned plan.
+    algorithm : Algorithm
+        The program of the plan.
+    sites : sequence of Site
+        All sites of the roster.
+    observer : callable
+        Receives progress reports.
+    journal : Journal, optional
+        The journal of a checkpoint; by default the archive has one.
     """
     for site in sites:
         try:
+            # Before the first request. Under add-remove a refusal by the number of units is for the owner of the data
+            # only.
             site.check_data()
         except ZerosumError as error:
             raise error.about(f"site {site.name!r}") from None
@@ -82,6 +97,7 @@ def execute_in_process(
         writer = (
             stack.enter_context(ArchiveWriter(plan, algorithm, sites, journal)) if is_archived(plan, sites) else None
         )
+        # The archive reserves disk space first: a release that cannot be stored must not be paid for.
         program = resolve(algorithm, plan).program(plan.adjacency)
         recorded = journal if writer is None else writer.journal
         result = result_of(conduct(plan, program, engine, observer, recorded))
@@ -173,12 +189,14 @@ def run(
         raise BadParameter("sites must be a dict with the data of each site by its name")
     coalition = coalition_of(colluders, dropouts, len(sites))
     chosen = scheme if isinstance(scheme, Scheme) else Scheme(scheme)
+    # A misspelt name would leave its site with the default policy.
     if unknown := set(policies or {}) - set(sites):
         raise BadParameter(f"there is no site named {', '.join(map(repr, sorted(unknown)))} for the policy given")
     try:
         adjacency = Adjacency(adjacency)
     except ValueError:
         raise BadParameter(f"adjacency must be 'replace-one' or 'add-remove', got {adjacency!r}") from None
+    # All tables are read before the plan is made, so that a table that cannot be read costs nothing.
     tables = {site: _units(data, algorithm, site) for site, data in sites.items()}
     unit = declared_unit(unit, tables.values(), seeded=random_state is not None)
     stored = None if checkpoint is None else Checkpoint(checkpoint)
@@ -262,6 +280,7 @@ def declared_unit(unit: Unit | None, tables: Iterable[Units], *, seeded: bool) -
     if unit is not None:
         return unit
     plain = [table.offsets is None for table in tables]
+    # Owners of rows were given, so rows are not the protected unit.
     if not any(plain):
         return "person"
     if not seeded:
@@ -296,6 +315,7 @@ def _check_program(algorithm: object) -> None:
     kind = algorithm if isinstance(algorithm, type) else type(algorithm)
     if issubclass(kind, Algorithm):
         raise BadParameter(f"give the program its parameters: zerosum.algorithms.{kind.__name__}(...)")
+    # By the name of the module: this package may not import estimators (tests/test_architecture.py).
     known = next((each for each in kind.__mro__ if each.__module__.startswith("zerosum.estimators.")), None)
     if known is not None:
         program = ALGORITHMS.get(getattr(known, "_algorithm", ""))

@@ -103,6 +103,7 @@ class Study(Table):
         """Split the record into the public part and the private site entries. Complete [unit]."""
         if not isinstance(record, dict) or record.get("site_files"):
             return record
+        # Before validation, since the public model has no such entries and would refuse them.
         record = split_private_entries(record)
         unit = record.get("unit", {})
         if isinstance(unit, dict) and "kind" not in unit:
@@ -181,6 +182,7 @@ class Study(Table):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with other entries. The program is built again, since it depends on them."""
         copied = super().model_copy(update=update, deep=deep)
+        # Pydantic copies cached properties with the fields.
         copied.__dict__.pop("_program", None)
         return copied
 
@@ -240,6 +242,7 @@ class Study(Table):
                 found |= {"center": design.center, "scale": design.scale}
         if self.imaging is not None:
             known = {"band": self.imaging.band, "seconds": self.imaging.seconds}
+            # A parameter that is given explicitly has precedence over the image table.
             wanted = [name for name in known if name in fields and name not in self.parameters]
             found |= {name: known[name] for name in wanted if known[name] is not None}
         if self.public_basis is not None:
@@ -258,6 +261,7 @@ class Study(Table):
         sites : sequence of Site
             Sites whose identities are pinned in the plan; empty before they are known.
         """
+        # From the file alone: a plan must not depend on data.
         shapes = [PlannedSite(site.name, site.units, site.scale, site.weight, site.identity) for site in self.sites]
         terms = Terms(
             unit=self.unit.kind,
@@ -307,6 +311,7 @@ class Study(Table):
 
         try:
             policy = site.load_policy(self.unit.kind, self.unit.adjacency)
+            # Before the data are read, which may take minutes.
             check_device(site.device)
             units = self._units(site, algorithm, on_scan)
         except ZerosumError as error:
@@ -323,6 +328,7 @@ class Study(Table):
         skipped."""
         names = [site.name for site in plan.sites]
         for file in self.site_files:
+            # An analyst may have a rehearsal file without the policies of the sites.
             absent = isinstance(file.policy, Path) and not (file.folder / file.policy).exists()
             if absent or file.name not in names:
                 continue
@@ -396,6 +402,7 @@ class Study(Table):
                 notes.append(f"{note} (the first in data row {fault.row})")
         if design is not None:
             return design.expand(units, site.name, strict=False)
+        # Categories may be missing without a rule: they count as "other or missing".
         allowed = [at for at, name in enumerate(algorithm.columns) if name in {*algorithm.rules, *algorithm.categories}]
         try:
             units.check(allowed, [f"column {name!r}" for name in algorithm.columns])
@@ -432,6 +439,7 @@ class Study(Table):
             object has just made by `plan`.
         """
         approved = approved and plan is not None
+        # An approved plan runs unchanged, since ledgers and consents refer to its digest.
         chosen = plan or self.plan()
         check_coordinator(chosen)
         if approved and chosen.public_digest != (own := self.plan().public_digest):
@@ -440,6 +448,7 @@ class Study(Table):
                 f"{own[:16]}"
             )
         if checkpoint is None:
+            # Policies before data: a refusal must not wait for the loading.
             self.check_policies(chosen)
             sites = self.load_sites(observer)
             return execute_in_process(pin(chosen, sites), self.build_algorithm(), sites, observer)
@@ -483,6 +492,7 @@ class Study(Table):
         written = []
         for name, quantity in estimate.items():
             if quantity.kind in PICTURES and quantity.axes[-1].name == "column":
+                # A single map has no axis of components.
                 maps = np.atleast_2d(quantity.value)
                 written += [folder / f"{name}.nii.gz", folder / f"{name}.png"]
                 write_maps(maps, self.space, written[-2])

@@ -54,6 +54,7 @@ def question_refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterato
     """
     question = plan.question
     kind = _kind(question)
+    # The checks below compare columns, which other kinds of data do not have.
     if kind != schema.kind:
         yield PolicyRefused(f"the plan asks about {_KINDS[kind]}, this site holds {_KINDS[schema.kind]}")
         return
@@ -74,6 +75,7 @@ def question_refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterato
             _check_columns(question, design.columns)
             check_reading(design.read, site.unit_column, design.levels)
             _tokens(question, design.read, schema)
+            # The columns that are read, not those of the design matrix, which are made from them.
             yield from column_refusals(schema, design.read, design.levels, design.missing)
         else:
             columns = _columns(question, site)
@@ -110,6 +112,7 @@ def _image_refusals(imaging: ImagingTable, space: Masker, schema: ImagesSchema |
     """Yield refusals by the declared facts about all runs. A run that contradicts these facts counts as zeros."""
     if schema is None:
         return
+    # A missing library would otherwise be an error after the consent, in the middle of a study.
     imaging.preprocessing.check_libraries()
     seconds = imaging.seconds or schema.seconds
     if seconds is None:
@@ -164,6 +167,7 @@ def _load(plan: Plan, site: SiteFile, schema: DataSchema | None, faults: Faults 
             return _images(question, site, faults)
         case "documents":
             return _documents(question, site)
+    # Without a list the reader raises at an unfit cell; with one it records the cell and continues.
     cells: list[CellFault] | None = None if faults is None else []
     categories: Mapping[str, Any]
     rules: Mapping[str, Any]
@@ -187,6 +191,7 @@ def _load(plan: Plan, site: SiteFile, schema: DataSchema | None, faults: Faults 
     if faults is not None:
         faults += cells or []
     if design is not None:
+        # The site's name selects its own effect, where sites have effects of their own.
         return design.expand(table.units, site.name, strict=faults is None)
     _check_columns(question, table.columns)
     return table.units
@@ -265,6 +270,7 @@ def _documents(question: Question, site: SiteFile) -> Units:
 def _own_file(question: Question, site: SiteFile, use: str) -> Path:
     """Path of the site's own copy of a public file, found by the digest in the plan."""
     own = [site.folder / path for path in site.files]
+    # By content and not by name: the coordinator must not choose which file of a site is read.
     found = next((path for path in own if digest(path) == question.files[use]), None)
     if found is None:
         raise BadParameter(f"the {use} of the study is not among the files of this site")
@@ -272,7 +278,15 @@ def _own_file(question: Question, site: SiteFile, use: str) -> Path:
 
 
 def _check_columns(question: Question, columns: Sequence[str]) -> None:
-    """Check that the columns to be read are those named in the plan, since policies decide by the names in the plan."""
+    """Check that the columns to be read are those named in the plan, since policies decide by the names in the plan.
+
+    Parameters
+    ----------
+    question : Question
+        The question of the plan, which has the digest of all names and, for few columns, the names.
+    columns : sequence of str
+        The columns that would be read.
+    """
     if columns_digest(columns) != question.columns_digest:
         raise BadParameter("the columns are not those that the plan's digest names")
     if len(question.columns) == question.n_columns and tuple(columns) != question.columns:
@@ -283,6 +297,7 @@ def _imaging(question: Question, site: SiteFile) -> tuple[ImagingTable, Masker]:
     """Preprocessing of images, and the public grid from the site's own copy of the mask or atlas."""
     use = "mask" if "mask" in question.files else "atlas"
     found = _own_file(question, site, use)
+    # Other entries of the preprocessing (`measured_in`, tokens) are not parameters of images.
     known = {name: value for name, value in question.preprocessing.items() if name in ImagingTable.model_fields}
     imaging = ImagingTable.model_validate(known | {use: found.absolute()})
     return imaging, imaging.load_space(site.folder)
@@ -305,6 +320,7 @@ def _tokens(question: Question, columns: Sequence[str], schema: DataSchema | Non
         asked = _TOKENS.validate_python(question.preprocessing.get("missing_tokens", ()))
     except ValidationError:
         raise BadParameter("missing_tokens must be a list of words and numbers, or such lists by column") from None
+    # One list is for all columns.
     by_plan = asked if isinstance(asked, dict) else dict.fromkeys(columns, asked)
     if unknown := sorted(by_plan.keys() - set(columns)):
         raise BadParameter(f"tokens for missing values are given for {unknown[0]!r}, which is not a column to read")

@@ -150,7 +150,13 @@ class SiteFile(_Table):
         return self.load_policy("person", Adjacency.REPLACE_ONE)
 
     def load_policy(self, unit: Literal["person", "record"], adjacency: Adjacency) -> Policy:
-        """The policy, or the default one for the study's unit and adjacency."""
+        """The policy, or the default one for the study's unit and adjacency.
+
+        Parameters
+        ----------
+        unit, adjacency
+            Of the study. They are used only if the site has no policy.
+        """
         if isinstance(self.policy, Path):
             return Policy.load(self.folder / self.policy)
         if self.policy is None:
@@ -159,7 +165,19 @@ class SiteFile(_Table):
 
 
 def split_private_entries(record: dict[str, Any]) -> dict[str, Any]:
-    """Move private entries of [[sites]], and the unit column of [unit], to the key `site_files`."""
+    """Move private entries of [[sites]], and the unit column of [unit], to the key `site_files`.
+
+    Parameters
+    ----------
+    record : dict
+        The parsed study file, with the entry `folder`. It is not changed.
+
+    Returns
+    -------
+    dict
+        The public record. Its `sites` have no private entries, so that paths and labels of a site are never in a plan.
+    """
+    # A copy, since pydantic passes the caller's own record.
     record, folder = dict(record), record.get("folder", Path())
     unit = record.get("unit")
     column = None
@@ -167,12 +185,14 @@ def split_private_entries(record: dict[str, Any]) -> dict[str, Any]:
         column = unit["column"]
         record["unit"] = {name: value for name, value in unit.items() if name != "column"}
     sites = record.get("sites")
+    # Malformed entries are left to the model, whose message names them.
     if not isinstance(sites, list | tuple) or not all(isinstance(site, dict) for site in sites):
         return record
     private = []
     for site in sites:
         own = {name: site[name] for name in _PRIVATE if name in site}
         if own:
+            # The study's unit column is the default of every site; an entry of the site replaces it.
             usual = {} if column is None else {"unit_column": column}
             private.append({"name": site.get("name", ""), "folder": folder} | usual | own)
     record["sites"] = [{name: value for name, value in site.items() if name not in _PRIVATE} for site in sites]

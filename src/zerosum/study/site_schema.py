@@ -67,6 +67,7 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
     on_scan : callable, optional
         Receives progress reports.
     """
+    # Folders of images first, since a BIDS folder holds text files, too.
     if site.path.is_dir() and _has_images(site.path):
         return _images_draft(site, policy)
     if site.path.is_dir() or _holds_documents(site.path):
@@ -127,6 +128,7 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
     tokens."""
     with readable(site.path):
         table = open_table(site.path, None, site.unit_column, site.delimiter, site.encoding)
+    # An `.npz` file with a label for each row has a unit column of its own.
     owner = site.unit_column or table.unit_column
     if len(set(table.names)) < len(table.names):
         raise BadData(f"two columns of {site.path} have the same name")
@@ -183,6 +185,7 @@ def _sizes(table: Table, rows: int, people: Counter[Any]) -> tuple[int, int]:
 
 def _count_cells(seen: _ColumnCounts, cells: Cells, before: int, declared: ColumnSchema | None) -> None:
     """Update the counts of a column with a batch of cells. `before` is the number of earlier rows."""
+    # A typed column has no words; a text column is parsed cell by cell, each distinct content once.
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
         values = cells.astype(np.float64)
         seen.missing += int(np.count_nonzero(np.isnan(values)))
@@ -211,6 +214,7 @@ def _count_cells(seen: _ColumnCounts, cells: Cells, before: int, declared: Colum
         seen.first_text, seen.texts = seen.first_text or before + int(infinite[0]) + 1, seen.texts + len(infinite)
     if declared is not None:
         as_numbers = [token for token in token_set(declared.tokens) if isinstance(token, float)]
+        # A token such as -9 is a number in the file and a missing value by the schema.
         gone = np.isin(finite, as_numbers)
         seen.missing, finite = seen.missing + int(np.count_nonzero(gone)), finite[~gone]
         if declared.range is not None:
@@ -275,6 +279,7 @@ def _common_confounds(runs: Sequence[Recording]) -> tuple[str, ...]:
 def _common_grid(images: Sequence[Nifti]) -> tuple[Any, Any] | None:
     """Shape and affine if all images share them, else None."""
     first = images[0]
+    # The tolerance, 1e-3 mm, is that of `site_data._image_refusals`.
     alike = all(
         image.shape[:3] == first.shape[:3] and np.allclose(image.affine, first.affine, atol=1e-3) for image in images
     )
@@ -390,6 +395,7 @@ def _check_draft(schema: DataSchema, drafted: DataSchema, policy: Policy, found:
 
 def confirm_schema(site: SiteFile, schema: DataSchema) -> None:
     """Store, durably, that the steward confirmed this schema."""
+    # The digest binds the confirmation to the content: an edited schema is not confirmed any more.
     record = {"digest": schema.digest(), "confirmed": datetime.now(UTC).isoformat(timespec="seconds")}
     write_file(_confirmation_path(site), (json.dumps(record) + "\n").encode())
 
@@ -405,6 +411,7 @@ def confirmed_schema(site: SiteFile) -> DataSchema:
     try:
         known = json.loads(_confirmation_path(site).read_text(encoding="utf-8"))["digest"]
     except (OSError, ValueError, LookupError, TypeError):
+        # Any damage of the file counts as no confirmation.
         known = None
     if known != schema.digest():
         raise BadStudy(
@@ -444,6 +451,7 @@ def schema_text(schema: DataSchema) -> str:
         *(f"{name} = {_toml(value)}" for name, value in record.items()),
     ]
     for name, column in tables.get("columns", {}).items():
+        # Both lines are written also where they have the default, since the steward has to decide about them.
         shown = {"type": "number", "missing": False} | column
         lines += ["", f"[columns.{_toml(name)}]", *(f"{key} = {_toml(value)}" for key, value in shown.items())]
     if "images" in tables:
@@ -486,6 +494,7 @@ def served_units(plan: Plan, site: SiteFile, schema: DataSchema, version: DataVe
         current = data_version(site)
     except OSError as error:
         raise BadData(f"the data cannot be read: {error.strerror or error}") from None
+    # A new row could contradict the schema, and a refusal in the middle of a study would disclose that.
     if current != version:
         raise BadData("the data were changed since the site was started: restart the site")
     faults: Faults = []

@@ -75,6 +75,7 @@ class Status:
     def _write(self, **changed: Any) -> None:
         """Merge changes into the record and replace the file atomically."""
         self._record |= changed | {"updated": time.time(), "traffic": asdict(self.traffic)}
+        # In the same folder, since a rename is atomic within one file system only.
         replacement = self._path.with_name(f".{NAME}")
         with suppress(OSError):  # A full disk stops the study at the journal, which reports it.
             replacement.unlink(missing_ok=True)
@@ -104,10 +105,19 @@ def read_status(folder: Path) -> dict[str, Any]:
 
 def check_status(folder: Path, most_quiet: float) -> dict[str, Any]:
     """The status, or `CheckFailed` if the study stopped, made no progress for `most_quiet` seconds, or was not
-    started."""
+    started.
+
+    Parameters
+    ----------
+    folder : Path
+        State folder of the coordinator.
+    most_quiet : float
+        Seconds without a write after which the study counts as stuck.
+    """
     record = read_status(folder)
     if record["ended"] == "finished" and not record["running"]:
         return record
+    # A study whose folder was just made has no process for a moment, which is no fault.
     if not record["running"] and (record["stage"] != BEGUN or record["quiet_seconds"] > most_quiet):
         why = f" ({record['ended']})" if record["ended"] else ""
         raise CheckFailed(f"no process runs the study in {folder}{why}: zerosum coordinator resume")
@@ -122,6 +132,8 @@ def _locked(path: Path) -> bool:
         return False
     try:
         with path.open("rb") as file:
+            # A shared lock fails only beside the exclusive one of a coordinator, so that two monitors do not see each
+            # other.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -76,6 +76,8 @@ class AccessControl:
         Random first part of all paths.
     """
 
+    # 256 bits for each secret (128 for the path, which the cookie protects too), from the operating system.
+    # `repr=False` keeps them out of logs and tracebacks.
     host: str = LOOPBACK
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     session: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
@@ -97,11 +99,25 @@ class AccessControl:
 
     def cookie(self) -> str:
         """Set-Cookie header."""
+        # No `Secure`: the connection is plain HTTP, over which browsers may drop such a cookie. No `Max-Age`: the
+        # cookie ends with the browser, and its value is valid for one process.
         return f"{COOKIE}={self.session}; Path=/{self.path_secret}/; HttpOnly; SameSite=Strict"
 
     def known_host(self, header: str | None, own: str | None) -> bool:
         """Whether a Host header names this server: the configured host, a loopback name for a loopback server, or the
-        address `own` of the connection. The port is not compared, since a tunnel has another one."""
+        address `own` of the connection.
+
+        The port is not compared, since a tunnel has another one.
+
+        Parameters
+        ----------
+        header : str or None
+            Value of the Host header.
+        own : str or None
+            Local address of the connection, needed if the server listens at all addresses.
+        """
+        # Without this check a page of another site could give its own name this address (DNS rebinding) and read
+        # responses as its own.
         host = _host(header or "")
         if host is None:
             return False
@@ -125,7 +141,17 @@ class AccessControl:
         return _same(path_secret, self.path_secret) and any(matches)
 
     def may_act(self, headers: Mapping[str, str], form: str | None) -> bool:
-        """Whether a request that changes something comes from a page of this server."""
+        """Whether a request that changes something comes from a page of this server.
+
+        Parameters
+        ----------
+        headers : mapping of str to str
+            Headers of the request, with names in lower case.
+        form : str or None
+            Secret that the form contains.
+        """
+        # Three independent proofs: the secret of the form, which other sites cannot read; the Origin header, which
+        # scripts cannot set; and Sec-Fetch-Site, where the browser sends it.
         same = headers.get("origin") == f"http://{headers.get('host', '')}"
         fetched = headers.get("sec-fetch-site", "same-origin") == "same-origin"
         return _same(form, self.form) and same and fetched
@@ -133,12 +159,14 @@ class AccessControl:
 
 def _same(value: str | None, secret: str) -> bool:
     """Comparison with a secret in constant time."""
+    # surrogatepass: an invalid character in a header compares as unequal instead of raising.
     return secrets.compare_digest((value or "").encode("utf-8", "surrogatepass"), secret.encode())
 
 
 def _host(header: str) -> str | None:
     """Host name of a Host header without port, in lower case; None if malformed."""
     host, _, port = header.rpartition(":") if header.rfind(":") > header.rfind("]") else (header, "", "")
+    # isdigit alone accepts digits of other scripts.
     if port and not (port.isascii() and port.isdigit()):
         return None
     if host.startswith("["):

@@ -73,17 +73,21 @@ class Watch:
 
     def __init__(self, pages: Pages, access: AccessControl, *, every: float = EVERY) -> None:
         self.pages, self.access, self.every = pages, access, every
+        # Number of open streams. Handlers run in one event loop, so it needs no lock.
         self.streams = 0
         self.stopping = False
         self._notices: dict[str, Notice] = {}  # notice about a decision, shown once on the next page
         self._root = f"/{access.path_secret}/"
         static = files("zerosum.watch") / "static"
+        # Read once: the files belong to the package and do not change while the server runs.
         self._static = {name: (static / name).read_bytes() for name in _STATIC}
         self.app = Starlette(
             routes=[
                 Route("/", self._guarded(self._enter), methods=["GET"]),
+                # Without access control: the message page for a visitor without a session needs its style too.
                 Route("/static/{name}", self._guarded(self._file), methods=["GET"]),
                 Route("/{secret}/live", self._guarded(self._live, inside=True), methods=["GET"]),
+                # The order matters: the last route would also match the paths of the ones before it.
                 Route("/{secret}/{path:path}/report", self._guarded(self._report, inside=True), methods=["GET"]),
                 Route("/{secret}/{path:path}/decision", self._guarded(self._decide, inside=True), methods=["POST"]),
                 Route("/{secret}/{path:path}", self._guarded(self._page, inside=True), methods=["GET"]),
@@ -104,6 +108,7 @@ class Watch:
         """
 
         async def behind(request: Request) -> Response:
+            # ASGI gives the local address of the connection as (host, port).
             own = (request.scope.get("server") or (None,))[0]
             # Protects against DNS rebinding: a foreign name that resolves to this address is refused.
             if not self.access.known_host(request.headers.get("host"), own):
@@ -127,6 +132,7 @@ class Watch:
     async def _file(self, request: Request) -> Response:
         """Static file."""
         name = request.path_params["name"]
+        # A table of known names, not a path in a folder: a name with `..` is merely unknown.
         if name not in self._static:
             return _refused(404, "Not here", "There is nothing at this address.")
         return Response(self._static[name], media_type=_STATIC[name], headers=HEADERS)
@@ -152,6 +158,7 @@ class Watch:
         here : str, optional
             Path of the current address, if it is not that of the page.
         """
+        # Pages read files and may wait for a lock; in a thread they do not stop the event loop.
         page = await run_in_threadpool(self.pages.page, path, part, self.access.form)
         if page is None:
             return _refused(404, "Not here", "There is no such study, or its folder is gone.", self._root)
@@ -180,6 +187,7 @@ class Watch:
                 self.pages.decide, path, fields.get("decision", ""), fields.get("reason", "")
             )
         except ZerosumError as error:
+            # The reader is the steward of this site, who may see the detail.
             more = f" (not for others: {error.detail})" if error.detail else ""
             text = f"The decision failed: {error}{more}"
             page = await self._response(path, 0, Notice(text, "fault"), 409, here=f"{path}/decision")
@@ -190,8 +198,10 @@ class Watch:
 
     async def _live(self, request: Request) -> Response:
         """Open a stream of server-sent events, if not too many are open."""
+        # Every stream renders its page once a second.
         if self.streams >= MOST_STREAMS:
             return _refused(503, "Too many", "Too many pages are open.", self._root)
+        # The address of the page as the page itself has it: a path, and perhaps `?part=N`.
         path, _, query = request.query_params.get("of", "").partition("?")
         part = _whole_number(query.removeprefix("part="))
         # Disables buffering in nginx.
@@ -209,9 +219,12 @@ class Watch:
             Address of the page, and index of a piece of a long table.
         """
         self.streams += 1
+        # Versions that this client has. It starts empty, so the first event brings every section: the page may have
+        # changed between its response and the opening of the stream.
         sent: dict[str, str] = {}
         quiet = 0.0
         try:
+            # ms after which a browser connects again; chosen by hand.
             yield "retry: 2000\n\n"
             while not self.stopping and not await request.is_disconnected():
                 page = await run_in_threadpool(self.pages.page, path, part, self.access.form)
@@ -223,6 +236,7 @@ class Watch:
                     yield update
                 elif quiet >= BEAT:
                     quiet = 0.0
+                    # A comment of the event-stream format. Without traffic, tunnels and proxies close a connection.
                     yield ": still here\n\n"
                 quiet += self.every
                 await asyncio.sleep(self.every)
@@ -270,4 +284,5 @@ async def _form(request: Request) -> dict[str, str] | None:
         found = parse_qs(body.decode("ascii"), strict_parsing=False, max_num_fields=8, keep_blank_values=True)
     except ValueError:
         return None
+    # A field that occurs twice is dropped, so that no two readers of the form can differ in which value counts.
     return {name: values[0] for name, values in found.items() if len(values) == 1}

@@ -21,6 +21,8 @@ class TimedCache(Generic[Value]):
     def __call__(self) -> Value:
         """The cached value, read again if it is too old."""
         with self._mutex:
+            # The lock is held while `read` runs: ten open pages cause one reading of the files, not ten. A failed
+            # reading is not stored, so the next caller tries again.
             if self._entry is None or time.monotonic() - self._entry[0] > self._seconds:
                 self._entry = time.monotonic(), self._read()
             return self._entry[1]

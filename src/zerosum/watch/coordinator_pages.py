@@ -70,6 +70,7 @@ class CoordinatorPages:
         match path.split("/"):
             case [""]:
                 return self._overview(part)
+            # Keys are digests of folders (`key_of`): an address names a known study and cannot name a path.
             case ["study", key]:
                 found = next((study for study in self._studies() if study.key == key), None)
                 return None if found is None else self._study(found)
@@ -98,6 +99,7 @@ class CoordinatorPages:
 
     def _overview(self, part: int) -> Page:
         """List of running, past and archived studies."""
+        # Two sources: state folders of the coordinator process, and the archive of runs in one process.
         studies, archive = self._studies(), self._archive()
         running = [study for study in studies if study.state in UNDER_WAY]
         past = [study for study in studies if study.state not in UNDER_WAY]
@@ -118,8 +120,10 @@ class CoordinatorPages:
             sections.append(Section("sites", "Sites", _part("sites", study, _ATTENDANCE, self._costs(study))))
         if (folder := self._result(study)) is not None:
             sections.append(Section("result", "Result", _result(folder, f"study/{study.key}/report")))
+        # A damaged folder may have no readable plan; its fault is in the first section.
         if study.state != "damaged":
             sections.append(Section("plan", "The plan", self._plan(study)))
+        # Screen readers announce this sentence when it changes.
         status = f"{study.name}: {_STATES[study.state][0]}"
         if study.state == "gathering" and study.missing:
             status += f"; not yet agreed: {', '.join(study.missing)}"

@@ -94,7 +94,18 @@ def message(title: str, text: str, root: str | None, refresh: str | None = None)
 def event(page: Page, sent: dict[str, str]) -> str | None:
     """Server-sent event with the sections that changed, or None.
 
-    `sent` maps section ids to versions that the client has, and "" to title and status line. It is updated.
+    Parameters
+    ----------
+    page : Page
+        The page as it is now.
+    sent : dict
+        Versions that the client has, by the id of a section; "" maps to title and status line. It is updated, since the
+        caller sends what is returned.
+
+    Returns
+    -------
+    str or None
+        One event as JSON: title, status, the order of all sections, and those that changed. None without a change.
     """
     versions = {section.id: section.version for section in page.sections}
     changed = [
@@ -104,6 +115,7 @@ def event(page: Page, sent: dict[str, str]) -> str | None:
     ]
     # The key "" holds title and status line, which may change without a section.
     heading = f"{page.tab}\n{page.status}"
+    # The keys are compared too: a section that disappeared changes none of the others.
     if not changed and sent.get("") == heading and sent.keys() - {""} == versions.keys():
         return None
     sent.clear()
@@ -115,4 +127,5 @@ def event(page: Page, sent: dict[str, str]) -> str | None:
         "order": list(versions),
         "sections": changed,
     }
+    # JSON on one line: a line break in the data would end the field of the event.
     return f"data: {json.dumps(update)}\n\n"

@@ -33,12 +33,14 @@ _mutex = threading.Lock()
 def outcome(folder: Path) -> Markup:
     """Tables of a result. Cached until the result changes."""
     try:
+        # A result is written once; the modification time covers a folder that was removed and written again.
         key = str(folder), (folder / "result.json").stat().st_mtime_ns
         with _mutex:
             if key in _cache:
                 return _cache[key]
         # Rendered outside the lock, so that a large result does not block other pages.
         tables = _render(folder)
+    # A result may be damaged or of another version. The page then names that, and the other sections remain.
     except (ZerosumError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError):
         return html.call("watch/result.html", "unreadable")
     with _mutex:
@@ -64,9 +66,11 @@ def read_report(folder: Path) -> bytes:
 def _render(folder: Path) -> Markup:
     """Render the result of a folder."""
     record, estimate = as_json(folder / "result.json"), read_estimate(folder)
+    # Sites that took part in each round, of which the page shows the last.
     rounds = record["participants"]
     lines: list[tuple[str, str]] = []
     if "pooled_std" in estimate:
+        # As in `zerosum.cli.terminal.show_result`: a table of its own kind, otherwise quantities by name.
         tables = [CoefficientTable.of(estimate).as_table()]
     elif not (tables := tables_of(estimate)):
         for name, quantity in estimate.items():
@@ -91,6 +95,7 @@ def _table(name: str, quantity: Quantity) -> Table | None:
     if len(quantity.axes) == 1 and quantity.value.ndim == 1:
         axis, value = quantity.axes[0], quantity.value
         units = axis.units or ("",) * len(axis.labels)
+        # One axis: a line for each label, with the standard deviation of the noise where it is known.
         labels = [f"{label} ({unit})" if unit else label for label, unit in zip(axis.labels, units, strict=True)]
         columns = [labels, [f"{each:.6g}" for each in value.tolist()]]
         if quantity.std is not None:
@@ -99,6 +104,7 @@ def _table(name: str, quantity: Quantity) -> Table | None:
         heading = (axis.name, name, "noise")[: len(columns)]
         return Table(name, heading, tuple(zip(*columns, strict=True)))
     if len(quantity.axes) == 2 and quantity.value.ndim == 2 and quantity.value.shape[1] <= _MOST_COLUMNS:
+        # Two axes: only if the columns fit on a page.
         down, across = quantity.axes
         lines = zip(down.labels, quantity.value.tolist(), strict=True)
         rows = tuple((label, *(f"{each:.5g}" for each in numbers)) for label, numbers in lines)

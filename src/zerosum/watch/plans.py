@@ -46,6 +46,8 @@ def report_of(plan: Plan) -> PrivacyReport:
 
 def question(plan: Plan) -> Markup:
     """The question: columns, ranges, parameters, preprocessing, sites."""
+    # Only public parameters of the plan are shown here. They were chosen by the coordinator, so the template escapes
+    # them.
     given = dict(plan.question.parameters)
     ranges = _ranges(plan.question.columns, given)
     # Columns are listed separately, and their ranges beside them.
@@ -71,6 +73,7 @@ def guarantee(plan: Plan) -> Markup:
 def costs(plan: Plan, here: str = "") -> Markup:
     """Tables of costs by site and of releases. `here` is the name of the reading site."""
     report = report_of(plan)
+    # The column exists only under a scheme in which a helper deals noise.
     dealt = any(site.helper_epsilon is not None for site in report.per_site)
     sites = [
         (

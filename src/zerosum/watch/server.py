@@ -52,6 +52,7 @@ def bind(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, socket.SOCK_STREAM)
         try:
+            # A server that is started again can bind its port at once, while old connections are in TIME_WAIT.
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found.bind(address)
             found.listen(_BACKLOG)
@@ -86,6 +87,7 @@ class _Protocol(H11Protocol):
     def handle_events(self) -> None:
         """Stop waiting once a request has arrived."""
         super().handle_events()
+        # `cycle` is uvicorn's object for a request whose headers are complete.
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()
 
@@ -107,6 +109,8 @@ class _Protocol(H11Protocol):
     def _wait_longer(self) -> None:
         """Close the connection if many wait, else start the second timer."""
         waiting = sum(isinstance(each, _Protocol) and each._timer is not None for each in self.connections)
+        # Many silent connections are a flood, not browsers. The owner's browser opens a new connection when its request
+        # comes, so closing one of its idle connections costs nothing.
         if waiting > _WAITING:
             self._close()
         else:
@@ -130,6 +134,7 @@ def _limited(app: ASGIApp) -> ASGIApp:
 
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
         nonlocal under_way
+        # Refused here, before the application: a flood must not fill the thread pool that renders pages.
         if under_way >= _REQUESTS:
             await PlainTextResponse("Too many requests are under way.", 503)(scope, receive, send)
             return
@@ -157,6 +162,7 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Set `stopping` of the application when the server stops."""
         stop = await super().on_tick(counter)
+        # Streams have no end of their own, and uvicorn waits for open responses. Each checks this flag every second.
         self._watch.stopping = stop
         return stop
 
@@ -164,6 +170,8 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Handle SIGTERM and SIGINT while serving, in the main thread only. The former handlers are restored
         afterwards."""
+        # Python delivers signals to the main thread only, and refuses handlers from others. Tests run servers in
+        # threads.
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -192,6 +200,7 @@ def serve(watch: Watch, listening: socket.socket, started: Callable[[], None] = 
         Called once requests are answered.
     """
     server = server_of(watch, started)
+    # A stream that is still open after the grace period is cancelled, which ends the server as intended.
     with suppress(asyncio.CancelledError):
         server.run(sockets=[listening])
 
@@ -201,6 +210,7 @@ def server_of(watch: Watch, started: Callable[[], None] = lambda: None) -> uvico
     config = uvicorn.Config(
         _limited(watch.app),
         http=_Protocol,
+        # Features that the page does not use are off: WebSockets, lifespan events, proxy headers.
         ws="none",
         lifespan="off",
         loop="asyncio",

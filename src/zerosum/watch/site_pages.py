@@ -63,6 +63,7 @@ class SitePages:
     def decide(self, path: str, decision: str, reason: str) -> str:
         """Apply the decision of a form. Raises `BadInput` or `Refused`."""
         match path.split("/"), decision:
+            # Exact words only: any other text is no decision.
             case ["study", digest], "approved":
                 sentence = self._site.decide(digest, "approved", "")
             case ["study", digest], "refused":
@@ -83,6 +84,7 @@ class SitePages:
             Section("waiting", "Waits for you", _part("waiting", waiting, _STATES, state.automatic)),
             Section("now", "Under way", _part("under_way", running, _STATES)),
             Section("past", "Earlier", _part("past", past, _STATES, part, _PART)),
+            # 50 lines on the overview; the page of a study has all that are in memory.
             Section("lately", "Latest events", _part("log", state.lines[-50:], _LATEST)),
         )
         number = f"{len(waiting)} plan{'s wait' if len(waiting) != 1 else ' waits'} for you"
@@ -114,12 +116,15 @@ class SitePages:
             epsilon = plans.report_of(plan).per_site[_position(plan, state.name)].epsilon
         except ZerosumError as error:
             return _part("faults", [str(error)])
+        # Once a study is under way or over, the ledger has its real cost, and a check against the cap would count it
+        # twice.
         check = self._check(plan, state) if study.state in ("waits", "approved") else None
         return _part("cost", plan, epsilon, check, state.ledger)
 
     def _check(self, plan: Plan, state: SiteState) -> Markup:
         """Refusals by policy and cap, without reading data. Cached until plan, ledger or policy change."""
         ledger, policy = state.ledger, self._site.policy
+        # Without the ledger the answer would hold for the policy alone.
         if not ledger.known or ledger.fault:
             return _part("unchecked")
         # The answer depends on these four only.

@@ -29,6 +29,8 @@ from zerosum.site.steward import decide
 from zerosum.study.site_file import SiteFile
 from zerosum.watch.cache import TimedCache
 
+# waits: for the steward's decision; approved: not yet begun; refused: by the steward; agreed: under way; over: the last
+# round was answered; stopped: interrupted, or without news.
 State = Literal["waits", "approved", "refused", "agreed", "over", "stopped"]
 _MOST_LINES = 200  # audit log lines in memory, of each study and of all
 _MOST_PLANS = 5000  # newest studies of the log in memory
@@ -114,6 +116,7 @@ class LogReader:
     start."""
 
     def __init__(self, path: Path) -> None:
+        # Bytes that were read, and the inode they were read from.
         self._path, self._at, self._file = path, 0, 0
         self.lines: deque[LogLine] = deque(maxlen=_MOST_LINES)
         self.plans: dict[str, _PlanEvents] = {}
@@ -146,6 +149,7 @@ class LogReader:
             line = LogLine(str(record["time"]), str(record["event"]), str(record["words"]))
             digest, study = record.get("plan"), str(record.get("study", ""))
             round, rounds = record.get("round"), record.get("rounds")
+        # One malformed line must not hide the others.
         except (ValueError, TypeError, KeyError, AttributeError):
             self.faulty += 1
             return
@@ -158,6 +162,7 @@ class LogReader:
             return
         events = self.plans.pop(digest, None) or _PlanEvents(study, first=line.time)
         self.plans[digest] = events  # re-inserted, so that the order is that of the latest event
+        # The oldest by its latest event.
         if len(self.plans) > _MOST_PLANS:
             self.plans.pop(next(iter(self.plans)))
         events.lines.append(line)
@@ -166,6 +171,7 @@ class LogReader:
             events.planned = rounds
         if line.event == "consented":
             events.agreed = True
+        # A set, since a repeated attempt logs the same round again.
         if line.event == "released" and isinstance(round, int):
             events.rounds.add(round)
 
@@ -190,6 +196,7 @@ class LedgerReader:
                 self._thread.start()
             thread, first = self._thread, not self._latest.known
         if thread is not None and first:
+            # Outside the lock: other pages are not blocked while this one waits for the first reading.
             thread.join(patience)
         with self._mutex:
             if not self._latest.known and thread is not None and thread.is_alive():
@@ -202,6 +209,7 @@ class LedgerReader:
             found = _read_ledger(policy)
         except ZerosumError as error:
             with self._mutex:
+                # The former figures stay on the page, with the fault beside them.
                 self._mark = ()  # the next call tries again
                 self._latest = replace(self._latest, fault=str(error))
             return
@@ -215,6 +223,7 @@ def _mark(policy: Policy) -> tuple[Any, ...]:
     for each in (path, path.with_name(f"{path.name}-wal"), policy.counter_path):
         with suppress(OSError):
             stat = each.stat()
+            # SQLite writes to the file with the suffix -wal first, and the counter changes with every charge.
             found.append((stat.st_mtime_ns, stat.st_size))
     return (str(path), policy.cap, *found)
 
@@ -264,7 +273,16 @@ class SiteState:
 
 
 class SiteReader:
-    """Reads the state of a site from its site file, and stores decisions."""
+    """Reads the state of a site from its site file, and stores decisions.
+
+    The reader works beside the site's own process and holds none of its locks for long: it follows the audit log, reads
+    the ledger in a thread, and asks the socket whether the process answers.
+
+    Parameters
+    ----------
+    file : Path
+        The site file (`site.toml`). It is loaded again when it changes.
+    """
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -275,6 +293,7 @@ class SiteReader:
         self._log = LogReader(self._loaded.audit_log)
         self._ledger = LedgerReader()
         self._serving = TimedCache(lambda: alive(self._loaded.socket, 2.0), seconds=3.0)
+        # Plans by digest. A plan never changes under its digest, so an entry stays valid.
         self._plans: dict[str, Plan | None] = {}
         self._mutex = threading.Lock()
 
@@ -316,6 +335,7 @@ class SiteReader:
         Only a waiting, readable plan can be approved: the steward decides about the plan that was shown.
         """
         consents = self.consents()
+        # A page may have been open for hours. A refusal is always possible, an approval only of what waits now.
         if decision == "approved" and digest not in consents.waiting():
             raise BadInput("this plan does not wait any more: it was approved or refused, or its file was removed")
         if decision == "approved" and self.plan(digest) is None:
@@ -351,6 +371,7 @@ class SiteReader:
             waiting = frozenset()
             faults.append("the waiting plans cannot be read: check the permissions of the state folder")
         unread = 0
+        # A dictionary as an ordered set: plans of the log, then those that wait without an event.
         for digest in {**dict.fromkeys(self._log.plans), **dict.fromkeys(waiting)}:
             try:
                 studies[digest] = self._study(digest, consents, digest in waiting, ledger)
@@ -394,12 +415,14 @@ class SiteReader:
     def _study(self, digest: str, consents: Consents, waits: bool, ledger: LedgerState) -> StudyState:
         """One study from log, plan, decision and ledger."""
         events = self._log.plans.get(digest)
+        # The file of a plan is read only where the log has nothing about it; a list of thousands of studies would
+        # otherwise read as many files.
         plan = self.plan(digest) if waits or events is None else self._plans.get(digest)
         name = (
             events.study if events is not None and events.study else (plan.study if plan is not None else digest[:16])
         )
         line = ledger.studies.get(name, {})
-        asked = line.get("asked", {})
+        question = line.get("asked", {})
         rounds, planned = (len(events.rounds), events.planned) if events is not None else (0, 0)
         decision = None if waits else consents.decision(digest)
         first, last = (events.first, events.last) if events is not None else ("", "")
@@ -408,8 +431,8 @@ class SiteReader:
             name,
             _state(waits, decision, events, planned),
             digest,
-            str(asked.get("algorithm") or (plan.algorithm if plan is not None else "")),
-            tuple(asked.get("columns") or (plan.question.columns if plan is not None else ())),
+            str(question.get("algorithm") or (plan.algorithm if plan is not None else "")),
+            tuple(question.get("columns") or (plan.question.columns if plan is not None else ())),
             rounds,
             planned or (plan.rounds if plan is not None else 0),
             first,
@@ -430,19 +453,23 @@ def _state(waits: bool, decision: Decision | None, events: _PlanEvents | None, p
         return "over"
     if events is not None and events.agreed:
         return "agreed"
+    # Rounds were answered but the site has no consented study now: interrupted. An approval without a round has not
+    # begun.
     return "stopped" if events is not None and events.rounds else "approved" if decision == "approved" else "stopped"
 
 
 def _from_ledger(name: str, line: Mapping[str, Any]) -> StudyState:
     """A study that is known from the ledger only."""
-    asked, plan = line["asked"], line["plan"] or ""
+    question, plan = line["asked"], line["plan"] or ""
     return StudyState(
+        # Entries of early versions have no digest of a plan; a digest of the name keeps the address free of characters
+        # from others.
         plan or hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest(),
         name,
         "over",
         plan,
-        asked.get("algorithm", ", ".join(line["statistics"])),
-        tuple(asked.get("columns", ())),
+        question.get("algorithm", ", ".join(line["statistics"])),
+        tuple(question.get("columns", ())),
         line["entries"],
         0,
         line["first"],

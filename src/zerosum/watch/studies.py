@@ -88,6 +88,7 @@ class StudyFolders:
 
     def all(self) -> list[CoordinatorStudy]:
         """All studies, newest first."""
+        # A folder that is listed twice, or lies in a listed folder, has one key.
         found = {key_of(folder): folder for folder in self._places()}
         # Plans of removed folders are dropped from the cache.
         for gone in self._plans.keys() - found.keys():
@@ -102,6 +103,7 @@ class StudyFolders:
 
     def plan(self, study: CoordinatorStudy) -> Plan:
         """Plan of a study from its journal. Cached until the digest changes because sites were left out."""
+        # Opening a journal verifies its chain of digests, which takes longer the more rounds it has.
         known = self._plans.get(study.key)
         if known is None or known[0] != study.plan:
             journal = Journal.inspect(study.folder)
@@ -131,6 +133,7 @@ class StudyFolders:
         """State of a study from status file and journal."""
         record = read_status(folder)
         key, running = key_of(folder), bool(record["running"])
+        # The study was created and no process has run it: there is no status file, but a plan.
         if record["stage"] == BEGUN:
             plan = self.plan(CoordinatorStudy(key, folder, "begun", folder.name))
             when = _moment((folder / JOURNAL).stat().st_mtime)
@@ -154,9 +157,7 @@ class StudyFolders:
             {str(name): int(count) for name, count in losses.items()},
             int(record["rounds"]),
             int(record["planned"]),
-            ""
-            if ended in (None, "finished", "stopped")
-            else (str(ended).partition(": ")[2] or str(ended))[:_MOST_CHARACTERS],
+            "" if ended in (None, "finished", "stopped") else _message(str(ended)),
             str(record["plan"]),
             _moment(float(record["started"])),
             _moment(float(record["updated"])),
@@ -192,20 +193,20 @@ class ArchiveLine:
 
 def archive_lines() -> list[ArchiveLine]:
     """Archived studies, newest first. Ledgers are not read."""
-    return [archive_line(kept) for kept in reversed(ArchivedStudy.all())]
+    return [archive_line(archived) for archived in reversed(ArchivedStudy.all())]
 
 
-def archive_line(kept: ArchivedStudy) -> ArchiveLine:
+def archive_line(archived: ArchivedStudy) -> ArchiveLine:
     """Summary of an archived study."""
-    about, algorithm, fault = kept.about, "", ""
-    place = kept.folder / "result" / "result.json"
+    about, algorithm, fault = archived.about, "", ""
+    place = archived.folder / "result" / "result.json"
     done = place.is_file()
     if done:
         try:
             algorithm = _algorithm(place, place.stat().st_mtime_ns)
         except (OSError, ValueError, TypeError, KeyError):
             fault = "its result cannot be read"
-    return ArchiveLine(kept.id, kept.folder, str(about["study"]), str(about["began"]), algorithm, done, fault)
+    return ArchiveLine(archived.id, archived.folder, str(about["study"]), str(about["began"]), algorithm, done, fault)
 
 
 # Cache: path and modification time of a result to the name of its algorithm.

@@ -96,6 +96,7 @@ class Filter:
     fit: Fit | None = None  # the last joint fit
 
     def __post_init__(self) -> None:
+        """The state before the first release: no slopes, no evidence, and the score "both" for every source."""
         R = len(self.B)
         undecided: Score = "both"
         self.scores = (undecided,) * R
@@ -107,7 +108,12 @@ class Filter:
     def from_rotation(cls, rotation: Floats, white: float) -> Filter:
         """A filter with an uninformative prior on all angles.
 
-        `rotation` (R x R) is any public rotation, and `white` the variance of the correlations that whitening left.
+        Parameters
+        ----------
+        rotation : array of shape (R, R)
+            Public; the first unmixing matrix in white coordinates.
+        white : float
+            Variance of the correlations that whitening left.
         """
         R = len(rotation)
         angles = np.full(R * (R - 1) // 2, TUNING.angle_variance)
@@ -146,6 +152,11 @@ class Filter:
         If two components are mixtures of the same two sources by 45 degrees, the score is flat in their angle; likewise
         for Gaussian components. Further rounds at the same matrix give no new information. At another angle the score
         of a mixture has a slope.
+
+        Parameters
+        ----------
+        seed : int
+            Public; the number of the round.
         """
         unresolved = self._unresolved()
         row, column = upper(len(unresolved))
@@ -158,8 +169,14 @@ class Filter:
     def refit(self, tensor: Floats, noise: float) -> None:
         """Replace the rotation by the joint fit of all rounds and the cumulant tensor (`likelihood.maximise`).
 
-        `tensor` (R x R x R x R) is the release of fourth cumulants and `noise` its standard deviation in isometric
-        coordinates. The whitening of B and its uncertainty remain those of the filter.
+        The whitening of B and its uncertainty remain those of the filter.
+
+        Parameters
+        ----------
+        tensor : array of shape (R, R, R, R)
+            The release of fourth cumulants.
+        noise : float
+            Its standard deviation in isometric coordinates.
         """
         R, scale = len(self.B), max(self.scale, 1.0)
         # The slope of "both" is not released; approximated by `score_both_slope` of the released slopes. The usual
@@ -303,6 +320,11 @@ class Filter:
 
         Slopes, correlations and turns of a unit are divided by their joint norm, so weight on slopes costs precision of
         turns.
+
+        Parameters
+        ----------
+        late : bool
+            Whether the next round is a late one.
         """
         sure = np.all(self._slope_along_kind(self.slopes) * np.sqrt(self.precision) > TUNING.kind_evidence)
         weight = TUNING.slope_weight_late if late or sure else TUNING.slope_weight
@@ -542,6 +564,18 @@ def _classify_by_fit(fit: Fit, group: NDArray[np.bool_]) -> Floats:
 
     The statistic is the fitted part over its standard deviation. A mixture of sources has a poorly determined part,
     however large it is.
+
+    Parameters
+    ----------
+    fit : Fit
+        The joint fit of all rounds.
+    group : bool array of shape (R,)
+        Sources of one sign.
+
+    Returns
+    -------
+    array of shape (3, n)
+        Columns add up to 1.
     """
     sure = (fit.parts / np.sqrt(fit.doubt))[group]
     mixture = (sure - TUNING.mixture_evidence) / TUNING.mixture_spread
@@ -565,8 +599,14 @@ def _softmax(logs: Floats) -> Floats:
 def _probability_of_reality(observed: float, expected: float, odds: float) -> float:
     """Posterior probability that slopes are real, from the response to known rotations.
 
-    `observed` and `expected` are responses in standard deviations, and `odds` the prior
-    odds of spurious slopes. The log likelihood ratio of N(expected, 1) and N(0, 1) at x is expected x - expected^2/2.
+    The log likelihood ratio of N(expected, 1) and N(0, 1) at x is expected x - expected^2/2.
+
+    Parameters
+    ----------
+    observed, expected : float
+        Results of `Filter._probe_evidence`.
+    odds : float
+        Prior odds that the slopes are spurious.
     """
     evidence = expected * min(observed, 1e3) - expected**2 / 2
     return 1 / (1 + odds * math.exp(-min(max(evidence, -50.0), 50.0)))
@@ -586,8 +626,20 @@ def _part_of_reality(observed: float, expected: float) -> float:
 def _prior_by_kurtosis(kurtoses: Floats, noise: float) -> tuple[Floats, Floats]:
     """Variance (N,) of each pair's angle and log odds (R,) of a positive sign, from the kurtoses of the start.
 
-    `kurtoses` (R) come from a tensor with standard deviation `noise` in isometric coordinates. A pair (i, j)
-    has curvature 4 (k_i^2 + k_j^2)/noise^2, so the angle has the inverse of that as its variance.
+    A pair (i, j) has curvature 4 (k_i^2 + k_j^2)/noise^2, so the angle has the inverse of that as its variance.
+
+    Parameters
+    ----------
+    kurtoses : array of shape (R,)
+        Of the start's directions.
+    noise : float
+        Standard deviation of the tensor in isometric coordinates.
+
+    Returns
+    -------
+    angles : array of shape (N,)
+        Variances in radians squared.
+    odds : array of shape (R,)
     """
     row, column = upper(len(kurtoses))
     alone = noise_level(len(kurtoses)) * noise
@@ -604,12 +656,28 @@ def _squares_above_noise(kurtoses: Floats, alone: float) -> Floats:
 
 
 def _covariances(angles: Floats, white: float) -> Floats:
-    """Covariances (N, 2, 2): angles with variances `angles` (N), and correlations a_ij + a_ji with variance `white`."""
+    """Covariances (N, 2, 2) of the states of all pairs.
+
+    Parameters
+    ----------
+    angles : array of shape (N,)
+        Variances of the angles (a_ij - a_ji)/2.
+    white : float
+        Variance of a_ij + a_ji.
+    """
     return np.asarray(angles[:, None, None] * _ROTATION_COVARIANCE + white / 4)
 
 
 def _mean_by_source(values: Floats, order: int) -> NDArray[np.float64]:
-    """(R,) The mean of `values` (N) over the pairs of each of `order` sources."""
+    """The mean over the pairs of each source, shape (R,).
+
+    Parameters
+    ----------
+    values : array of shape (N,)
+        One value for each pair.
+    order : int
+        R.
+    """
     row, column = upper(order)
     total = np.bincount(row, values, order) + np.bincount(column, values, order)
     return np.asarray(total / (order - 1))

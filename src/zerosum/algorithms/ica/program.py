@@ -113,6 +113,33 @@ class ICAProgram(Algorithm):
     - `eigenvalues` (R): of the last pass.
     - `above_noise`: number of eigenvalues above the noise of the last pass, and at most the number of sources that the
       solver shows to be more than noise.
+
+    Parameters
+    ----------
+    n_components : int
+        R.
+    solver : {"auto", "fixed-point", "second-order"}
+        The method that separates the sources.
+    window : int, optional
+        Rows over which the size of a source is averaged.
+    basis : array of shape (D, width), optional
+        Public, linearly independent columns, in whose span the maps lie. Fewer dimensions have less noise.
+    per_recording : {"none", "center", "standardise"}
+        Bring each column of each recording to mean zero, and with "standardise" to variance one.
+    n_passes : int
+        Releases of the reduction.
+    rounds, start_share, reduction_share, left_dimensions
+        Choices of the planner, if they are not given.
+    seconds : float, optional
+        Seconds between rows, in place of the recordings' own.
+    band : pair of float, optional
+        Lowest and highest frequency of the data in hertz, after a band-pass.
+    bands : int
+        Bands of the second-order solver.
+    subspace_rounds, subspace_growth
+        The first pass beyond 2000 dimensions.
+    start : int
+        Public seed.
     """
 
     name: ClassVar[str] = "ica"
@@ -146,6 +173,7 @@ class ICAProgram(Algorithm):
     @model_validator(mode="before")
     @classmethod
     def _refuse_nonlinearity(cls, given: Any) -> Any:
+        """Refuse a parameter of 0.1 with a message that states what takes its place."""
         if isinstance(given, dict) and "nonlinearity" in given:
             raise ValueError(
                 "nonlinearity is no longer a parameter, since the program selects it for each source: leave it out"
@@ -154,6 +182,7 @@ class ICAProgram(Algorithm):
 
     @model_validator(mode="after")
     def _validate(self) -> Self:
+        """Refuse dimensions, bands and passes that contradict each other, before a plan is made."""
         if self.basis is not None:
             if self.basis.ndim != 2 or self.basis.shape[0] != len(self.columns):
                 raise ValueError(f"the basis must have {len(self.columns)} rows, got shape {self.basis.shape}")
@@ -255,6 +284,13 @@ class ICAProgram(Algorithm):
         return Schedule(self.subspace_rounds or usual.rounds, self.subspace_growth or usual.growth, extra)
 
     def resolve(self, facts: PublicFacts) -> Self:
+        """Sets the shares of the reduction and of the start, the number of rounds, and the dimensions of the passes.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise of a sum of sensitivity 1 that takes the whole budget, and the public number of units.
+        """
         planned = self
         if self.chosen == "fixed-point":
             if self.reduction_share is None and self.width > self.n_components:
@@ -280,6 +316,18 @@ class ICAProgram(Algorithm):
     def _clarity(self, facts: PublicFacts, share: float) -> float:
         """Predicted clarity of a start: the kurtosis of Laplace sources over the kurtosis that `directions` finds in
         noise, if the cumulants took this share of the budget. A rough approximation.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise and number of units.
+        share : float
+            Share of the whole budget that the cumulants take.
+
+        Returns
+        -------
+        float
+            Dimensionless; compared with the limits `clarity_*` of `TUNING`.
         """
         # Replacing a unit moves the cumulants by at most 2.
         noise = 2 * facts.noise / math.sqrt(share)
@@ -290,6 +338,11 @@ class ICAProgram(Algorithm):
         """Share of the reduction, so that enough budget remains to separate the sources.
 
         Clarity grows with the root of the share, so the share (least clarity/clarity at share 1)^2 must remain.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise and number of units.
         """
         remaining = (TUNING.clarity_least / self._clarity(facts, 1.0)) ** 2
         return min(max(1 - remaining, TUNING.reduction_share_least), TUNING.reduction_share)
@@ -305,6 +358,16 @@ class ICAProgram(Algorithm):
         rotation. Rounds from a random rotation need nearly the whole budget. If a part of it goes to the reduction,
         cumulants are therefore released down to `clarity_least`, and the rounds only refine the start. Without noise
         rounds cost nothing, so there are enough of them to converge.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise and number of units.
+
+        Returns
+        -------
+        share : float
+        rounds : int
         """
         clear = self._clarity(facts, 1 - self._reduction_share)
         least, half = TUNING.clarity_least, TUNING.clarity_half
@@ -320,6 +383,7 @@ class ICAProgram(Algorithm):
 
     @property
     def describe(self) -> str:
+        """The solver and the shares of its stages, for the plan."""
         fewer = "" if self._wide else f", by way of {self.left_dimensions}"
         spent = [
             f"{self._reduction_share:.3g} of the budget to reduce {self.width} dimensions to {self.n_components}"
@@ -335,6 +399,9 @@ class ICAProgram(Algorithm):
     # ---- the program -------------------------------------------------------------------------------------------
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """Templates in the order of the table of the module docstring. Coordinates and unmixing matrices are
+        placeholders of zeros: sizes and sensitivities do not depend on them.
+        """
         R, requests = self.n_components, list[PrivateSum]()
         inside, white = self._public_coordinates if not self._wide else None, _placeholder(len(self.columns), R)
         for share in self._pass_shares:
@@ -355,6 +422,7 @@ class ICAProgram(Algorithm):
         return (*requests, *[PrivateSum(score, share) for share in self._round_shares])
 
     def program(self, adjacency: Adjacency) -> Program:
+        """The reduction, the whitening and the solver; then maps and filters in the units of the columns."""
         inside, values, above, simulated, columns = yield from self._reduce()
         if self.chosen == "second-order":
             white, reconstruction, B, stability, real = yield from self._second_order(inside, simulated, columns)
@@ -387,9 +455,18 @@ class ICAProgram(Algorithm):
     def _reduce(self) -> Generator[Request, Release, tuple[Coordinates, Floats, int, ReplayedSpectra, Floats]]:
         """The reduction.
 
-        Returns the white coordinates of the R components (D x R), the eigenvalues of the last pass (R), the number of
-        them above the noise, simulated repetitions of the last pass, and the directions of the last pass in data
-        columns (D x directions), those of the components first.
+        Returns
+        -------
+        coordinates : Coordinates
+            White coordinates of the R components, D x R.
+        eigenvalues : array of shape (R,)
+            Of the last pass, over the number of units.
+        above : int
+            Number of eigenvalues above the noise of the last pass.
+        simulated : ReplayedSpectra
+            Repetitions of the last pass.
+        columns : array of shape (D, directions)
+            Directions of the last pass in data columns, those of the components first.
         """
         R, shares = self.n_components, self._pass_shares
         if not shares:
@@ -419,13 +496,25 @@ class ICAProgram(Algorithm):
         return inside.then(*last.white_coordinates(R)), eigenvalues, above, simulated, columns
 
     def _subspace(self, share: float) -> Generator[Request, Release, Coordinates]:
-        """The first pass beyond 2000 dimensions: orthonormal coordinates of its span, at a share of the budget."""
+        """The first pass beyond 2000 dimensions: orthonormal coordinates of its span, at a share of the budget.
+
+        Parameters
+        ----------
+        share : float
+            Share of the budget of all rounds together.
+        """
         parts = [share * part for part in self._schedule.shares]
         Q, _values, _release = yield from subspace_iteration(self._first_basis(), parts, self._product_request)
         return Coordinates(Q, Q) if self.basis is None else self._public_coordinates.then(Q, Q)
 
     def _whiten(self, inside: Coordinates) -> Generator[Request, Release, tuple[Floats, Floats, float]]:
-        """The whitening release: projection and reconstruction (R x R), and the variance of the correlations left."""
+        """The whitening release: projection and reconstruction (R x R), and the variance of the correlations left.
+
+        Parameters
+        ----------
+        inside : Coordinates
+            White coordinates by the reduction, D x R. Its errors leave correlations, which this release corrects.
+        """
         release = yield self._moment_request(inside, self._whitening_share)
         matrix, noise = coordinates.unpack(release.value, self.n_components), release.noise_std
         return *whiten_again(matrix, noise), correlation_variance(matrix, noise)
@@ -433,9 +522,20 @@ class ICAProgram(Algorithm):
     def _fixed_point(self, white: Coordinates, left: float) -> Generator[Request, Release, tuple[Floats, Floats, int]]:
         """The fixed-point solver.
 
-        `white` are white coordinates (D x R) and `left` is the variance of the correlations that whitening left.
-        Returns the unmixing matrix in white coordinates (R x R, rows of norm 1), the stability of each source (R) and
-        the number of sources that are more than noise.
+        Parameters
+        ----------
+        white : Coordinates
+            White coordinates, D x R.
+        left : float
+            Variance of the correlations that whitening left.
+
+        Returns
+        -------
+        unmixing : array of shape (R, R)
+            Rows of norm 1, in white coordinates.
+        stability : array of shape (R,)
+        real : int
+            Number of sources that are more than noise.
         """
         R, shares = self.n_components, self._round_shares
         found = Filter.from_rotation(first_basis(R, R, self.start), left)
@@ -472,11 +572,23 @@ class ICAProgram(Algorithm):
     def _second_order(
         self, inside: Coordinates, simulated: ReplayedSpectra, columns: Floats
     ) -> Generator[Request, Release, tuple[Floats, Floats, Floats, Floats, int]]:
-        """The second-order solver.
+        """The second-order solver. Without a reduction the number of directions above the noise comes from the sum of
+        all bands.
 
-        `inside` are the reduced coordinates, `simulated` and `columns` results of `_reduce`. Returns projection and
-        reconstruction of white coordinates (R x R), the rotation (R x R), the stability of each source (R) and the
-        number of directions above the noise. Without a reduction that number comes from the sum of all bands.
+        Parameters
+        ----------
+        inside : Coordinates
+            Reduced coordinates, D x R.
+        simulated : ReplayedSpectra
+            Repetitions of the last pass.
+        columns : array of shape (D, directions)
+            Directions of the last pass.
+
+        Returns
+        -------
+        projection, reconstruction, rotation : array of shape (R, R)
+        stability : array of shape (R,)
+        above : int
         """
         statistic, R = self._band_statistic(inside), self.n_components
         release = yield PrivateSum(statistic, 1 - self._reduction_share)
@@ -502,7 +614,15 @@ class ICAProgram(Algorithm):
         return {"columns": len(self.columns), "per_recording": self.per_recording}
 
     def _moment_request(self, inside: Coordinates, share: float) -> PrivateSum:
-        """Request of a second moment in the coordinates `inside`."""
+        """Request of a second moment in the coordinates `inside`.
+
+        Parameters
+        ----------
+        inside : Coordinates
+            Coordinates D x k, in which each unit's matrix is normalised.
+        share : float
+            Share of the budget.
+        """
         # Products with the identity are left out.
         projection = None if inside.whole else inside.projection
         return PrivateSum(Scatter(**self._unit_parameters, projection=projection), share)
@@ -512,7 +632,15 @@ class ICAProgram(Algorithm):
         return first_basis(self.width, self.n_components + self._schedule.extra, self.start)
 
     def _product_request(self, Q: Floats, share: float) -> PrivateSum:
-        """Request of a round of subspace iteration with the basis `Q`."""
+        """Request of a round of subspace iteration with the basis `Q`.
+
+        Parameters
+        ----------
+        Q : array of shape (width, R + extra)
+            Public or released basis with orthonormal columns.
+        share : float
+            Share of the budget.
+        """
         projection = None if self.basis is None else self._public_coordinates.projection
         return PrivateSum(ScatterProduct(**self._unit_parameters, projection=projection, basis=Q), share)
 
@@ -527,14 +655,30 @@ class ICAProgram(Algorithm):
         return FourthCumulants(**self._source_parameters, unmixing=white.projection.T)
 
     def _score_statistic(self, unmixing: Floats, found: Filter | None = None, late: bool = False) -> UnmixingScore:
-        """Statistic of a round at `unmixing` (R x D), with the scores that the filter selected, if there is one."""
+        """Statistic of a round at `unmixing` (R x D), with the scores that the filter selected, if there is one.
+
+        Parameters
+        ----------
+        unmixing : array of shape (R, D)
+            Where the scores are evaluated.
+        found : Filter, optional
+            Selects signs, scores and the weight of slopes. None: the first round, or a template.
+        late : bool
+            Whether the round is a late one, with less weight on slopes.
+        """
         chosen: dict[str, Any] = {}
         if found is not None:
             chosen = {"signs": found.signs, "scores": found.scores, "slope_weight": found.slope_weight(late)}
         return UnmixingScore(**self._source_parameters, unmixing=unmixing, **chosen)
 
     def _band_statistic(self, inside: Coordinates) -> BandScatter:
-        """Statistic of second moments by frequency band in the coordinates `inside`."""
+        """Statistic of second moments by frequency band in the coordinates `inside`.
+
+        Parameters
+        ----------
+        inside : Coordinates
+            Coordinates D x R.
+        """
         return BandScatter(
             **self._unit_parameters, projection=inside.projection, edges=self.edges, seconds=self.seconds
         )
@@ -548,8 +692,16 @@ def _placeholder(columns: int, width: int) -> Coordinates:
 def _in_order(maps: Floats, unmixing: Floats, stability: Floats) -> dict[str, tuple[Floats, Kind]]:
     """The results in order of strength, every map with norm 1 and its largest entry positive.
 
-    `maps` is D x R, `unmixing` R x D and `stability` has R entries. A map that is scaled down scales its time course
-    and so its filter up.
+    A map that is scaled down scales its time course and so its filter up.
+
+    Parameters
+    ----------
+    maps : array of shape (D, R)
+        Columns of the mixing matrix in the units of the data.
+    unmixing : array of shape (R, D)
+        Filters.
+    stability : array of shape (R,)
+        In the order of the columns of `maps`.
     """
     norms = np.linalg.norm(maps, axis=0)
     order = np.argsort(-norms, kind="stable")

@@ -106,6 +106,25 @@ class MixtureProgram(RangedAlgorithm):
       and its nearest neighbour is at least three times `separation_noise` and two standard deviations of the data away
       (nearer components have one peak);
     - `center` and `scale`: rows enter as (x - center)/scale.
+
+    Parameters
+    ----------
+    n_components : int
+        K.
+    variance : float, optional
+        v of all components, if it is public knowledge; then rounds do not estimate it.
+    scaling : {"none", "ranges"}
+        With "ranges" each column is divided by half its public range.
+    start : {"auto", "tensor", "cells"}
+        The start; "auto" takes "tensor" for at most D components.
+    rounds : int
+        Rounds of EM in the subspace of the means.
+    mean_share, clip_share, moment_share, start_share, refine_share : float
+        Shares of the budget; the last round has the rest.
+    seed : int
+        Public seed.
+    columns, lower, upper, clip, missing
+        As for `RangedAlgorithm`.
     """
 
     name: ClassVar[str] = "mixture"
@@ -129,6 +148,9 @@ class MixtureProgram(RangedAlgorithm):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        """Refuse shares that leave nothing for the last round, and a start that the number of columns does not
+        allow.
+        """
         if self.scaling == "ranges" and not (self.lower is not None and np.all(self.half > 0)):
             raise ValueError("scaling = 'ranges' needs lower and upper with lower < upper for every column")
         if self.start == "tensor" and self.n_components > len(self.columns):
@@ -154,10 +176,12 @@ class MixtureProgram(RangedAlgorithm):
 
     @property
     def _cells(self) -> int:
+        """Number of public cells of the start "cells": at least two for each component."""
         return max(min(TUNING.cells_per_component * self.n_components, TUNING.cells_most), 2 * self.n_components)
 
     @property
     def _turns(self) -> int:
+        """Rounds of EM before the last; none for one component, whose responsibilities are all 1."""
         return self.rounds if self.n_components > 1 else 0
 
     @property
@@ -187,6 +211,7 @@ class MixtureProgram(RangedAlgorithm):
 
     @property
     def describe(self) -> str:
+        """The start and the rounds, for the plan."""
         begun = {"tensor": "the third moment", "cells": f"{self._cells} public cells", "none": "the mean"}[self.chosen]
         return f"start from {begun}, {self._turns} rounds of EM among the means' directions, one in all columns"
 
@@ -198,27 +223,71 @@ class MixtureProgram(RangedAlgorithm):
         return self.half if self.scaling == "ranges" else np.ones(len(self.columns))
 
     def _row_parameters(self, center: Floats) -> dict[str, Any]:
+        """Parameters of all statistics of rows (x - center)/scale; `center` (D,) is public or released."""
         return {"columns": len(self.columns), "center": center, "scale": self.scale, **self.filling}
 
     def _mean(self, adjacency: Adjacency) -> VectorSum:
+        """The statistic of the coarse mean."""
         return VectorSum(**self.bounds, count=adjacency is Adjacency.ADD_REMOVE)
 
     def _norms(self, center: Floats) -> ScatterNorms:
+        """The statistic of the histogram of squared norms about `center` (D,), up to the squared diameter of the public
+        domain.
+        """
         ball = 2 * self.radius if self.lower is None else 2 * float(np.linalg.norm(self.half / self.scale))
         return ScatterNorms(
             **self._row_parameters(center), lowest=TUNING.norm_span * ball**2, highest=ball**2, bins=TUNING.norm_bins
         )
 
     def _moment(self, center: Floats, square: float, adjacency: Adjacency) -> AugmentedScatter:
+        """The statistic of second and first moments.
+
+        Parameters
+        ----------
+        center : array of shape (D,)
+            The coarse mean.
+        square : float
+            Clip of a unit's second moment, the quantile of squared norms.
+        adjacency : Adjacency
+            Whether the release counts the units.
+        """
         return AugmentedScatter(**self._row_parameters(center), clip=square, count=adjacency is Adjacency.ADD_REMOVE)
 
     def _third(self, center: Floats, white: Floats, correction: Floats, clip: float) -> ThirdMoment:
+        """The statistic of the third moment.
+
+        Parameters
+        ----------
+        center : array of shape (D,)
+            The released center.
+        white : array of shape (D, K - 1)
+            Projection on white coordinates.
+        correction : array of shape (K - 1,)
+            Variance of spherical noise along each of them.
+        clip : float
+            Clip of a unit's tensor.
+        """
         rows = self._row_parameters(center)
         return ThirdMoment(**rows, projection=white, correction=correction, constant=1.0, clip=clip)
 
     def _sums(
         self, center: Floats, basis: Floats | None, at: Components, clips: Floats, *, projected: bool
     ) -> MixtureSums:
+        """The statistic of one round of EM.
+
+        Parameters
+        ----------
+        center : array of shape (D,)
+            The released center.
+        basis : array of shape (D, K - 1) or None
+            Subspace of the means, in which responsibilities are computed.
+        at : Components
+            Means (in the scale of the rows, from the center), variances and weights of the components.
+        clips : array of shape (K,)
+            Clip of the residuals of each component.
+        projected : bool
+            Whether residuals are taken in the subspace, too.
+        """
         clip = float(np.mean(clips))
         return MixtureSums(
             **self._row_parameters(center),
@@ -232,6 +301,7 @@ class MixtureProgram(RangedAlgorithm):
         )
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """Templates of the releases of the module docstring, at placeholders for all released numbers."""
         D, K = len(self.columns), self.n_components
         center, axes = self.middle, np.eye(D)[:, : K - 1]
         basis = axes if self.chosen == "tensor" else None
@@ -258,6 +328,7 @@ class MixtureProgram(RangedAlgorithm):
     # ---- the program -----------------------------------------------------------------------------------------------
 
     def program(self, adjacency: Adjacency) -> Program:
+        """The frame, the start, the rounds of EM in the subspace, and the last round in all columns."""
         frame = yield from self._estimate_frame(adjacency)
         at = yield from self._start_components(frame)
         _moment, _start, refine, last = self._shares
@@ -268,7 +339,13 @@ class MixtureProgram(RangedAlgorithm):
         return self._report(frame, at, step)
 
     def _estimate_frame(self, adjacency: Adjacency) -> Generator[Request, Release, Frame]:
-        """Releases 1 to 3: the frame."""
+        """Releases 1 to 3: the frame.
+
+        Parameters
+        ----------
+        adjacency : Adjacency
+            Under add-remove the number of units comes from the releases.
+        """
         release = yield PrivateSum(self._mean(adjacency), self.mean_share)
         total, units = release.value, release.units
         if units is None:
@@ -291,7 +368,19 @@ class MixtureProgram(RangedAlgorithm):
         return self._frame(center + self.scale * shift, units, moment, noise)
 
     def _frame(self, center: Floats, units: float, moment: Floats, noise: float) -> Frame:
-        """The frame from the noisy covariance `moment` (D, D), whose coordinates have standard deviation `noise`."""
+        """The frame from the noisy covariance.
+
+        Parameters
+        ----------
+        center : array of shape (D,)
+            In the units of the data.
+        units : float
+            n.
+        moment : array of shape (D, D)
+            Noisy covariance in the scale of the rows.
+        noise : float
+            Standard deviation of its isometric coordinates.
+        """
         rising, turned = np.linalg.eigh(moment)
         values, vectors = np.asarray(rising[::-1]), np.asarray(turned[:, ::-1])
         K, D, edge = self.n_components, len(moment), noise_edge(len(moment), noise)
@@ -314,6 +403,7 @@ class MixtureProgram(RangedAlgorithm):
     # ---- starts ----------------------------------------------------------------------------------------------------
 
     def _start_components(self, frame: Frame) -> Generator[Request, Release, Components]:
+        """The components before the first round, from the chosen start; one component starts at the center."""
         if frame.basis is not None:
             return (yield from self._from_tensor(frame, frame.basis))
         if self.chosen == "cells":
@@ -321,9 +411,15 @@ class MixtureProgram(RangedAlgorithm):
         return Components(np.zeros((1, len(self.columns))), np.full(1, frame.variance), np.ones(1))
 
     def _from_tensor(self, frame: Frame, basis: Floats) -> Generator[Request, Release, Components]:
-        """Start from the third moment in white coordinates (see the module's docstring).
+        """Start from the third moment in white coordinates (see the module's docstring). The last coordinate of each
+        orthonormal vector is the root of its weight.
 
-        `basis` is (D, K - 1). The last coordinate of each orthonormal vector is the root of its weight.
+        Parameters
+        ----------
+        frame : Frame
+            Releases 1 to 3.
+        basis : array of shape (D, K - 1)
+            `frame.basis`, which is not None on this path.
         """
         K, roots = self.n_components, np.sqrt(frame.strengths)
         correction = np.clip(frame.variance / frame.strengths, 0.0, 1e12)
@@ -342,7 +438,13 @@ class MixtureProgram(RangedAlgorithm):
         return Components(means, np.full(K, frame.variance), weights / np.sum(weights))
 
     def _from_cells(self, frame: Frame) -> Generator[Request, Release, Components]:
-        """Start from public cells in the shape of the second moment; their noisy means are clustered by k-means."""
+        """Start from public cells in the shape of the second moment; their noisy means are clustered by k-means.
+
+        Parameters
+        ----------
+        frame : Frame
+            Releases 1 to 3.
+        """
         K, D, count = self.n_components, len(self.columns), self._cells
         rng = np.random.default_rng(self.seed)
         candidates = rng.normal(size=(TUNING.candidates_per_cell * count, D))
@@ -374,7 +476,19 @@ class MixtureProgram(RangedAlgorithm):
     def _round(
         self, frame: Frame, at: Components, share: float, *, projected: bool
     ) -> Generator[Request, Release, Step]:
-        """One round of EM from the components `at`; `projected`: in the subspace of the means, if there is one."""
+        """One round of EM.
+
+        Parameters
+        ----------
+        frame : Frame
+            Releases 1 to 3.
+        at : Components
+            The current components.
+        share : float
+            Share of the budget.
+        projected : bool
+            Whether residuals are taken in the subspace of the means.
+        """
         inside = projected and frame.basis is not None
         width = self.n_components - 1 if inside else len(self.columns)
         clips = (TUNING.residual_clip_subspace if inside else TUNING.residual_clip) * np.sqrt(at.variances * width)
@@ -386,6 +500,17 @@ class MixtureProgram(RangedAlgorithm):
         return em_step(sums, release.value, release.noise_std, at, update_variances=update)
 
     def _report(self, frame: Frame, at: Components, step: Step) -> Estimate:
+        """The estimate, with the moves of the last round shrunk.
+
+        Parameters
+        ----------
+        frame : Frame
+            Releases 1 to 3.
+        at : Components
+            The components of the last request.
+        step : Step
+            The result of the last round, in all columns.
+        """
         means = at.means + shrink_moves(step, frame.basis)
         weights, weight_noise = nearest_probabilities(step.counts, frame.units), step.count_noise / frame.units
         present = step.counts > TUNING.count_evidence * step.count_noise

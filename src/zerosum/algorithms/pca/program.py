@@ -121,6 +121,37 @@ class PCAProgram(RangedAlgorithm):
       range with `scaling = "ranges"`, else 1).
     - `matrix_clip`: the clip; 1 if matrices were normalised.
     - `total`: the trace of the matrix, the sum of all eigenvalues; only if the whole matrix was released in one pass.
+
+    Parameters
+    ----------
+    n_components : int
+        K.
+    centering : {"auto", "ranges", "none"}
+        Where rows are centred: at a released centre, at the middle of the ranges, or at zero.
+    look_share, small_looks
+        Share and number of the centring releases; the planner's choice if not given.
+    scaling : {"none", "ranges"}
+        With "ranges" each column is divided by half its public range.
+    shrink : bool
+        Whether columns below the noise get small weights before the decomposition.
+    per_recording : {"none", "center", "standardise"}
+        Bring each column of each recording to mean zero, and with "standardise" to variance one.
+    normalise : bool
+        Whether each unit's matrix is divided by its own norm, with a public centre.
+    matrix_clip : float, optional
+        c, with a public centre and without `normalise`.
+    n_passes : {1, 2}, optional
+        Releases of the matrix, with a public centre.
+    rounded : bool, optional
+        Whether records are rounded to 11 bits.
+    solver : {"auto", "matrix", "subspace"}
+        Release of the whole matrix, or of its products with a basis.
+    rounds, growth, extra
+        The subspace solver; the planner's choice if not given.
+    start : int
+        Public seed.
+    columns, lower, upper, clip, missing
+        As for `RangedAlgorithm`.
     """
 
     name: ClassVar[str] = "pca"
@@ -151,6 +182,7 @@ class PCAProgram(RangedAlgorithm):
 
     @model_validator(mode="after")
     def _validate(self) -> Self:
+        """Refuse parameters of one path beside another: each of them would have no effect, without a message."""
         if self.n_components > len(self.columns):
             raise ValueError(
                 f"n_components must be at most {len(self.columns)}, the number of columns, got {self.n_components}"
@@ -228,6 +260,14 @@ class PCAProgram(RangedAlgorithm):
         return replace(schedule, extra=min(schedule.extra, len(self.columns) - self.n_components))
 
     def resolve(self, facts: PublicFacts) -> Self:
+        """Sets number and share of the centring releases, whether records are rounded, and the rounds of the subspace
+        solver.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise of a sum of sensitivity 1 that takes the whole budget, and the public number of units.
+        """
         found = self
         if self.finds_centre:
             found = found.model_copy(update=self._plan_centring(facts))
@@ -246,6 +286,11 @@ class PCAProgram(RangedAlgorithm):
         the edge of its noise). So the share grows with sqrt(D) S(1)/n. The factor is `TUNING.centring_share_factor`. If
         the noise is large, four releases of half the share locate the centre better than two: each divides the distance
         to the centre by a factor. If the noise is small, two are enough.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise and number of units.
         """
         units = facts.units or GUESSED_UNITS
         # Share of half of the centring releases, before its limits.
@@ -270,6 +315,11 @@ class PCAProgram(RangedAlgorithm):
         that takes the whole budget is sqrt(2) S(1). Units with many rows are not rounded. Neither are few columns:
         products are cheap there, and equal records, which are more frequent with few columns, have equal rounding
         errors.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise and number of units.
         """
         units, columns = facts.units or GUESSED_UNITS, len(self.columns)
         negligible = math.sqrt(2 * units / columns) * STEP < TUNING.rounding_error * math.sqrt(2) * facts.noise
@@ -277,6 +327,7 @@ class PCAProgram(RangedAlgorithm):
 
     @property
     def describe(self) -> str:
+        """The solver, its rounds and the centring releases, for the plan."""
         if self.chosen == "matrix":
             again = ", and again with its strong directions damped" if self.passes == 2 else ""
             text = f"solver matrix, the whole second moment at once{again}"
@@ -294,6 +345,9 @@ class PCAProgram(RangedAlgorithm):
         return text + (skipped if self.finds_centre else "")
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """Templates of the chosen path, in the order of the table of the module docstring. Centre, lift, clip and basis
+        are placeholders: the sensitivity depends on none of them.
+        """
         center = self._first_center
         if self._has_centring:
             norms = self._histogram_request(center)
@@ -316,6 +370,7 @@ class PCAProgram(RangedAlgorithm):
         return tuple(self._product_request(center, self._first_basis(), share) for share in self.schedule.shares)
 
     def program(self, adjacency: Adjacency) -> Program:
+        """The releases of the chosen path, then the estimate."""
         if self._has_centring:
             found = yield from (
                 self._matrix_after_centring() if self.chosen == "matrix" else self._subspace_after_centring()
@@ -410,6 +465,12 @@ class PCAProgram(RangedAlgorithm):
 
         Lists: `here` has the histograms about the current centre, `releases` all releases of augmented rows, `scales`
         the median norm and 1 + a^2/median of those that hold the whole matrix. `square` is a^2 over the median norm.
+
+        Returns
+        -------
+        CentringResult
+            The centre (D,), the releases that hold the whole matrix (or else the last one), the mean contribution of a
+            unit in each, the distribution of norms about the centre, its median, and the number of units.
         """
         center, square = self._first_center, TUNING.search_lift
         here, releases, scales = list[Release](), list[AugmentedMoments](), list[tuple[float, float]]()
@@ -501,7 +562,13 @@ class PCAProgram(RangedAlgorithm):
         return replace(found, center=known.center)
 
     def _estimate(self, found: _Solution) -> Estimate:
-        """The estimate from a solution. Without public n, `worth` leaves eigenvalues as sums over the units."""
+        """The estimate from a solution. Without public n, `worth` leaves eigenvalues as sums over the units.
+
+        Parameters
+        ----------
+        found : _Solution
+            The result of one path.
+        """
         # A contribution is a matrix over the clip, so a mean over units is the sum times clip/n.
         release, worth = found.release, found.clip / (found.release.units if found.release.units is not None else 1.0)
         # Without noise all components count.
@@ -526,7 +593,13 @@ class PCAProgram(RangedAlgorithm):
         return estimate
 
     def _unit_parameters(self, center: Floats) -> dict[str, Any]:
-        """Parameters of `UnitMoment` about `center`, of shape (D,). A scale of ones is left out of the request."""
+        """Parameters of `UnitMoment`. A scale of ones is left out of the request.
+
+        Parameters
+        ----------
+        center : array of shape (D,)
+            In the units of the data.
+        """
         scale = {"scale": self.scale} if self.scaling != "none" else {}
         unit = {"columns": len(self.columns), "center": center, "per_recording": self.per_recording}
         return unit | scale | self.filling
@@ -588,7 +661,13 @@ class PCAProgram(RangedAlgorithm):
         return {"lowest": TUNING.histogram_span * self.reach, "highest": self.reach, "bins": TUNING.histogram_bins}
 
     def _norm_distribution(self, releases: Sequence[Release]) -> Norms:
-        """Distribution of the norms from the mean of histograms about one centre."""
+        """Distribution of the norms from the mean of histograms about one centre.
+
+        Parameters
+        ----------
+        releases : sequence of Release
+            Histograms about the same centre; their mean has less noise.
+        """
         counts = np.mean([each.value for each in releases], axis=0)
         # The edges of `ScatterNorms`: evenly spaced in the logarithm.
         edges = np.geomspace(TUNING.histogram_span * self.reach, self.reach, TUNING.histogram_bins + 1)
@@ -599,10 +678,17 @@ class PCAProgram(RangedAlgorithm):
         return max(release.units if release.units is not None else float(np.sum(release.value)), 1.0)
 
     def _move(self, center: Floats, offset: Floats) -> Floats:
-        """The centre moved by `offset`, the mean in scaled units; both of shape (D,).
+        """The centre moved by the released mean, shape (D,).
 
         Noise must not carry the centre away. With ranges each step is at most the width of the range in each column.
         Without ranges the centre stays inside the clip.
+
+        Parameters
+        ----------
+        center : array of shape (D,)
+            In the units of the data.
+        offset : array of shape (D,)
+            In scaled units.
         """
         step = offset * self.scale
         if self.lower is not None:
@@ -616,17 +702,49 @@ class PCAProgram(RangedAlgorithm):
         return PrivateSum(statistic, TUNING.histogram_share)
 
     def _centring_request(self, center: Floats, lift: float, number: int) -> PrivateSum:
-        """Request of centring round `number`: augmented rows, each unit's matrix divided by its own norm."""
+        """Request of centring round `number`: augmented rows, each unit's matrix divided by its own norm.
+
+        Parameters
+        ----------
+        center : array of shape (D,)
+            The current centre.
+        lift : float
+            a, in the units of scaled rows.
+        number : int
+            Number of the centring round, from 0.
+        """
         kind = self._matrix_statistic if self._includes_matrix(number) else ScatterColumn
         return PrivateSum(kind(**self._unit_parameters(center), lift=lift), self._centring_share)
 
     def _main_request(self, center: Floats, lift: float, clip: float) -> PrivateSum:
-        """Request of the main release: augmented rows, each unit's matrix divided by max(clip, its norm)."""
+        """Request of the main release: augmented rows, each unit's matrix divided by max(clip, its norm).
+
+        Parameters
+        ----------
+        center : array of shape (D,)
+            The centre by the centring rounds.
+        lift : float
+            a.
+        clip : float
+            c, the norm of a unit's matrix at which it is clipped.
+        """
         parameters = self._unit_parameters(center) | {"lift": lift, "clip": clip, "normalise": False}
         return PrivateSum(self._matrix_statistic(**parameters), self._main_share)
 
     def _augmented_product_request(self, center: Floats, lift: float, basis: Floats, share: float) -> PrivateSum:
-        """Request of a round of products with augmented rows; `share` is a share of what the centring leaves."""
+        """Request of a round of products with augmented rows; `share` is a share of what the centring leaves.
+
+        Parameters
+        ----------
+        center : array of shape (D,)
+            The centre.
+        lift : float
+            a.
+        basis : array of shape (D, width)
+            Orthonormal columns.
+        share : float
+            Share of `_main_share`.
+        """
         # The augmented basis is block-diagonal: `basis` (D x width) and a 1 for the lift, still orthonormal.
         beside = np.zeros((basis.shape[0] + 1, basis.shape[1] + 1))
         beside[:-1, :-1], beside[-1, -1] = basis, 1.0
@@ -636,14 +754,32 @@ class PCAProgram(RangedAlgorithm):
 
     def _matrix_request(self, center: Floats, damped: Floats | None = None) -> PrivateSum:
         """Request of a whole matrix about a public centre: the only one, the first of two, or the second, which has
-        its projection in `damped` (D x D)."""
+        its projection in `damped` (D x D).
+
+        Parameters
+        ----------
+        center : array of shape (D,)
+            The public centre.
+        damped : array of shape (D, D), optional
+            Projection of the second pass.
+        """
         if self.passes == 1:
             return PrivateSum(self._matrix_statistic(**self._matrix_parameters(center)))
         share = TUNING.first_pass_share if damped is None else 1 - TUNING.first_pass_share
         return PrivateSum(Scatter(**self._matrix_parameters(center), projection=damped), share)
 
     def _product_request(self, center: Floats, basis: Floats, share: float) -> PrivateSum:
-        """Request of a round of products about a public centre."""
+        """Request of a round of products about a public centre.
+
+        Parameters
+        ----------
+        center : array of shape (D,)
+            The public centre.
+        basis : array of shape (D, width)
+            Orthonormal columns.
+        share : float
+            Share of the whole budget.
+        """
         return PrivateSum(ScatterProduct(**self._matrix_parameters(center), basis=basis), share)
 
     def _matrix_parameters(self, center: Floats) -> dict[str, Any]:

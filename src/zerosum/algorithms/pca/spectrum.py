@@ -66,7 +66,13 @@ class Coordinates:
         return cls(orthonormal, orthonormal)
 
     def then(self, projection: Floats, reconstruction: Floats) -> Coordinates:
-        """Compose: coordinates of these coordinates. Both arguments are k x m, as in this class."""
+        """Compose: coordinates of these coordinates.
+
+        Parameters
+        ----------
+        projection, reconstruction : array of shape (k, m)
+            Coordinates of vectors in these coordinates.
+        """
         if self.whole:
             return Coordinates(projection, reconstruction)
         return Coordinates(self.projection @ projection, self.reconstruction @ reconstruction)
@@ -80,8 +86,14 @@ def noise_edge(order: int, noise: float) -> float:
 def matrix_edge(columns: int, noise: float) -> float:
     """A limit that the largest eigenvalue of pure noise exceeds less than once in 100 000 releases.
 
-    `columns` is D and `noise` is s. The limit is e (1 + 3 D^(-2/3)), which is X = 6 in the Tracy-Widom law
-    (`TUNING.matrix_edge_margin`).
+    The limit is e (1 + 3 D^(-2/3)), which is X = 6 in the Tracy-Widom law (`TUNING.matrix_edge_margin`).
+
+    Parameters
+    ----------
+    columns : int
+        D.
+    noise : float
+        s, in isometric coordinates.
     """
     return float(noise * np.sqrt(2 * columns) * (1 + TUNING.matrix_edge_margin * columns ** (-2 / 3)))
 
@@ -89,17 +101,30 @@ def matrix_edge(columns: int, noise: float) -> float:
 def product_edge(columns: int, width: int, noise: float) -> float:
     """A limit that the largest singular value of a noise matrix exceeds at most once in 270 000 releases.
 
-    The matrix is `columns` x `width` with independent normal entries of standard deviation `noise`. By Gaussian
-    concentration the probability to exceed sqrt(columns) + sqrt(width) + t is at most exp(-t^2/2); t is
-    `TUNING.product_edge_margin`.
+    The entries are independent and normal. By Gaussian concentration the probability to exceed sqrt(columns) +
+    sqrt(width) + t is at most exp(-t^2/2); t is `TUNING.product_edge_margin`.
+
+    Parameters
+    ----------
+    columns, width : int
+        Shape of the noise matrix.
+    noise : float
+        Standard deviation of an entry.
     """
     return float(noise * (np.sqrt(columns) + np.sqrt(width) + TUNING.product_edge_margin))
 
 
 def debiased(values: Floats, edge: float) -> Floats:
-    """Invert l = x + e^2/(4 x): the eigenvalue x of A that appears at l in A + E. `edge` is e.
+    """Invert l = x + e^2/(4 x): the eigenvalue x of A that appears at l in A + E.
 
     Below the edge the equation has no solution; half of l is returned, and callers replace it.
+
+    Parameters
+    ----------
+    values : array
+        l, eigenvalues of a release.
+    edge : float
+        e of that release.
     """
     # The root of a negative number is replaced by 0, for values below the edge.
     return np.asarray((values + np.sqrt(np.maximum(values**2 - edge**2, 0))) / 2)
@@ -251,7 +276,15 @@ class NoisySpectrum:
 
     @classmethod
     def from_release(cls, matrix: Floats, noise: float) -> NoisySpectrum:
-        """Decompose a release: `matrix` is A + E (D x D) and `noise` is s. The formulas are in the module's model."""
+        """Decompose a release. The formulas are in the module's model.
+
+        Parameters
+        ----------
+        matrix : array of shape (D, D)
+            A + E, symmetric.
+        noise : float
+            s, in isometric coordinates.
+        """
         released, vectors = np.linalg.eigh(matrix)
         released, vectors = released[::-1], vectors[:, ::-1]
         edge = noise_edge(len(matrix), noise)
@@ -299,6 +332,13 @@ class NoisySpectrum:
         The share in each of the other vectors is the formula for the bulk (`_bulk_overlap`), and their sum is lost. A
         random direction has the share `count`/D, which is the lower limit: the formula gives less if more than `count`
         eigenvalues exceed the edge. Returns an array of the shape of `strengths`.
+
+        Parameters
+        ----------
+        count : int
+            Number of the strongest vectors.
+        strengths : array
+            x, eigenvalues in the scale of this release.
         """
         # The formula holds up to the edge; eigenvalues beyond it are treated as if they were at the edge.
         others = np.minimum(self.noisy_values[count:], self.edge)
@@ -339,7 +379,12 @@ class NoisySpectrum:
     def replay(self, wanted: int, rng: np.random.Generator) -> ReplayedSpectra:
         """Simulate further releases, as if the vectors of this one were those of A.
 
-        `wanted` is the number of leading vectors to record and `rng` a generator with a public seed.
+        Parameters
+        ----------
+        wanted : int
+            Number of leading vectors to record.
+        rng : Generator
+            With a public seed: the result is a function of the release.
         """
         order = len(self.vectors)
         if self.edge <= 0:
@@ -372,9 +417,16 @@ def _simulate_release(values: Floats, noise: float, rng: np.random.Generator) ->
 def compare_with_identity(matrix: Floats, noise: float) -> tuple[float, float, float]:
     """Compare a release with a multiple of the identity.
 
-    `matrix` (R x R) is a release in coordinates that are white as far as known, `noise` is its s. Returns the scale
-    (mean of the diagonal), s over the scale, and the share in [0, 1] of the deviation from the identity that noise does
-    not explain (James and Stein).
+    Parameters
+    ----------
+    matrix : array of shape (R, R)
+        A release in nearly white coordinates.
+    noise : float
+        Its s.
+
+    Returns
+    -------
+    scale, relative, share : float
     """
     R = len(matrix)
     # The scale is at least the noise: a smaller trace is not distinguishable from zero.
@@ -400,12 +452,18 @@ def whiten_again(matrix: Floats, noise: float) -> tuple[Floats, Floats]:
 
 
 def correlation_variance(matrix: Floats, noise: float) -> float:
-    """Variance of the correlations that remain after `whiten_again`. The arguments are those of
-    `compare_with_identity`.
+    """Variance of the correlations that remain after `whiten_again`.
 
     For deviations of variance t under noise of variance n, the share t/(t + n) is used, and the variance that remains
     is t n/(t + n): the share times n. Off the diagonal n is s^2/2. The share is estimated; one standard error is added
     to it, so that the result is not too optimistic.
+
+    Parameters
+    ----------
+    matrix : array of shape (R, R)
+        A release in nearly white coordinates.
+    noise : float
+        Its s.
     """
     _scale, relative, share = compare_with_identity(matrix, noise)
     numbers = len(matrix) * (len(matrix) + 1) / 2
@@ -421,7 +479,7 @@ def combine_releases(second: Floats, noise: float, damped: DampedCoordinates) ->
         The second release.
     noise : float
         s of the second release.
-    damped : Damped
+    damped : DampedCoordinates
         The coordinates and the earlier release in them.
 
     Returns
@@ -480,7 +538,16 @@ def best_count(columns: int, wanted: int, strength: float, noise: float, first: 
 def _bulk_overlap(values: Floats, strength: float | Floats, half: float) -> Floats:
     """D times the mean squared cosine between a bulk eigenvector of A + E and an eigenvector of A.
 
-    r^2/(x^2 + r^2 - x l), with l = `values`, x = `strength` and r = `half`, half the edge; the arrays are broadcast.
+    r^2/(x^2 + r^2 - x l) for the symbols of the module docstring; the arrays are broadcast.
+
+    Parameters
+    ----------
+    values : array
+        l, eigenvalues of the release inside the bulk.
+    strength : float or array
+        x, an eigenvalue of A.
+    half : float
+        r, half the edge.
     """
     # The denominator is zero at l = e = 2 r and x = r only.
     return np.asarray(half**2 / np.maximum(strength**2 + half**2 - strength * values, 1e-9 * half**2 + 1e-300))

@@ -21,7 +21,7 @@ Releases
 3. Optional, `evaluate_share`: one histogram of scores or residuals (`FitHistogram`, sensitivity sqrt(2)).
 
 All else is post-processing of released numbers and costs no budget: the choice of the frame, the posterior of the
-coefficients (`inference`), the map to the units of the data, and the goodness of fit (`fit`).
+coefficients (`inference`), the map to the units of the data, and the goodness of fit (`goodness_of_fit`).
 
 References: Imtiaz, Mohammadi, Sarwate 2019 (CAPE: correlated noise over sites, functional mechanism); James, Stein 1961
 (`shrunk`).
@@ -137,6 +137,9 @@ class Regression(RangedAlgorithm):
 
     @model_validator(mode="after")
     def _roles_fit(self) -> Self:
+        """Refuse columns out of order, and ranges of weights and draws on which the proofs of the statistics do not
+        hold.
+        """
         if strangers := [name for name in self.measured_in if name not in self.columns]:
             raise ValueError(f"measured_in has {strangers[0]!r}, which is not one of the columns")
         named = self._roles
@@ -167,6 +170,7 @@ class Regression(RangedAlgorithm):
 
     @model_validator(mode="after")
     def _features_fit(self) -> Self:
+        """Refuse declared centers, scales and clips outside of any reasonable size, which could overflow."""
         if self.features < 1 and not self.intercept:
             raise ValueError("columns must have a feature before the response, or intercept must be true")
         for what, value in (("center", self.center), ("scale", self.scale)):
@@ -228,7 +232,13 @@ class Regression(RangedAlgorithm):
         return self.standardise == "dp" or self.weight is not None
 
     def _standardised(self, facts: PublicFacts) -> Literal["dp", "none"]:
-        """The value of `standardise` after "auto" is resolved from public facts."""
+        """The value of `standardise` after "auto" is resolved from public facts.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise and number of units.
+        """
         if self.standardise != "auto":
             return self.standardise
         # Noise of a released mean: `ColumnMoments` has sensitivity 2 and divides by sqrt(columns), and a share f of the
@@ -240,13 +250,26 @@ class Regression(RangedAlgorithm):
         """Standard deviation of a mean over the fitted units of sensitivity 1, if it took the whole budget.
 
         Held-out units contribute zero, so that the mean over the others has more noise.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise and number of units.
         """
         return facts.noise / ((facts.units or GUESSED_UNITS) * (1 - self.hold_out))
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
     def _bounds(self, frame: Frame, adjacency: Adjacency) -> dict[str, Any]:
-        """Parameters that all statistics of a round share; the sensitivity proofs are about these."""
+        """Parameters that all statistics of a round share; the sensitivity proofs are about these.
+
+        Parameters
+        ----------
+        frame : Frame
+            How features enter.
+        adjacency : Adjacency
+            Whether releases count the units.
+        """
         return {
             "columns": len(self.columns),
             "lower": self.lower,
@@ -384,7 +407,12 @@ class Regression(RangedAlgorithm):
     def _mean_offset(self, mean: Floats, variance: Floats) -> float:
         """Mean offset in units of the linear predictor.
 
-        `mean` and `variance` (columns,) are released moments of the columns in [-1, 1]. Subclasses use the variance.
+        Subclasses use the variance.
+
+        Parameters
+        ----------
+        mean, variance : array of shape (columns,)
+            Released moments of the columns in [-1, 1].
         """
         if (ends := self._offset_range) is None:
             return 0.0
@@ -398,6 +426,13 @@ class Regression(RangedAlgorithm):
         """First part of a program: buys the column moments if the plan has them, and returns the frame.
 
         With weights but without "dp" the release gives the mean weight only, and the declared frame is kept.
+
+        Parameters
+        ----------
+        adjacency : Adjacency
+            Whether the release counts the units.
+        room, ranged : float
+            As for `_frame`.
         """
         # What is known without a release; the only frame of a study that buys no column moments.
         declared = replace(self._frame(room, ranged), weight=self._mean_weight())
@@ -473,6 +508,11 @@ class Regression(RangedAlgorithm):
             M_y + H sum_j w_j ((x_j - m_j)/h_j - center_j)/scale_j + H w_0 intercept
 
         has slope H w_j/(h_j scale_j) in x_j; the terms without x_j are the intercept.
+
+        Parameters
+        ----------
+        frame : Frame
+            How features entered.
         """
         features = self.features
         # slopes H/(h_j scale_j), and what each slope subtracts from the intercept at the center of its feature
@@ -517,6 +557,11 @@ class Regression(RangedAlgorithm):
         """Arrays as quantities, with the names of the coefficients along their axes.
 
         `coefficients` and `intercept` get `pooled_std` as the standard deviation that privacy adds.
+
+        Parameters
+        ----------
+        found : dict of str to array
+            Results with one entry for each coefficient, the intercept last, or diagnostics.
         """
         every = (*self.columns[: self.features], "intercept")
         units = tuple(self._measure_of(name) for name in every) if self.measured_in else ()
@@ -569,5 +614,11 @@ def shrunk(values: Floats, towards: float, noise: float) -> Floats:
 
 
 def counted_units(release: Release) -> float:
-    """Number of units: public, or (add/remove adjacency) the noisy count, the last entry of the release; at least 1."""
+    """Number of units: public, or (add/remove adjacency) the noisy count, the last entry of the release; at least 1.
+
+    Parameters
+    ----------
+    release : Release
+        A release of a statistic whose last entry is the count, if `count` was set.
+    """
     return release.units if release.units is not None else max(float(release.value[-1]), 1.0)

@@ -56,6 +56,7 @@ class PolynomialLossProgram(Regression):
 
     @model_validator(mode="after")
     def _table_fits(self) -> Self:
+        """Refuse tables without a quadratic part, and roles that a polynomial in x.w does not have."""
         if self.table.ndim != 2 or len(self.table) < 3:
             raise ValueError(
                 f"table must have a row for each degree of x.w, at least 3 rows (degrees 0 to 2), got shape "
@@ -69,10 +70,14 @@ class PolynomialLossProgram(Regression):
 
     @property
     def _buys(self) -> bool:
+        """Whether the column moments are released: only if `standardise` asks for them, since no mean weight is
+        needed.
+        """
         return self.standardise == "dp"  # no mean weight is needed
 
     @property
     def describe(self) -> str:
+        """The degree of the polynomial, for the plan."""
         return f"one release of a polynomial of degree {len(self.table) - 1}"
 
     def resolve(self, facts: PublicFacts) -> Self:
@@ -96,6 +101,7 @@ class PolynomialLossProgram(Regression):
         return PolynomialCoefficients(**self._bounds(frame, adjacency), table=self.table, weights=self.weights)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """The column moments (optional), then one release of all coefficient arrays."""
         return (
             *self._bought(adjacency),
             PrivateSum(

@@ -62,6 +62,7 @@ class NewtonRegression(Regression):
 
     @property
     def describe(self) -> str:
+        """The rounds, for the plan."""
         bought = f"columns measured for a share of {self.standardise_share:g}, " if self._buys else ""
         return f"{bought}{self._plan}"
 
@@ -112,10 +113,19 @@ class NewtonRegression(Regression):
         return self.model_copy(update=chosen)
 
     def _coefficient_noise(self, facts: PublicFacts, width: int, room: float) -> float:
-        """Approximate noise of a coefficient in one round of the whole budget, for `width` coefficients.
+        """Approximate noise of a coefficient in one round of the whole budget.
 
         The gradient has noise 2 clip unit (sensitivity 2, clip^2 = room width), the Hessian of scaled features is about
         `TUNING.hessian_typical`, and a Newton step is their ratio.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise and number of units.
+        width : int
+            D, the number of coefficients.
+        room : float
+            Squared clip per scaled feature.
         """
         return 2 * math.sqrt(room * width) * self._unit_noise(facts) / TUNING.hessian_typical
 
@@ -131,10 +141,28 @@ class NewtonRegression(Regression):
 
     @abstractmethod
     def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, rate: float) -> NewtonStep:
-        """The statistic of a Newton round at coefficients `at` (width,); `rate` is the approximate mean response."""
+        """The statistic of a Newton round at coefficients `at` (width,); `rate` is the approximate mean response.
+
+        Parameters
+        ----------
+        frame : Frame
+            How features enter.
+        at : array of shape (D,)
+            Coefficients.
+        adjacency : Adjacency
+            Whether the release counts the units.
+        rate : float
+            Approximate mean response; used for counts only.
+        """
 
     def _prior(self, frame: Frame) -> float:
-        """Prior standard deviation of a coefficient: clip/sqrt(width) is a typical entry of a row."""
+        """Prior standard deviation of a coefficient: clip/sqrt(width) is a typical entry of a row.
+
+        Parameters
+        ----------
+        frame : Frame
+            How features enter.
+        """
         return TUNING.predictor_spread * math.sqrt(frame.width) / frame.clip
 
     def _point(self, statistic: NewtonStep, at: Floats, value: Floats, noise: float, units: float) -> GradientRelease:
@@ -248,6 +276,7 @@ class LogisticRegressionProgram(NewtonRegression):
 
     @model_validator(mode="after")
     def _start_fits(self) -> Self:
+        """Refuse the quadratic start alone with an offset: Taylor's polynomial is in x.w only."""
         if self.offset is not None and self.method == "polynomial":
             raise ValueError("the method 'polynomial' knows no offset: leave it to the planner, or take 'newton'")
         return self
@@ -266,6 +295,7 @@ class LogisticRegressionProgram(NewtonRegression):
 
     @property
     def _plan(self) -> str:
+        """The start and the rounds in words."""
         if self.offset is not None:
             return super()._plan
         return "one quadratic" if self.method == "polynomial" else f"a quadratic start and {self._turns} Newton rounds"
@@ -281,12 +311,21 @@ class LogisticRegressionProgram(NewtonRegression):
         return tuple(self._left * share / whole for share in relative)
 
     def _fit_statistic(self, frame: Frame, at: Floats, adjacency: Adjacency, size: float | None = None) -> FitHistogram:
+        """As in `Regression`: the histogram is over scores, by class."""
         bounds = self._fit_bounds(frame, adjacency) | {"family": "logistic"}
         edges = np.linspace(-TUNING.score_span, TUNING.score_span, TUNING.score_bins + 1)
         return FitHistogram(**bounds, coefficients=at, edges=edges)
 
     def _quadratic(self, frame: Frame, adjacency: Adjacency) -> PolynomialCoefficients:
-        """The statistic of the start: Taylor's coefficients -y/2 and 1/8, each weighted to a largest norm of 1."""
+        """The statistic of the start: Taylor's coefficients -y/2 and 1/8, each weighted to a largest norm of 1.
+
+        Parameters
+        ----------
+        frame : Frame
+            How features enter.
+        adjacency : Adjacency
+            Whether the release counts the units.
+        """
         return PolynomialCoefficients(
             **self._bounds(frame, adjacency),
             table=np.array([[0.0, 0.0], [0.0, -0.5], [0.125, 0.0]]),
@@ -295,9 +334,13 @@ class LogisticRegressionProgram(NewtonRegression):
         )
 
     def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, rate: float = 0.5) -> NewtonStep:
+        """As in `NewtonRegression`; no bound depends on the rate."""
         return NewtonStep(**self._bounds(frame, adjacency), coefficients=at)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """The column moments (optional), the quadratic (without an offset), the Newton rounds, the evaluation
+        (optional).
+        """
         frame = self._frame(*self._rooms)
         shares, first = self._shares(), []
         if self.offset is None:
@@ -306,6 +349,7 @@ class LogisticRegressionProgram(NewtonRegression):
         return (*self._bought(adjacency), *first, *steps, *self._evaluation(adjacency))
 
     def _constant(self, mean_response: float) -> float:
+        """The intercept starts at 0; the quadratic start or the first Newton round moves it."""
         return 0.0
 
     def program(self, adjacency: Adjacency) -> Program:
@@ -362,6 +406,7 @@ class PoissonRegressionProgram(NewtonRegression):
 
     @model_validator(mode="after")
     def _counts(self) -> Self:
+        """Refuse a range of the response that does not begin at 0."""
         if self.lower is not None and self.lower[-1] != 0:
             raise ValueError(
                 f"the range of the response {self.columns[-1]!r} must begin at 0, since it is a count, got "
@@ -382,21 +427,26 @@ class PoissonRegressionProgram(NewtonRegression):
 
     @property
     def _wide(self) -> float:
+        """Factor on the clips of counts and rates, as declared or chosen by the planner."""
         return self.tails or 1.0
 
     @property
     def _buys(self) -> bool:
+        """The column moments are always released."""
         return True
 
     @property
     def _left(self) -> float:
+        """Share of the budget for the Newton rounds."""
         return 1 - self.standardise_share - self.evaluate_share
 
     def _fit_statistic(self, frame: Frame, at: Floats, adjacency: Adjacency, size: float | None = None) -> FitHistogram:
+        """As in `Regression`: the residuals of counts are binned over their whole range."""
         bounds = self._fit_bounds(frame, adjacency) | {"family": "poisson", "most": self._most, "bound": self._most}
         return FitHistogram(**bounds, coefficients=at, edges=np.linspace(-1, 1, TUNING.count_bins + 1))
 
     def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, rate: float) -> NewtonStep:
+        """As in `NewtonRegression`; residuals and rates are clipped in proportion to the mean rate."""
         bounds: dict[str, Any] = self._bounds(frame, adjacency)
         return NewtonStep(
             **bounds,
@@ -411,15 +461,23 @@ class PoissonRegressionProgram(NewtonRegression):
         )
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """The column moments, the Newton rounds, the evaluation (optional)."""
         frame = self._frame(*self._rooms)
         steps = [PrivateSum(self._step(frame, frame.start, adjacency, 1.0), share) for share in self._shares()]
         return (*self._bought(adjacency), *steps, *self._evaluation(adjacency))
 
     def _rate(self, mean_response: float) -> float:
-        """Mean count from a released mean in [-1, 1]; at least 1 % of the largest count, as its logarithm is used."""
+        """Mean count from a released mean in [-1, 1]; at least 1 % of the largest count, as its logarithm is used.
+
+        Parameters
+        ----------
+        mean_response : float
+            Released mean of the response, in [-1, 1].
+        """
         return max(self._most * (mean_response + 1) / 2, TUNING.rate_least * self._most)
 
     def _constant(self, mean_response: float) -> float:
+        """The logarithm of the mean count."""
         return math.log(self._rate(mean_response))
 
     def program(self, adjacency: Adjacency) -> Program:
@@ -462,6 +520,11 @@ class PoissonRegressionProgram(NewtonRegression):
 
         The factor is the exposure `TUNING.exposure_spread` standard deviations above the mean, over
         `TUNING.exposure_divisor`, because the clips already allow several times the mean rate.
+
+        Parameters
+        ----------
+        mean, variance : array of shape (columns,)
+            Released moments of the columns in [-1, 1].
         """
         if (ends := self._offset_range) is None:
             return 1.0

@@ -24,7 +24,7 @@ reduced to `residual_clip` times the root mean square; the noise of g is proport
 
 Releases: the optional column moments, `rounds` equal shares, the optional histogram of the fit. Steps, posterior and
 intervals are free post-processing. The planner's constants were chosen on the kinds of data of
-`benchmarks/regression.py` (docs/regression.md, "How good it is"); no record says which run chose which.
+`benchmarks/regression.py` (docs/regression.md, "Accuracy"); no record says which run chose which.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class LinearRegressionProgram(Regression):
 
     @property
     def describe(self) -> str:
+        """The method and its rounds, for the plan."""
         measured = "standardised" if self.standardise == "dp" else "measured"
         bought = f"columns {measured} for a share of {self.standardise_share:g}, " if self._buys else ""
         return f"{bought}{self._turns} {self.method} rounds"
@@ -133,18 +134,33 @@ class LinearRegressionProgram(Regression):
 
     @property
     def _as_it_is(self) -> bool:
+        """The link is the identity."""
         return True
 
     @property
     def _response_half(self) -> float:
+        """Half the range of the response."""
         return float(self.half[-1])
 
     @property
     def _response_middle(self) -> float:
+        """The middle of the range of the response."""
         return float(self.middle[-1])
 
     def _moment(self, frame: Frame, at: Floats, bound: float, adjacency: Adjacency) -> ResidualMoment:
-        """The statistic of a round of "moment" at coefficients `at` (width,), residuals clipped at `bound`."""
+        """The statistic of a round of "moment".
+
+        Parameters
+        ----------
+        frame : Frame
+            How features enter.
+        at : array of shape (D,)
+            Coefficients.
+        bound : float
+            b, in half ranges of the response.
+        adjacency : Adjacency
+            Whether the release counts the units.
+        """
         return ResidualMoment(**self._bounds(frame, adjacency), coefficients=at, bound=bound)
 
     def _gradient(self, frame: Frame, at: Floats, bound: float, adjacency: Adjacency) -> ResidualGradient:
@@ -157,6 +173,7 @@ class LinearRegressionProgram(Regression):
         return self._left / self._turns
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """The column moments (optional), equal rounds, the evaluation (optional)."""
         # Templates at coefficients of zero: sensitivity and size of a release depend on neither coefficients nor bound.
         frame = self._frame(self.room or TUNING.linear_room[0], TUNING.uniform_square)
         kind = self._gradient if self.method == "gradient" else self._moment
@@ -164,6 +181,7 @@ class LinearRegressionProgram(Regression):
         return (*self._bought(adjacency), *[each] * self._turns, *self._evaluation(adjacency))
 
     def program(self, adjacency: Adjacency) -> Program:
+        """The frame, then the rounds of the chosen method."""
         frame = yield from self._measure(adjacency, self.room or TUNING.linear_room[0], TUNING.uniform_square)
         if self.method == "gradient":
             return (yield from self._descend(frame, adjacency))

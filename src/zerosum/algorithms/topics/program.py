@@ -84,6 +84,23 @@ class TopicsProgram(Algorithm):
       deviations above the common level of all topics. On the path "tensor" the norm of the topic and its distance from
       the nearest topic are above three times their noise. No topic is carried if the triples are below their noise
       (documents of fewer than three words have none). After EM its start must also be above twice its noise.
+
+    Parameters
+    ----------
+    n_components : int
+        K.
+    n_words : int
+        Most words of the path "pairs".
+    length : float, optional
+        Typical number of words of a document, a public number; it decides whether there is a round of EM.
+    path : {"auto", "tensor", "pairs"}
+        The path; "auto" chooses by the numbers of words and documents.
+    word_share, norm_share, pair_share, sum_share : float
+        Shares of the budget; the last release of a path has the rest.
+    seed : int
+        Public seed.
+    columns : tuple of str
+        The public vocabulary.
     """
 
     name: ClassVar[str] = "topics"
@@ -104,6 +121,9 @@ class TopicsProgram(Algorithm):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        """Refuse more topics than words, too many words for the tensor path, and shares that leave a release
+        nothing.
+        """
         words = min(len(self.columns), self.n_words) if self.path == "pairs" else len(self.columns)
         if self.n_components > words:
             raise ValueError(f"n_components must be at most n_features = {words} (words), got {self.n_components}")
@@ -165,6 +185,7 @@ class TopicsProgram(Algorithm):
 
     @property
     def describe(self) -> str:
+        """The path and its releases, for the plan."""
         words = len(self.columns)
         if self.chosen == "pairs":
             return (
@@ -178,18 +199,48 @@ class TopicsProgram(Algorithm):
     # ---- requests --------------------------------------------------------------------------------------------------
 
     def _word_pairs(self, words: Floats, weights: Floats) -> WordPairs:
+        """The statistic of pairs of selected words.
+
+        Parameters
+        ----------
+        words : array of shape (n,)
+            Positions of the words.
+        weights : array of shape (n,)
+            Root of the inverse document frequency; 0 leaves a word out.
+        """
         return WordPairs(columns=len(self.columns), words=words, weights=weights)
 
     def _root_sums(self, words: Floats, weights: Floats, scores: Floats) -> TopicSums:
+        """The statistic of sums of documents by topic on the path "pairs".
+
+        Parameters
+        ----------
+        words, weights : array of shape (n,)
+            As for `_word_pairs`.
+        scores : array of shape (n, K)
+            A column for each topic; responsibilities are a softmax of the products with a document.
+        """
         K = self.n_components
         return TopicSums(
             columns=len(self.columns), words=words, weights=weights, scores=scores, offsets=np.zeros(K), kind="roots"
         )
 
     def _em_sums(self, logs: Floats, offsets: Floats, clip: float) -> TopicSums:
+        """The statistic of the round of EM.
+
+        Parameters
+        ----------
+        logs : array of shape (D, K)
+            Logarithms of the probabilities of words by topic.
+        offsets : array of shape (K,)
+            Logarithms of the weights.
+        clip : float
+            Norm at which a document's word shares are clipped.
+        """
         return TopicSums(columns=len(self.columns), scores=logs, offsets=offsets, kind="shares", clip=clip)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
+        """Templates of the releases of the chosen path, with the share of each."""
         D, K = len(self.columns), self.n_components
         if self.chosen == "pairs":
             first, ones = np.arange(self._kept, dtype=np.float64), np.ones(self._kept)
@@ -209,6 +260,7 @@ class TopicsProgram(Algorithm):
         return tuple(PrivateSum(made[name], share) for name, share in self._shares.items())
 
     def program(self, adjacency: Adjacency) -> Program:
+        """The releases of the chosen path."""
         if self.chosen == "pairs":
             return (yield from self._run_pairs())
         return (yield from self._run_tensor())
@@ -253,6 +305,11 @@ class TopicsProgram(Algorithm):
 
         A document of m different words contributes 1/sqrt(m) for each of them, so the sum of the release over the
         number of documents estimates the mean of sqrt(m).
+
+        Parameters
+        ----------
+        release : Release
+            A release of `WordPresence`, shape (D,).
         """
         presence, noise = release.value, release.noise_std
         order = np.argsort(-presence, kind="stable")[: self._kept]
@@ -346,6 +403,19 @@ class TopicsProgram(Algorithm):
 
         The noise is 1, the largest entry, if the triples are below their noise, as for documents of fewer than three
         words.
+
+        Parameters
+        ----------
+        clip : float
+            Clip of pairs, from the histogram of norms; triples are clipped at its power 3/2.
+        units : float
+            Number of documents, public or released.
+
+        Returns
+        -------
+        topics : array of shape (K, D)
+        weights : array of shape (K,)
+        noise : array of shape (K,)
         """
         D, K, shares = len(self.columns), self.n_components, self._shares
         pairs, level, axes = None, np.inf, np.eye(D)
@@ -393,6 +463,21 @@ class TopicsProgram(Algorithm):
         carried: NDArray[np.bool_],
         noise: Floats | None = None,
     ) -> dict[str, Quantity]:
+        """Topics in order of weight, with relevance and axes.
+
+        Parameters
+        ----------
+        words : array of shape (n,)
+            Positions of the words.
+        topics : array of shape (K, n)
+            Probabilities; rows add up to 1.
+        weights : array of shape (K,)
+            Shares of the documents.
+        carried : bool array of shape (K,)
+            Topics that the budget supports.
+        noise : array of shape (K,), optional
+            Standard deviation of an entry of each topic; None on the path "pairs", where it is not known.
+        """
         order = np.argsort(-weights, kind="stable")
         topics, weights = topics[order], weights[order]
         common = np.maximum(np.mean(topics, axis=0), 1e-12)
@@ -424,7 +509,14 @@ def documents_behind(total: float, noise: float, units: float) -> float:
 def _above_noise(topics: Floats, noise: Floats, times: float) -> NDArray[np.bool_]:
     """Topics whose norm and whose distance from the nearest topic exceed `times` the norm of their noise.
 
-    `topics` is (K, D), and `noise` (K,) the standard deviation of an entry.
+    Parameters
+    ----------
+    topics : array of shape (K, D)
+        Noisy topics.
+    noise : array of shape (K,)
+        Standard deviation of an entry.
+    times : float
+        Factor on the norm of the noise, sqrt(D) times that of an entry.
     """
     near = np.linalg.norm(topics[:, None, :] - topics[None, :, :], axis=2)
     np.fill_diagonal(near, np.inf)

@@ -70,6 +70,7 @@ class FeatureAlgorithm(Algorithm):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        """Refuse equal classes, and columns that are not the inputs of the features and the class."""
         if len(set(self.classes)) < len(self.classes):
             raise ValueError(f"classes must be different from each other, got {list(self.classes)}")
         if self.feature_map.inputs != len(self.columns) - 1:
@@ -86,6 +87,7 @@ class FeatureAlgorithm(Algorithm):
 
     @property
     def categories(self) -> dict[str, tuple[str | float | bool, ...]]:  # type: ignore[override]
+        """The classes, in the last column."""
         return {self.columns[-1]: self.classes}
 
 
@@ -103,6 +105,19 @@ class FeatureClassifierProgram(FeatureAlgorithm):
 
     Results: `center`, `projection` and `weights` (the bias last), which classify features; with `evaluate_share` also
     `accuracy`, `accuracy_interval_95`, `confusion` and `calibration`.
+
+    Parameters
+    ----------
+    directions : int
+        Largest number k of whitened directions.
+    whiten_share, evaluate_share : float
+        Shares of the budget for the moments and for the evaluation; the rounds have the rest.
+    hold_out : float
+        Share of units for the evaluation alone.
+    rounds, clip, learning_rate
+        Number of rounds, clip of a row's gradient and length of a step; the planner's choice if not given.
+    classes, features, columns
+        As for `FeatureAlgorithm`.
     """
 
     name: ClassVar[str] = "feature-classifier"
@@ -119,6 +134,7 @@ class FeatureClassifierProgram(FeatureAlgorithm):
 
     @property
     def describe(self) -> str:
+        """Rounds and clip, for the plan."""
         return f"{self._turns} rounds over all units, gradients clipped at {self._clip:.3g}"
 
     def resolve(self, facts: PublicFacts) -> Self:
@@ -185,7 +201,17 @@ class FeatureClassifierProgram(FeatureAlgorithm):
         return FeatureMoments(**self._shared(), count=adjacency is Adjacency.ADD_REMOVE)
 
     def _gradient(self, center: Floats, projection: Floats, weights: Floats) -> PrivateSum:
-        """The request of one round, at `center` (F,), `projection` (F, k) and `weights` (k + 1, classes)."""
+        """The request of one round.
+
+        Parameters
+        ----------
+        center : array of shape (F,)
+            m, released.
+        projection : array of shape (F, k)
+            W, released.
+        weights : array of shape (k + 1, classes)
+            B of this round.
+        """
         statistic = SoftmaxGradient(
             **self._shared(),
             classes=len(self.classes),
@@ -208,6 +234,7 @@ class FeatureClassifierProgram(FeatureAlgorithm):
         )
 
     def requests(self, adjacency: Adjacency) -> tuple[Request, ...]:
+        """The moments, one phase of rounds, then the evaluation (optional)."""
         # Templates: sensitivity and size of a release do not depend on the whitener and the weights.
         size = self.feature_map.size
         unknown = np.zeros(size), np.eye(size, self._width), np.zeros((self._width + 1, len(self.classes)))

@@ -68,6 +68,7 @@ class TwoLayerModel(Model):
     hidden: int
 
     def first_weights(self, seed: int) -> Floats:
+        """He's initialisation from a public seed."""
         return TwoLayer.start(self.features, self.hidden, self.classes, seed)
 
     def parameters(self, scale: Floats | None) -> dict[str, Any]:
@@ -110,6 +111,7 @@ class ModuleModel(Model):
     precision: str
 
     def first_weights(self, seed: int) -> Floats:
+        """The weights that the module's factory sets under a public seed."""
         # The module is built here, at the coordinator, from the public seed; sites receive weights, not code.
         return Architecture.of(self.module, self.settings, self.shape, self.classes, self.precision).start(seed)
 

@@ -139,6 +139,7 @@ class NeuralClassifierProgram(RangedAlgorithm):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        """Refuse ranges, classes and optimisers that do not fit each other, before a plan is made."""
         if self.lower is None or self.upper is None:
             raise ValueError("lower and upper are required: public ranges of the features, not taken from the data")
         if len(self.columns) < 2:
@@ -168,10 +169,12 @@ class NeuralClassifierProgram(RangedAlgorithm):
 
     @property
     def categories(self) -> dict[str, tuple[str | float | bool, ...]]:  # type: ignore[override]
+        """The classes, in the last column."""
         return {self.columns[-1]: self.classes}
 
     @property
     def describe(self) -> str:
+        """Steps, sampling and clip, for the plan."""
         who = "all units" if self.rate == 1 else f"a sample of {self.rate:.3g} of the units"
         return f"{self._turns} steps of {self.optimizer} over {who}, gradients clipped at {self._clip:.3g}"
 
@@ -247,7 +250,15 @@ class NeuralClassifierProgram(RangedAlgorithm):
         return self.network.predictions(**self._parameters(weights, "held-out"))
 
     def _parameters(self, weights: Floats, part: Part) -> dict[str, Any]:
-        """Parameters of a statistic at these weights (n,), over one part of the units."""
+        """Parameters of a statistic at these weights (n,), over one part of the units.
+
+        Parameters
+        ----------
+        weights : array of shape (n,)
+            Weights of the network.
+        part : {"fitted", "held-out"}
+            Which units take part, if units are held out.
+        """
         # Statistics see features in half ranges from the middle of their range: center and scale follow.
         scale = None if self.scale is None else self.scale / self.half[:-1]
         return {
@@ -269,6 +280,9 @@ class NeuralClassifierProgram(RangedAlgorithm):
         return PrivateSum(self.statistic(weights), 1 - self.evaluate_share, Sampling(self.rate, self._turns))
 
     def requests(self, adjacency: Adjacency) -> tuple[Request, ...]:
+        """One phase of steps, then the evaluation (optional). Templates are at the first weights: the sensitivity
+        depends on the clip alone.
+        """
         if adjacency is not Adjacency.REPLACE_ONE:
             raise BadParameter(
                 "training divides by the number of units, which add-remove neighbours keep secret: plan it with "
@@ -279,7 +293,13 @@ class NeuralClassifierProgram(RangedAlgorithm):
         return (self._request(weights), *judged)
 
     def program(self, adjacency: Adjacency) -> Program:
-        """The steps, the average of the weights, and the evaluation."""
+        """The steps, the average of the weights, and the evaluation.
+
+        Parameters
+        ----------
+        adjacency : Adjacency
+            Replace-one; `requests` refuses the other.
+        """
         weights = self.first_weights()
         rate = self.learning_rate or rate_for(self.optimizer, 1.0, self.momentum, self._clip)
         optimiser = make_optimiser(self.optimizer, rate, self.momentum, self.optimizer_settings)

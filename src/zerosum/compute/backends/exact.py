@@ -88,6 +88,7 @@ def averages(units: Units, rows: Array, made: Callable[[Array], Array], at_once:
     >>> averages(Units(np.arange(6.0)[:, None], np.array([0, 1, 6])), np.arange(6.0)[:, None], np.square, 2).tolist()
     [[0.0], [11.0]]
     """
+    # A unit with one row is its own mean; no addition could round.
     if units.offsets is None:
         return made(rows)
     if not on_host(rows):
@@ -108,6 +109,7 @@ def averages(units: Units, rows: Array, made: Callable[[Array], Array], at_once:
 def _averages(units: Units, rows: Array, made: Callable[[Array], Array], at_once: int) -> Array:
     """`averages` on a device, for many units of one length together; a unit's parts are cut by its own length."""
     xp, parts, order = array_namespace(rows), [], []
+    # Units of one length share the same sequence of operations, so that a unit rounds as it would alone.
     for batch in units.batches():
         own, few = batch.of(rows), max(1, _TOGETHER // max(1, min(at_once, batch.length)))
         for some in pieces(len(batch), few):
@@ -269,6 +271,7 @@ def sized(rows: Array) -> tuple[Array, Array, Array]:
     """
     xp = array_namespace(rows)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        # The squares of a norm in 1e-100 to 1e100 neither overflow nor lose bits to subnormal numbers.
         size = squares(rows)
         plain = (size > 1e-200) & (size < 1e200)
         ones = xp.ones_like(size)
@@ -278,6 +281,7 @@ def sized(rows: Array) -> tuple[Array, Array, Array]:
         largest = xp.max(xp.abs(rows), axis=1)
         sound = xp.isfinite(largest)
         rows = xp.where(sound[:, None], rows, xp.zeros_like(rows))
+        # A row of zeros is divided by 1: 0/0 would be NaN.
         largest = xp.where(plain | ~sound | (largest == 0), ones, largest)
         # Division by 1 leaves the bits of the usual rows unchanged.
         scaled = rows / largest[:, None]
@@ -402,6 +406,7 @@ class Exact:
     @classmethod
     def of(cls, matrix: Floats) -> Exact:
         """The exact form of a public matrix of shape (columns of the data, k)."""
+        # Columns as rows: every column gets its own unit, so that a short one keeps 26 bits, too.
         scaled, size, norm = sized(np.ascontiguousarray(np.asarray(matrix, dtype=np.float64).T))
         return cls(np.ascontiguousarray(whole(scaled, norm).T), size * norm * INSIDE * 2.0**-BITS)
 

@@ -85,6 +85,7 @@ def _same_bits_of(device: str, rng: np.random.Generator, length: int, columns: i
     placed = [torch.from_numpy(each).to(device) for each in rng.uniform(0.5, 2, (2, length * columns))]
     worth = torch.from_numpy(np.append(rng.uniform(0.5, 2, columns), 0.1)).to(device)
     chosen = torch.from_numpy(np.arange(columns, dtype=np.int32) % 8).to(device)
+    # The first row and the number of rows of each window.
     windows = torch.from_numpy(np.array([np.zeros(length), np.full(length, 5)], dtype=np.int32)).to(device)
 
     def made(x: Any) -> list[Any]:
@@ -322,9 +323,11 @@ def unmixing(
     count, length, made = sources.shape
     long = max(_power(made), 16)
     sizes = torch.empty_like(sources)
-    told = torch.empty(count, made * (made - 1) + 3 * made + 1, dtype=torch.float64, device=sources.device)
+    out = torch.empty(count, made * (made - 1) + 3 * made + 1, dtype=torch.float64, device=sources.device)
     if count:
         chosen, begins, widths = (_aligned(each) for each in (chosen, windows[0, :], windows[1, :]))
+        # One program for each piece of a unit; `around` reads a window that may extend into neighbouring pieces of the
+        # same unit.
         block, warps = _shape(length * made)
         given = (length, made, window, *weights, *constants, both)
         # Fewer registers let more units run at the same time.
@@ -335,8 +338,8 @@ def unmixing(
             _kernels().around[(count, -(-length * made // block))](
                 sources, begins, widths, sizes, length, made, window, block, num_warps=warps, **_PLAIN
             )
-            _kernels().unmixing[(count,)](sources, sizes, chosen, told, *given, 16, long, **more, **_PLAIN)
-    return told
+            _kernels().unmixing[(count,)](sources, sizes, chosen, out, *given, 16, long, **more, **_PLAIN)
+    return out
 
 
 # No contraction of products and sums into fused multiply-adds: the bits are then those of IEEE operations.

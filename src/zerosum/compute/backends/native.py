@@ -127,6 +127,7 @@ def unmixing(
     # The kernel reads 8 sources at a time: columns of zeros fill up the last group.
     numbers = np.zeros((columns, -(-sources // 8) * 8))
     numbers[:, :sources] = exact.numbers
+    # One number for each pair in the scores and in the correlations, three slopes for each source, and the constant.
     out = np.empty(sources * (sources - 1) + 3 * sources + 1)
     arrays = numbers, exact.worth[:-1], _doubles(signs), np.ascontiguousarray(runs, dtype=np.int64), chosen
     _native.unmixing(_doubles(people), *arrays, (rows, columns, sources, window), (exact.rounding, *weights), out)

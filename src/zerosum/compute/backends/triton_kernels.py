@@ -1,5 +1,11 @@
 # type: ignore
-"""The kernels of `fused`, for Triton to compile: only a machine with a GPU loads this."""
+"""The kernels of `fused`, for Triton to compile: only a machine with a GPU loads this.
+
+Conventions. `tl.program_id(0)` is the unit (or the row, where each row is a unit), which becomes a 64-bit number before
+it is multiplied, since an array may have more than 2^31 numbers. The other program index is a piece of the unit. Names
+in capitals are constants of the compilation; loads beyond a unit's end are masked. No program reads another unit, and
+sums run over fixed blocks, so that the bits of a unit depend on that unit alone.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +21,7 @@ _LARGEST = tl.constexpr(1.7976931348623157e308)
 
 @triton.jit
 def squares(rows, found, columns, pieces, BLOCK: tl.constexpr):
+    """Sum of squares of one piece of a row of `columns` numbers; `found` is (rows, pieces)."""
     row, piece = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = piece * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(rows + row * columns + at, mask=at < columns, other=0.0).to(tl.float64)
@@ -23,6 +30,7 @@ def squares(rows, found, columns, pieces, BLOCK: tl.constexpr):
 
 @triton.jit
 def whole(rows, factor, found, columns, BLOCK: tl.constexpr):
+    """One piece of a row times the row's factor, rounded to whole numbers; `found` is (rows, columns)."""
     row, piece = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = piece * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(rows + row * columns + at, mask=at < columns, other=0.0).to(tl.float64)
@@ -31,6 +39,7 @@ def whole(rows, factor, found, columns, BLOCK: tl.constexpr):
 
 @triton.jit
 def _placed(rows, center, scale, row, at, columns, CENTER: tl.constexpr, SCALE: tl.constexpr):
+    """Some columns of a row as doubles, less `center` and over `scale`; 0 beyond the end."""
     x = tl.load(rows + row * columns + at, mask=at < columns, other=0.0).to(tl.float64)
     if CENTER:
         x = x - tl.load(center + at, mask=at < columns, other=0.0)
@@ -43,6 +52,10 @@ def _placed(rows, center, scale, row, at, columns, CENTER: tl.constexpr, SCALE: 
 def entered(
     rows, center, scale, numbers, size, worth, columns, CENTER: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr
 ):
+    """One row centred, scaled, divided by its norm and rounded to whole numbers of norm 2^26. Writes `numbers` (rows,
+    columns), and for each row the sum of their squares (`size`) and the value of 1 (`worth`). Three passes over the
+    row: norm and largest entry; the norm again if it overflowed; rounding.
+    """
     row = tl.program_id(0).to(tl.int64)
     places = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), dtype=tl.float64)
@@ -57,6 +70,8 @@ def entered(
         largest = tl.maximum(largest, tl.where(sound, high, 0.0))
     square, most, bad = tl.sum(total, axis=0), tl.max(largest, axis=0), tl.sum(unsound, axis=0) > 0
     divisor = most * 0.0 + 1.0
+    # As `exact.sized`: the squares of such a row would overflow or lose bits, so that it is divided by its largest
+    # entry.
     if (square <= 1e-200) | (square >= 1e200):
         if most > 0:
             divisor = most
@@ -69,6 +84,7 @@ def entered(
     nothing = bad | (norm == 0)
     factor = tl.where(nothing, 0.0, _WHOLE / (tl.where(nothing, 1.0, norm) * _INSIDE))
     entering = tl.zeros((BLOCK,), dtype=tl.float64)
+    # Two loops with the same arithmetic. The usual row has no division, and a row that is not finite stores zeros.
     if nothing | (divisor != 1.0):
         for start in range(0, columns, BLOCK):
             at = start + places
@@ -91,6 +107,9 @@ def entered(
 def recording(
     rows, found, length, columns, first, last, STANDARDISE: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr
 ):
+    """Some columns of one recording of a unit, rows `first` to `last`, at mean zero and with STANDARDISE at variance
+    one; `found` is (units, length, columns).
+    """
     unit = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * WIDE + tl.arange(0, WIDE)
     places = tl.arange(0, TALL).to(tl.int64)
@@ -108,6 +127,7 @@ def recording(
             row = start + places
             here = (row < last)[:, None] & (column < columns)[None, :]
             x = tl.load(rows + base + row[:, None] * columns + column[None, :], mask=here, other=0.0).to(tl.float64)
+            # A masked row was loaded as 0 and would add the square of the mean.
             x = tl.where(here, x - mean[None, :], 0.0)
             total += x * x
         spread = tl.sqrt(tl.sum(total, axis=0) / (last - first).to(tl.float64))
@@ -125,6 +145,9 @@ def recording(
 
 @triton.jit(do_not_specialize=["length"])
 def scaled(products, worth, found, loud, length, made, TALL: tl.constexpr, LONG: tl.constexpr):
+    """Sources of a unit scaled to mean square 1 over its rows. Writes `found` (units, length, made) in single precision
+    and `loud` (units, made), the sums of squares, 0 for a silent source.
+    """
     unit = tl.program_id(0).to(tl.int64)
     base = unit * length * made
     places, source = tl.arange(0, TALL), tl.arange(0, LONG)
@@ -152,6 +175,9 @@ def scaled(products, worth, found, loud, length, made, TALL: tl.constexpr, LONG:
 
 @triton.jit(do_not_specialize=["length"])
 def each_product(left, right, found, length, tall, wide, DEEP: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr):
+    """One tile of left' right of a unit, `left` (units, length, tall) and `right` (units, length, wide); `found` is
+    (units, tall, wide).
+    """
     unit, across = tl.program_id(0).to(tl.int64), (wide + WIDE - 1) // WIDE
     i = tl.program_id(1) // across * TALL + tl.arange(0, TALL)
     j = tl.program_id(1) % across * WIDE + tl.arange(0, WIDE)
@@ -170,6 +196,9 @@ def each_product(left, right, found, length, tall, wide, DEEP: tl.constexpr, TAL
 
 @triton.jit(do_not_specialize=["length", "window"])
 def around(sources, begins, widths, found, length, made, window, BLOCK: tl.constexpr):
+    """The mean square over the window around each row, for one piece of a unit's rows and sources; `found` is (units,
+    length, made).
+    """
     base = tl.program_id(0).to(tl.int64) * length * made
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     here = at < length * made
@@ -178,6 +207,7 @@ def around(sources, begins, widths, found, length, made, window, BLOCK: tl.const
     width = tl.load(widths + row, mask=here, other=1)
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     for step in range(0, window):
+        # Every row takes `window` steps; a row whose window is shorter, at the ends of a recording, adds zeros.
         near = tl.load(sources + base + begin + step * made, mask=here & (step < width), other=0.0)
         total += near * near
     tl.store(found + base + at, total / width.to(tl.float32), mask=here)
@@ -211,6 +241,12 @@ def unmixing(
     TALL: tl.constexpr,
     LONG: tl.constexpr,
 ):
+    """The contribution of one unit to `statistics.unmixing.UnmixingScore`, before it is divided by its norm.
+
+    One pass over the unit's rows collects the sums of all scores and the products F and C; the part after the loop
+    applies the formulas of `UnmixingScore._told_here`. `told` is (units, size): turns, correlations, slopes by score,
+    constant.
+    """
     unit = tl.program_id(0).to(tl.int64)
     base = unit * length * made
     places, source = tl.arange(0, TALL), tl.arange(0, LONG)
@@ -245,6 +281,7 @@ def unmixing(
         along += psi * y
         picked = tl.where(score == 0, psi, 0.0)
 
+        # tanh from exp of a negative argument, which cannot overflow; the sign is set afterwards.
         grown = tl.exp(tl.abs(y) * (-2.0 * tanh_of))
         psi = (1.0 - grown) / (1.0 + grown)
         psi = tl.where(y < 0, -psi, psi)
@@ -268,6 +305,7 @@ def unmixing(
             both_along += psi * y
             picked = tl.where(score == 3, psi, picked)
 
+        # Single precision without TF32, which rounds factors to 10 bits.
         F = tl.dot(tl.trans(picked), y, F, input_precision="ieee")
         C = tl.dot(tl.trans(y), y, C, input_precision="ieee")
 
@@ -295,6 +333,7 @@ def unmixing(
     pairs = made * (made - 1) // 2
     i, j = source[:, None], source[None, :]
     out = told + unit * (2 * pairs + 3 * made + 1)
+    # Position of the pair (i, j), i < j, among the rows of the upper triangle without the diagonal.
     at = out + i * made - i * (i + 1) // 2 + j - i - 1
     inside = (i < j) & (j < made)
     tl.store(at, (mixed - tl.trans(mixed)) * 0.7071067811865476, mask=inside)

@@ -1,7 +1,8 @@
-"""Public feature maps: what is made of a row before anything is learned. A closed registry, as for statistics.
+"""Public feature maps: functions of one row that are applied before a model is fitted. A closed registry, as for
+statistics.
 
-A map is named in a study by its `kind` and its public settings; a site builds it from its own registry, from entry
-points of the group `zerosum.features` in its environment, or from `register` in its own process. No code travels.
+A study names a map by its `kind` and its public settings. A site builds it from its own registry, from entry points of
+the group `zerosum.features` in its environment, or from `register` in its own process. No code travels.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ ENTRY_POINTS = "zerosum.features"
 
 
 def register(map_type: type[FeatureMap]) -> type[FeatureMap]:
-    """Make a feature map known to this process; a name that is taken by another one is refused."""
+    """Make a feature map known to this process; a name that is taken by another one is refused.
+
+    Parameters
+    ----------
+    map_type : type
+        A subclass of `FeatureMap` with a class variable `kind`.
+    """
     known = _registry.setdefault(map_type.kind, map_type)
     if known is not map_type:
         raise BadParameter(f"features of the kind {map_type.kind!r} are registered already")
@@ -34,6 +41,11 @@ def register(map_type: type[FeatureMap]) -> type[FeatureMap]:
 def build(settings: Mapping[str, Any]) -> FeatureMap:
     """A feature map from its `kind` and its settings.
 
+    Parameters
+    ----------
+    settings : mapping
+        The public settings of a plan, with the key `kind`. Unknown settings are refused.
+
     >>> build({"kind": "scattering", "height": 28, "width": 28}).size
     625
     """
@@ -41,7 +53,13 @@ def build(settings: Mapping[str, Any]) -> FeatureMap:
 
 
 def find(kind: object) -> type[FeatureMap]:
-    """The feature map of that kind in this site's own registry."""
+    """The feature map of that kind in this site's own registry.
+
+    Parameters
+    ----------
+    kind : object
+        As in the plan, which comes from the coordinator: its type is not trusted.
+    """
     if not isinstance(kind, str):
         raise BadParameter(f"features need a kind: one of {', '.join(sorted(_registry))}")
     if kind not in _registry:

@@ -1,4 +1,4 @@
-"""What a feature map is: a public function of one row, computed in batches of one fixed shape."""
+"""Base class of feature maps: a public function of one row, computed in batches of one fixed shape."""
 
 from __future__ import annotations
 
@@ -47,7 +47,17 @@ class FeatureMap(BaseModel, ABC):
 
     @abstractmethod
     def map_batch(self, rows: Array) -> Array:
-        """The features of `batch` rows of doubles."""
+        """The features of `batch` rows of doubles.
+
+        Parameters
+        ----------
+        rows : array of shape (batch, inputs)
+            Doubles; the last rows may be padding of zeros.
+
+        Returns
+        -------
+        array of shape (batch, size)
+        """
 
     def ready(self) -> None:
         """Run all steps that can fail without data, so that a site refuses before a row is read."""
@@ -57,6 +67,16 @@ class FeatureMap(BaseModel, ABC):
 
         Each row is mapped by itself. A row on which the map fails has zero features: an error would reveal
         information about a unit to the coordinator.
+
+        Parameters
+        ----------
+        rows : array of shape (rows, inputs)
+            Rows of one block of units.
+
+        Returns
+        -------
+        array of shape (rows, size)
+            Single floats; in the namespace and on the device of the rows.
         """
         xp = array_namespace(rows)
         count = int(rows.shape[0])
@@ -64,8 +84,12 @@ class FeatureMap(BaseModel, ABC):
         return xp.concat(parts, axis=0) if parts else xp.zeros((0, self.size), dtype=xp.float32, device=device_of(rows))
 
     def _mapped(self, rows: Array) -> Array:
+        """The features of at most `batch` rows, shape (rows, size). If the map fails, each row is mapped alone, down to
+        the row at fault, which gets zeros.
+        """
         xp, count = array_namespace(rows), int(rows.shape[0])
         filled = doubles(rows)
+        # Padded to the full batch, so that a library always receives one shape and rounds a row equally.
         if count < self.batch:
             rest = xp.zeros((self.batch - count, self.inputs), dtype=filled.dtype, device=device_of(rows))
             filled = xp.concat([filled, rest], axis=0)

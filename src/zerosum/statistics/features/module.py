@@ -1,4 +1,4 @@
-"""Features by a frozen PyTorch module that a site knows by name: a public, pretrained network, say."""
+"""Features from a frozen PyTorch module that a site knows by name, for example a public, pretrained network."""
 
 from __future__ import annotations
 
@@ -21,15 +21,33 @@ from zerosum.statistics.module_registry import find_module
 
 
 class ModuleFeatures(FeatureMap):
-    """What a module from the site's own registry (`zerosum.modules`) gives for each row, in evaluation mode.
+    """The output of a frozen module from the site's own registry (`zerosum.modules`) for each row, in evaluation mode.
 
-    Rows are clamped to [`lowest`, `highest`], mapped to [0, 1] and given the `shape` of one example. Weights are what
-    the module's factory puts there, from a public seed where they are random; they must be public, and the same at
-    every site. `outputs` says how many numbers it gives.
+    Rows are clamped to [`lowest`, `highest`], mapped to [0, 1] and given the `shape` of one example. Features of a row
+    are
+    divided by their norm. The module's factory sets the weights, from a public seed if they are random; they must be
+    public
+    and equal at all sites.
 
-    A module may look at a whole batch. That it does not, nor rounds a row by where it stands, is tested before any row
-    of a site is used: public random rows must have the same features in every place and beside any others, bit for bit,
-    in batches of 64, or half as many, and so on; otherwise rows go one by one.
+    A module may combine the rows of a batch. A test shows that it does not, and that it does not round a row by its
+    position, before any row of a site is used: public random rows must have the same features at every position and
+    beside
+    any others, bit for bit, in batches of 64, or half as many, and so on, down to single rows.
+
+    Parameters
+    ----------
+    module : str
+        Name in the registry.
+    settings : mapping
+        Public settings of the factory.
+    shape : tuple of int
+        Shape of one example; its product is the number of inputs.
+    outputs : int
+        Number of features that the module gives for a row.
+    lowest, highest : float
+        Public range of all inputs.
+    seed : int
+        Seed of PyTorch's generator while the factory runs.
     """
 
     kind: ClassVar[str] = "module"
@@ -49,18 +67,24 @@ class ModuleFeatures(FeatureMap):
 
     @property
     def inputs(self) -> int:
+        """The number of inputs of an example."""
         return math.prod(self.shape)
 
     @property
     def size(self) -> int:
+        """The number of features."""
         return self.outputs
 
     @cached_property
     def _device(self) -> Any:
+        """The device of this site, from its own environment."""
         return torch_().device(own_device())
 
     @cached_property
     def _frozen(self) -> Any:
+        """The module in evaluation mode on the site's device, with weights from the public seed. The state of PyTorch's
+        generator is restored.
+        """
         torch, factory = torch_(), find_module(self.module)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
@@ -90,7 +114,15 @@ class ModuleFeatures(FeatureMap):
         return tried
 
     def _keeps(self, rows: Floats) -> bool:
+        """Whether public rows have the same features at other positions and beside other rows, bit for bit.
+
+        Parameters
+        ----------
+        rows : array of shape (batch, inputs)
+            Public random rows in [0, 1].
+        """
         count = len(rows)
+        # The first run is the reference; a device that computes a row differently each time fails the shift of 0 below.
         base = self._run(rows)
         if base.shape != (count, self.outputs):
             raise BadParameter(
@@ -100,13 +132,14 @@ class ModuleFeatures(FeatureMap):
             if not np.array_equal(self._run(np.roll(rows, shift, axis=0)), np.roll(base, shift, axis=0)):
                 return False
         for other in (0.0, 1.0):
-            array_on = np.full_like(rows, other)
-            array_on[count // 2] = rows[count // 2]
-            if count > 1 and not np.array_equal(self._run(array_on)[count // 2], base[count // 2]):
+            beside = np.full_like(rows, other)
+            beside[count // 2] = rows[count // 2]
+            if count > 1 and not np.array_equal(self._run(beside)[count // 2], base[count // 2]):
                 return False
         return True
 
     def _run(self, rows: Floats) -> Floats:
+        """The output of the module for a batch of rows in [0, 1], shape (rows, outputs), in doubles."""
         torch = torch_()
         given = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)).to(self._device)
         with torch.no_grad():
@@ -118,6 +151,7 @@ class ModuleFeatures(FeatureMap):
         _ = self._together
 
     def map_batch(self, rows: Array) -> Array:
+        """The features of a batch, each row divided by its norm, in the batches that passed the test."""
         xp = array_namespace(rows)
         pixels = to_numpy(xp.clip((rows - self.lowest) / (self.highest - self.lowest), 0.0, 1.0))
         with deterministic():

@@ -15,11 +15,16 @@ from zerosum.compute.backends.exact import Exact, constant_on, sized
 from zerosum.kernel.statistic import SMALLEST, FloatArray
 from zerosum.statistics.features.base import FeatureMap
 
-_TERMS = 14  # of the cosine's series on half a turn: the next one is below 1e-16
+_TERMS = 14  # terms of the cosine's series on half a turn: the next term is below 1e-16
 
 
 class LinearFeatures(FeatureMap):
     """The columns, clamped to their public ranges and mapped to [-1, 1], over the root of their number.
+
+    Parameters
+    ----------
+    lower, upper : array of shape (inputs,)
+        Public ranges of the columns.
 
     >>> import numpy as np
     >>> LinearFeatures(lower=[0, 0, 0, 0], upper=[1, 2, 1, 1])(np.array([[1.0, 1.0, 7.0, 0.5]])).tolist()
@@ -41,13 +46,16 @@ class LinearFeatures(FeatureMap):
 
     @property
     def inputs(self) -> int:
+        """The number of columns."""
         return len(self.lower)
 
     @property
     def size(self) -> int:
+        """The number of features: one for each column."""
         return self.inputs
 
     def map_batch(self, rows: Array) -> Array:
+        """The features of a batch, of norm at most 1: entries in [-1, 1] over the root of their number."""
         xp = array_namespace(rows)
         middle, half = (
             constant_on((self.upper + self.lower) / 2, rows),
@@ -61,6 +69,17 @@ class RandomFeatures(LinearFeatures):
 
     A wave is cos(w.x + b) for a public random direction w and phase b from `seed`. Along an ordinary distance between
     two rows of uniform columns it turns by 1/`bandwidth` radian.
+
+    Parameters
+    ----------
+    waves : int
+        Number of random cosines.
+    bandwidth : float
+        Width of the kernel, in ordinary distances between two rows.
+    seed : int
+        Public seed of directions and phases.
+    lower, upper
+        As for `LinearFeatures`.
     """
 
     kind: ClassVar[str] = "random"
@@ -70,15 +89,21 @@ class RandomFeatures(LinearFeatures):
 
     @property
     def size(self) -> int:
+        """Linear features and cosines."""
         return self.inputs + self.waves
 
     @cached_property
     def _waves(self) -> tuple[Exact, Floats]:
+        """The directions in whole numbers, of shape (inputs, waves), and the phases in turns, of shape (waves,)."""
         rng = np.random.default_rng(self.seed)
+        # Two uniform values in [-1, 1] have a mean squared difference of 2/3, and the linear features divide by the
+        # root of the number of columns: a wave of unit variance then turns by sqrt(2/3), and the factor sqrt(1.5) makes
+        # that 1.
         directions = rng.normal(size=(self.inputs, self.waves)) * math.sqrt(1.5) / self.bandwidth
         return Exact.of(directions), rng.uniform(0, 1, self.waves)
 
     def map_batch(self, rows: Array) -> Array:
+        """The features of a batch, of norm at most 1. Both halves have norm at most 1 and are divided by sqrt(2)."""
         xp = array_namespace(rows)
         linear = super().map_batch(rows)
         exact, phases = self._waves
@@ -90,6 +115,11 @@ class RandomFeatures(LinearFeatures):
 
 def cosine(turns: Array) -> Array:
     """cos(2 pi turns) from elementwise operations alone: a library's cosine may round by the position in the array.
+
+    Parameters
+    ----------
+    turns : array
+        Angles in turns; whole turns are subtracted first, so that the series converges.
 
     >>> import numpy as np
     >>> [round(float(x), 12) for x in cosine(np.array([0.0, 0.125, 1.5, -7.25]))]

@@ -25,15 +25,28 @@ from zerosum.statistics.features.base import FeatureMap
 
 Singles = NDArray[np.float32]
 
-_WIDTH = 0.8  # of a wavelet's envelope, in samples of its own scale
+_WIDTH = 0.8  # standard deviation of a wavelet's envelope, in samples of its own scale
 _WAVE = 3 * math.pi / 4  # a wavelet's angular frequency at its own scale
-_FLOOR = 1e-3  # of a group's size where pixels lie in 0 to 1: below it there is nothing to see
+_FLOOR = 1e-3  # added to a group's standard deviation, for pixels in [0, 1]: a group far below it is mostly rounding
 
 
 class Scattering(FeatureMap):
     """Scattering features of grey images of `height` x `width` pixels, one a row, line by line.
 
     Pixels are clamped to [`lowest`, `highest`], which are public, and mapped to [0, 1]. A row of features has norm 1.
+
+    Parameters
+    ----------
+    height, width : int
+        Pixels of an image.
+    lowest, highest : float
+        Public range of all pixels.
+    scales : int
+        J, the number of scales of the wavelets.
+    angles : int
+        L, the number of their directions in half a turn.
+    cosines : int
+        Lowest cosines that are retained along each side.
 
     >>> Scattering(height=28, width=28).size
     625
@@ -58,25 +71,28 @@ class Scattering(FeatureMap):
 
     @property
     def inputs(self) -> int:
+        """The number of pixels."""
         return self.height * self.width
 
     @property
     def channels(self) -> int:
+        """1 + L J + L^2 J (J - 1)/2, the image and its moduli of first and second order."""
         return 1 + self.angles * self.scales + self.angles**2 * (self.scales * (self.scales - 1) // 2)
 
     @property
     def size(self) -> int:
+        """The number of channels times the cosines along both sides."""
         return self.channels * len(self._cosines[0]) * len(self._cosines[1])
 
     # ---- constants -------------------------------------------------------------------------------------------------
 
     def _samples(self, length: int) -> int:
-        """How many samples of the coarsest step a side has."""
+        """Number of samples of the coarsest step along a side of `length` pixels."""
         step = 1 << self.scales
         return (length + step - 1) // step
 
     def _padded(self, length: int) -> int:
-        """How long a side is with a margin of one coarsest sample at either end."""
+        """Length of a side with a margin of one coarsest sample at either end, in pixels."""
         return (self._samples(length) + 2) << self.scales
 
     @cached_property
@@ -103,7 +119,9 @@ class Scattering(FeatureMap):
 
     @cached_property
     def _lowpass(self) -> dict[int, tuple[Singles, Singles]]:
-        """What takes the columns (left) and rows (right, transposed) of an image with every 2^r-th pixel to samples."""
+        """Matrices that map the columns (left) and rows (right, transposed) of an image with every 2^r-th pixel to
+        samples.
+        """
         found = {}
         for r in range(self.scales):
             tall, wide = (self._gaussians(length, r) for length in (self.height, self.width))
@@ -111,7 +129,20 @@ class Scattering(FeatureMap):
         return found
 
     def _gaussians(self, length: int, r: int) -> Floats:
-        """The weights of pixels in each sample: a Gaussian about its middle, around the padded image's edge."""
+        """The weights of pixels in each sample: a Gaussian about its middle, around the padded image's edge.
+
+        Parameters
+        ----------
+        length : int
+            Pixels along the side of the original image.
+        r : int
+            Every 2^r-th pixel of the padded image is there.
+
+        Returns
+        -------
+        array of shape (samples, padded length / 2^r)
+            Rows that add up to 1.
+        """
         step, padded = 2**self.scales, self._padded(length) >> r
         middle = (step * (np.arange(self._samples(length)) + 1) + (step - 1) / 2) / 2**r
         away = np.arange(padded)[None, :] - middle[:, None]
@@ -134,6 +165,7 @@ class Scattering(FeatureMap):
     # ---- the transform ---------------------------------------------------------------------------------------------
 
     def map_batch(self, rows: Array) -> Array:
+        """The features of a batch of images, each row divided by its norm, shape (batch, size)."""
         if is_gpu(rows):  # a GPU's Fourier transforms and short products may round an image by its place in the batch
             return array_on(self.map_batch(to_numpy(rows)), rows)
         xp = array_namespace(rows)
@@ -154,24 +186,41 @@ class Scattering(FeatureMap):
         return found / xp.where(norm > 0, norm, xp.ones_like(norm))[:, None]
 
     def _moduli(self, images: Array) -> list[tuple[Array, int]]:
+        """The moduli of first order of images (batch, height, width), with the scale of each."""
         spectrum = _transformed(images)[:, None, ...]
         return [(self._modulus(spectrum, scale, 0), scale) for scale in range(self.scales)]
 
     def _modulus(self, spectrum: Array, scale: int, r: int) -> Array:
-        """The size of what wavelets of a scale see, at every 2^scale-th pixel, from a spectrum at every 2^r-th."""
+        """The size of what wavelets of a scale see, at every 2^scale-th pixel, from a spectrum at every 2^r-th.
+
+        Parameters
+        ----------
+        spectrum : array of shape (batch, ..., height, width)
+            Fourier transforms of images with every 2^r-th pixel.
+        scale : int
+            j, the scale of the wavelets.
+        r : int
+            The sampling of the images.
+
+        Returns
+        -------
+        array of shape (batch, ..., angles, height, width)
+            Moduli at every 2^j-th pixel.
+        """
         xp = array_namespace(spectrum)
         wavelets, step = constant_on(self._wavelets[scale, r], spectrum), 2 ** (scale - r)
         height, width = (side // step for side in wavelets.shape[-2:])
         corners = [(height * a, width * b) for a in range(step) for b in range(step)]
         parts = [(..., slice(a, a + height), slice(b, b + width)) for a, b in corners]
         seen = spectrum[parts[0]] * wavelets[parts[0]]
-        for part in parts[1:]:  # to leave out pixels is to fold the spectrum
+        for part in parts[1:]:  # sub-sampling an image folds its spectrum
             seen += spectrum[part] * wavelets[part]
         found = xp.fft.ifftn(seen, axes=(-2, -1))
         real, imaginary = xp.real(found), xp.imag(found)
         return xp.sqrt(real * real + imaginary * imaginary) / step**2
 
     def _sampled(self, images: Array, r: int) -> Array:
+        """Images with every 2^r-th pixel as samples of the coarsest step, by one matrix product along each side."""
         xp = array_namespace(images)
         tall, wide = (constant_on(side, images) for side in self._lowpass[r])
         return xp.matmul(xp.matmul(tall, images), wide)
@@ -191,6 +240,7 @@ class Scattering(FeatureMap):
 
 
 def _transformed(images: Array) -> Array:
+    """The Fourier transform of images over their last two axes, in single precision."""
     xp = array_namespace(images)
     return xp.fft.fftn(xp.astype(images, xp.complex64), axes=(-2, -1))
 
@@ -198,6 +248,17 @@ def _transformed(images: Array) -> Array:
 def morlet(shape: tuple[int, int], j: int, turn: float, angles: int) -> Floats:
     """The Fourier transform of a Morlet wavelet of scale 2^j: a wave along `turn` under a Gaussian that is longer
     across it where there are many angles, less what gives it mean 0; around the edges of an image of this shape.
+
+    Parameters
+    ----------
+    shape : tuple of two int
+        Height and width of the image.
+    j : int
+        The scale, in powers of two of the pixels of this image.
+    turn : float
+        The direction in radians.
+    angles : int
+        Number of directions; the envelope is longer across the wave if there are many.
 
     >>> wavelet = morlet((16, 16), 0, 0.0, 4)
     >>> abs(float(wavelet[0, 0])) < 1e-12, int(np.argmax(wavelet)) < 16
