@@ -44,7 +44,8 @@ def test_accountants_figure_full_run_has_more_points_than_summary() -> None:
 
 def test_experiments_are_found_by_name_with_their_data() -> None:
     sweeps = ["ica-epsilon", "ica-epsilon-256", "ica-subjects", "ica-subjects-2", "ica-delta"]
-    separations = [*sweeps, "ica-maps", "ica-grid", "ica-abide"]
+    abide = ["ica-abide", "ica-abide-256", "ica-abide-subjects", "ica-abide-subjects-2", "ica-abide-delta"]
+    separations = [*sweeps, "ica-maps", "ica-grid", *abide, "ica-pooled", "ica-autocorrelation"]
     regressions = ["fm-epsilon", "fm-samples", "fm-delta", "fm-error"]
     networks = ["nn-epsilon", "nn-samples"]
     mixtures = ["otd-mog-epsilon", "otd-mog-samples", "otd-mog-delta"]

@@ -30,7 +30,7 @@ def test_autocorrelation_of_a_moving_average_equals_theory() -> None:
 
 
 def test_mixtures_have_the_autocorrelation_of_sources_but_not_their_independence() -> None:
-    sources = garch_sources(60, 4, 250, rng=np.random.default_rng(1))
+    sources = np.asarray(garch_sources(60, 4, 250, rng=np.random.default_rng(1)), dtype=np.float64)
     mixtures = sources @ np.linalg.qr(np.random.default_rng(2).normal(size=(4, 4)))[0]
     for courses in (sources, mixtures):
         assert np.abs(djica.autocorrelation(courses[:, :, 0])[1:]).max() < 0.1
