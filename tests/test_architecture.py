@@ -70,7 +70,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "flare": {"errors", "kernel", "secagg", "protocol", "engines", "report", "study"},
     "papers": {
         *("compute", "errors", "html", "version", "kernel", "statistics", "site", "algorithms", "data", "study"),
-        *("coordinator", "report"),
+        *("coordinator", "engines", "protocol", "report", "secagg"),
     },
     "watch": {"errors", "html", "version", "kernel", "protocol", "site", "coordinator", "study", "report"},
     "demo": {"errors", "kernel", "secagg", "site", "algorithms", "data", "report", "study"},

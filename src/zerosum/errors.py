@@ -73,6 +73,10 @@ class DataWarning(UserWarning):
     """Warning for the owner of the data: a study runs, and some of the data count differently than one might expect."""
 
 
+class ResultWarning(UserWarning):
+    """Warning for the reader of a result: it has less in it than its form suggests."""
+
+
 def first_fault(error: ValidationError) -> str:
     """The first fault that pydantic found, in one sentence."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]

@@ -325,6 +325,13 @@ def test_audit_average_of_site_means_with_declared_units_is_tight() -> None:
     assert found.tight
 
 
+@pytest.mark.parametrize("helper_apart", [True, False])
+def test_audit_weighted_means_by_a_helper_without_printed_solution_is_tight(helper_apart: bool) -> None:
+    scheme = Scheme("cape-helper", combine=Combine.WEIGHTED)
+    found = audit(scheme, samples=60_000, declare_units=True, helper_apart=helper_apart)
+    assert found.tight
+
+
 def test_worst_pair_search_reaches_sensitivity() -> None:
     algorithm = CovarianceProgram(columns=("a", "b", "c"), clip=1.3)
     request = algorithm.requests(Adjacency.REPLACE_ONE)[0]

@@ -94,6 +94,21 @@ def test_account_of_unequal_sites_lists_each_site(tmp_path: Path) -> None:
     assert found["by_site"][2]["epsilon"] < 1
 
 
+def test_account_of_weighted_means_has_the_variance_of_every_solution(tmp_path: Path) -> None:
+    common = ("account", "--combine", "weighted", "--colluders", "1", "--sensitivity", "1", "--delta", "1e-5")
+    units = ("--units", "100,200,300,400", "--epsilon", "1")
+    found = as_json(zerosum(*common, "--scheme", "cape-helper", *units, "--json", cwd=tmp_path))
+    assert found["solutions"] == {
+        "used": "solved",
+        "printed": None,
+        "solved": pytest.approx(28 / 15),
+        "sums": pytest.approx(28 / 15),
+    }
+    assert found["variance_ratio"] == pytest.approx(28 / 15)
+    table = zerosum(*common, "--scheme", "cape-helper", *units, cwd=tmp_path)
+    assert "no solution" in table.stdout
+
+
 ACCOUNT = (
     "account",
     "--scheme",
@@ -129,7 +144,11 @@ ACCOUNT = (
         ((*ACCOUNT, "--tau", "1", "--units", "1,2"), "--units 2"),
         ((*ACCOUNT, "--tau", "1", "--units", "1,x"), "--units"),
         ((*ACCOUNT, "--tau", "1", "--combine", "mean"), "--combine"),
-        ((*ACCOUNT, "--tau", "1", "--rounds", "0"), "steps"),
+        ((*ACCOUNT, "--tau", "1", "--rounds", "0"), "rounds"),
+        ((*ACCOUNT, "--tau", "1", "--rate", "0"), "rate"),
+        ((*ACCOUNT, "--tau", "1", "--units", "1,2,3,nan"), "--units"),
+        ((*ACCOUNT, "--tau", "1", "--weights", "0.25,0.25,0.25,0.25"), "--combine weighted"),
+        ((*ACCOUNT[:4], "-3", *ACCOUNT[5:], "--tau", "1"), "-3"),
         (("account",), "--scheme"),
         (("nonsense",), "nonsense"),
     ],

@@ -95,6 +95,8 @@ def test_tables_of_regressions_and_calculators_fit_80_columns(narrow: Path, caps
     assert_fits(said(capsys, "account", "--scheme", "cape-published", *common, "--tau", "1"))
     unequal = ("--units", "100,200,300,400", "--combine", "means", "--rounds", "1000")
     assert_fits(said(capsys, "account", "--scheme", "cape-published", *common, "--epsilon", "1", *unequal))
+    weighted = ("--units", "100,200,300,400", "--combine", "weighted", "--rounds", "10", "--rate", "0.5")
+    assert_fits(said(capsys, "account", "--scheme", "cape-helper", *common, "--epsilon", "1", *weighted))
     assert_fits(said(capsys, "audit", "--scheme", "cape-helper", "--samples", "1000"))
     figure, _, _ = said(capsys, "reproduce", "cape-delta", "--out", narrow / "figure").partition("written")
     assert "───" in figure

@@ -29,6 +29,7 @@ from zerosum.errors import (
     UnknownStatistic,
     ZerosumError,
 )
+from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Combine, Scheme
@@ -83,6 +84,23 @@ def test_conduct_published_combinations_of_unequal_sites_are_near_truth(combine:
         assert "weighted mean" in result.report.sentences()[-1]
     else:
         truth = np.vstack([site.units.rows for site in sites]).mean(axis=0)
+    assert np.all(
+        np.abs(np.asarray(result.estimate["mean"]) - truth) < 6 * np.asarray(result.estimate["noise_std"]) + 0.03
+    )
+
+
+@pytest.mark.parametrize("scheme", ["cape-published", "cape-helper"])
+def test_conduct_weights_without_printed_solution_give_the_weighted_mean(scheme: str, tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    weights = [0.3, 0.3, 0.3, 0.1]
+    shapes = tuple(PlannedSite(s.name, len(s.units), weight=p) for s, p in zip(sites, weights, strict=True))
+    plan = replace(make(), sites=shapes, scheme=Scheme(scheme, combine=Combine.WEIGHTED))
+    again = Plan.from_json(plan.to_json())  # what a site reads
+    assert np.array_equal(plan.law(0).own, again.law(0).own)
+    assert np.array_equal(plan.law(0).cancelling, again.law(0).cancelling)
+    result = carry_out(plan, sites)
+    truth = sum(p * site.units.rows.mean(axis=0) for p, site in zip(weights, sites, strict=True))
+    # Noise of 2 columns exceeds 6 standard deviations with probability 4e-9; 0.03 covers the clip of long rows.
     assert np.all(
         np.abs(np.asarray(result.estimate["mean"]) - truth) < 6 * np.asarray(result.estimate["noise_std"]) + 0.03
     )

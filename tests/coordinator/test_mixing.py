@@ -18,9 +18,17 @@ def mixer(law: NoiseLaw, size: int = 50) -> Mixer:
     return Mixer(law, size, Sampler.seeded(b"mixing"))
 
 
-@pytest.mark.parametrize("combine", [Combine.SUMS, Combine.WEIGHTED])
-def test_mixer_noise_of_helper_cancels_and_of_coordinator_is_subtracted(combine: Combine) -> None:
-    shapes = SHAPES if combine is Combine.SUMS else [SiteShape(units=30)] * 3  # the papers' equations solve no other
+@pytest.mark.parametrize(
+    ("combine", "shapes"),
+    [
+        (Combine.SUMS, SHAPES),
+        (Combine.WEIGHTED, [SiteShape(units=30)] * 3),  # the printed solution: the last site takes the remainder
+        (Combine.WEIGHTED, [SiteShape(10, weight=0.5), SiteShape(20, weight=0.2), SiteShape(70, weight=0.3)]),
+    ],
+)
+def test_mixer_noise_of_helper_cancels_and_of_coordinator_is_subtracted(
+    combine: Combine, shapes: list[SiteShape]
+) -> None:
     law = Scheme("cape-helper", combine=combine).law(shapes, 2)
     mixed = mixer(law)
     dealt = [mixed.deal(s) for s in range(3)]

@@ -10,7 +10,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import zerosum
-from zerosum.errors import BadData, BadInput, BadParameter, BadStudy
+from zerosum.errors import BadData, BadInput, BadParameter, BadStudy, ResultWarning
 from zerosum.estimators import LinearRegression, LogisticRegression, PoissonRegression, PolynomialLoss
 from zerosum.report.coefficients import CoefficientTable
 
@@ -68,6 +68,15 @@ def test_logistic_regression_estimates_and_named_classes_are_near_truth() -> Non
     assert named.classes_.tolist() == ["no", "yes"]
     assert np.array_equal(named.coef_, fitted.coef_)
     assert set(named.predict(X["west"])) == {"no", "yes"}
+
+
+def test_poisson_regression_without_identified_slopes_warns_in_predict() -> None:
+    rng = np.random.default_rng(4)
+    x = [rng.uniform(-1, 1, (40, 3)) for _ in range(3)]
+    y = [rng.poisson(2.0, 40) for _ in x]
+    fitted = PoissonRegression(response=10, **BOUNDS | {"epsilon": 0.1}).fit(x, y)
+    with pytest.warns(ResultWarning):
+        fitted.predict(x[0])
 
 
 def test_poisson_regression_is_near_truth_and_polynomial_loss_is_finite() -> None:
@@ -142,6 +151,7 @@ CHECKED = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::zerosum.errors.ResultWarning")  # the tables of the checks are small
 @parametrize_with_checks(CHECKED)  # type: ignore[untyped-decorator]  # sklearn is untyped
 def test_regression_estimators_pass_sklearn_checks(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -37,6 +37,32 @@ REGRESSIONS: list[tuple[str, dict[str, Any]]] = [
             "rate_bound": 3.0,
         },
     ),
+    (
+        "count_step",
+        {
+            "columns": 3,
+            "clip": 0.6,
+            "coefficients": [4, 1, 0],
+            "curvature": 1.2,
+            "bound": 2.0,
+            "most": 20.0,
+            "rate_bound": 3.0,
+        },
+    ),
+    (
+        "count_step",
+        {
+            "columns": 5,
+            "clip": 1.5,
+            "coefficients": [4, 1, 0],
+            "bound": 2.0,
+            "most": 20.0,
+            "rate_bound": 3.0,
+            "offset": [-3, 4],
+            "weighted": True,
+            "count": True,
+        },
+    ),
     # with an offset, a weight, a draw
     (
         "residual_gradient",

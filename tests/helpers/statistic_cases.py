@@ -315,6 +315,7 @@ def _wide() -> list[Case]:
         ("residual_moment", {"columns": D, "clip": 0.8, "coefficients": damped[0], "bound": 0.1}),
         ("newton_step", {"columns": D, "clip": 1.0, "coefficients": 5 * near[0], "center": near[0, 1:]}),
         ("newton_step", {"columns": D, "clip": 2.0, "coefficients": near[0], "family": "poisson", "bound": 0.5}),
+        ("count_step", {"columns": D, "clip": 2.0, "coefficients": near[0], "bound": 0.5}),
         (
             "newton_step",
             {
@@ -440,6 +441,7 @@ EXTREME: list[Case] = [
         ("residual_gradient", {"columns": 3, "coefficients": [1e90, 1.0, 0.0], "bound": 1e-60}),
         ("residual_moment", {"columns": 3, "coefficients": [1.0, 1e-90], "intercept": 0}),
         ("newton_step", {"columns": 3, "coefficients": [1e99, 1e-99, 3.0]}),
+        ("count_step", {"columns": 3, "coefficients": [1e99, 1e-99, 3.0]}),
         ("polynomial_coefficients", {"columns": 2, "table": [[0, 0], [0, 1], [1, 0]], "weights": [0, 1, 1]}),
         ("augmented_scatter", {"columns": 3}),
         ("third_moment", {"columns": 2, "projection": [[1e30], [1e-30]], "correction": [1e9], "constant": 1}),

@@ -106,6 +106,27 @@ def test_account_of_cape_over_unequal_sites_equals_sums_when_weights_follow_unit
     assert equal.published_mu_squared is not None
 
 
+def test_account_of_weighted_means_compares_the_solutions() -> None:
+    """The printed solution of capePCA gives three equal sites 4 times the pooled variance, since the last has no own
+    noise; the general solution is Algorithm 1, with mu^2 = (1 - 1/2) 3/4 + 3/2.
+    """
+    setting = {"coalition": Coalition(1), "tau": 2.0, **SETTING}
+    cost = account(Scheme("cape-helper", combine=Combine.WEIGHTED), sites=[SiteShape(30)] * 3, **setting)
+    assert cost.solutions is not None
+    assert cost.solutions.used == "printed"
+    assert cost.solutions.printed == pytest.approx(4.0)
+    assert cost.solutions.printed == pytest.approx(cost.variance_ratio)
+    assert cost.solutions.solved == pytest.approx(1.875)
+    assert cost.solutions.sums == pytest.approx(1.875)
+    assert account(Scheme("cape-helper"), sites=3, **setting).solutions is None
+
+
+def test_account_of_weights_that_need_too_much_cancelling_noise_is_refused() -> None:
+    shapes = [SiteShape(10, 1e-12), SiteShape(1000), SiteShape(1000)]
+    with pytest.raises(BadParameter, match="scales"):
+        account(Scheme("cape-helper", combine=Combine.WEIGHTED), sites=shapes, coalition=Coalition(1), tau=1, **SETTING)
+
+
 def test_account_of_a_mean_of_unequal_means_pays_the_harmonic_factor() -> None:
     """Algorithm 2 of capeDJICA without colluders: the variance grows by (N/S)^2 mean(1/n_s^2), the papers' H(n)."""
     counts = (100, 200, 300, 400)
@@ -159,7 +180,7 @@ def test_account_compares_accountants_and_the_exact_one_is_the_smallest() -> Non
 
 
 @pytest.mark.parametrize(
-    ("change", "named"), [({"rounds": 0}, "steps"), ({"rate": 0.0}, "rate"), ({"rate": 2}, "rate")]
+    ("change", "named"), [({"rounds": 0}, "rounds"), ({"rate": 0.0}, "rate"), ({"rate": 2}, "rate")]
 )
 def test_account_bad_rounds_are_refused(change: dict[str, Any], named: str) -> None:
     with pytest.raises(BadParameter, match=named):

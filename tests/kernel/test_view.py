@@ -10,7 +10,7 @@ import pytest
 
 from zerosum.errors import BadParameter
 from zerosum.kernel.plan import Plan
-from zerosum.kernel.schemes import Combine, NoiseLaw, NoiseMechanism, Scheme, SiteShape
+from zerosum.kernel.schemes import SCHEMES, Combine, NoiseLaw, NoiseMechanism, Scheme, SiteShape, weighted_laws
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition, calibrate, dealer_mu, mu_squared, solve, view, worst_mu
@@ -28,11 +28,7 @@ def random_law(rng: np.random.Generator, name: str, ratio: float | None = None) 
         combine = Combine.WEIGHTED if name == "cape-helper" or rng.random() < 0.5 else Combine.MEANS
         weights = rng.dirichlet(np.ones(S)) if name == "cape-helper" else [None] * S
         shapes = [SiteShape(shape.units, 1.0, weight) for shape, weight in zip(shapes, weights, strict=True)]
-    try:
-        scheme = Scheme(name, ratio=ratio or 10.0 ** rng.uniform(-2, 8), combine=combine)
-        law = scheme.law(shapes, S - C)
-    except BadParameter:  # the papers' equations have no solution for these sites
-        law = Scheme(name).law(shapes, S - C)
+    law = Scheme(name, ratio=ratio or 10.0 ** rng.uniform(-2, 8), combine=combine).law(shapes, S - C)
     if name != "cape-helper":
         law = replace(law, own=law.own * rng.uniform(0.5, 2, S))
         if name not in ("pairwise", "secure-sum"):
@@ -58,6 +54,43 @@ def test_mu_squared_closed_forms_agree_with_solver(name: str) -> None:
         for site in honest:
             closed = mu_squared(law, 1.3, site, honest)
             assert view(law, honest).mu_squared(1.3, site) == pytest.approx(closed, rel=1e-10)
+
+
+@pytest.mark.parametrize("name", ["cape-published", "cape-helper"])
+def test_mu_squared_of_solved_weighted_means_equals_conditional_covariance(name: str) -> None:
+    """Covariance of the honest messages given what the coalition knows, written out and inverted.
+
+    The mixing matrix is written again here: e_s = r_s - B/(p_s S). Draws in order: r_1 to r_S, then g_1 to g_S.
+    """
+    rng = np.random.default_rng(11)
+    for _ in range(60):
+        S = int(rng.integers(2, 8))
+        C = int(rng.integers(0, S))
+        weights = rng.dirichlet(np.full(S, 3.0))
+        shapes = [SiteShape(int(rng.integers(20, 200)), float(rng.uniform(0.3, 1)), float(p)) for p in weights]
+        law = weighted_laws(SCHEMES[name].mechanism, shapes, S - C).solved
+        colluding = sorted(rng.choice(S, C, replace=False).tolist())
+        honest = [s for s in range(S) if s not in colluding]
+        e = np.eye(S) - np.outer(1 / (law.weight * S), law.weight)
+        message = np.hstack([e, np.eye(S)])
+        variance = np.diag(np.concatenate([law.cancelling**2, law.own**2]))
+        if name == "cape-helper":
+            known = [np.concatenate([e[s], np.zeros(S)]) for s in colluding]
+        else:
+            known = [np.concatenate([np.eye(S)[s], np.zeros(S)]) for s in colluding]
+            known.append(np.concatenate([law.weight, np.zeros(S)]))  # B
+        known += [np.concatenate([np.zeros(S), np.eye(S)[s]]) for s in colluding]
+        read = message[honest]
+        covariance = read @ variance @ read.T
+        if known:
+            K = np.array(known)
+            across = read @ variance @ K.T
+            covariance -= across @ np.linalg.pinv(K @ variance @ K.T, rcond=1e-12, hermitian=True) @ across.T
+        scale = np.sqrt(np.diag(covariance))
+        inverse = np.linalg.inv(covariance / np.outer(scale, scale)) / np.outer(scale, scale)
+        for at, site in enumerate(honest):
+            expected = (1.3 * law.factor[site]) ** 2 * inverse[at, at]
+            assert mu_squared(law, 1.3, site, honest) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from zerosum.statistics.regression import (
     CURVATURE,
     SQUARE,
     ColumnMoments,
+    CountStep,
     NewtonStep,
     ResidualGradient,
     ResidualMoment,
@@ -97,6 +98,32 @@ def test_newton_step_equals_gradient_and_hessian_of_likelihood(family: str) -> N
     found = stat.split(stat.total(units))
     assert np.allclose(found[0], gradient)
     assert np.allclose(found[1], hessian)
+
+
+def test_count_step_weights_long_rows_and_predicts_with_whole_ones() -> None:
+    """Gradient and Hessian of the log-likelihood with weight s^2, s = c/norm for a longer row, and the mean of r^2."""
+    units, tables = people()
+    whole = []
+    for rows in tables:
+        clipped, shrunk, y = entered(rows)
+        whole.append((clipped / shrunk[:, None], y))
+    short = 0.6 * max(float(np.max(np.linalg.norm(u, axis=1))) for u, _y in whole)
+    stat = CountStep(**BOUNDS | {"clip": short}, coefficients=W, bound=2.0, most=6.0, rate_bound=1.5, curvature=0.7)
+    gradient, hessian, square, weighted = np.zeros(3), np.zeros((3, 3)), 0.0, 0
+    for u, y in whole:
+        weight = np.minimum(1.0, short / np.linalg.norm(u, axis=1)) ** 2
+        weighted += int(np.sum(weight < 1))
+        rate = np.exp(u @ W)
+        r, h = np.clip(3 * (y + 1) - rate, -2, 2), np.minimum(rate, 1.5)
+        gradient += (u * (weight * r)[:, None]).mean(axis=0)
+        hessian += (u * (weight * h)[:, None]).T @ u / len(u)
+        square += float(np.mean(r**2))
+    total = stat.total(units)
+    found = stat.split(total)
+    assert weighted > 0
+    assert np.allclose(found[0], gradient)
+    assert np.allclose(found[1], hessian)
+    assert stat.mean_square(total) == pytest.approx(square)
 
 
 def test_residual_gradient_offset_weight_and_draw_equal_formula() -> None:
@@ -269,7 +296,7 @@ def test_regression_statistic_bad_parameter_is_refused(name: str, params: dict[s
 
 def test_regression_sensitivity_is_independent_of_coefficients() -> None:
     for adjacency in Adjacency:
-        for kind in (ResidualGradient, ResidualMoment, NewtonStep):
+        for kind in (ResidualGradient, ResidualMoment, NewtonStep, CountStep):
             one = kind(columns=3, clip=1.0, coefficients=np.zeros(3))
             other = kind(columns=3, clip=7.0, coefficients=np.array([9.0, -1.0, 2.0]), bound=3.0)
             assert one.sensitivity(adjacency) == other.sensitivity(adjacency)

@@ -33,7 +33,7 @@ _ACCOUNTANTS = {
     "moments": "moments accountant, orders 1 to 64",
     "strong_composition": "strong composition",
     "basic_composition": "basic composition",
-    "textbook": "basic composition, textbook Gaussian",
+    "textbook": "basic composition, textbook Gaussian",  # its formula is proved for less than epsilon 1 a round
     "theorem_2": "Theorem 2 of capeDJICA",
 }
 
@@ -74,8 +74,8 @@ def account(
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Find the noise with this exact epsilon; --sigma-g and --sigma-e keep their ratio, 100 if they "
-            "are not given."
+            help="Find the noise with this exact epsilon of all rounds; --sigma-g and --sigma-e keep their ratio, "
+            "100 if they are not given."
         ),
     ] = None,
     rounds: Annotated[
@@ -91,13 +91,16 @@ def account(
     ] = None,
     scales: Annotated[str | None, typer.Option(help="Factor on mu of each site, in (0, 1], as 1,1,0.5.")] = None,
     combine: Annotated[
-        str, typer.Option(help="cape forms: sums, means or weighted (unequal sites as in the papers).")
+        str, typer.Option(help="cape forms: sums, or means or weighted means of unequal sites as in the papers.")
     ] = "sums",
     json_: Json = False,
 ) -> None:
     """Cost of a scheme, exact and as published: mu, epsilon, noise, variance relative to the pooled sum.
 
-    With --rounds, the cost of that many releases together, with the accountants of the papers beside the exact one.
+    Give the noise (--tau, or --sigma-g and --sigma-e), or --epsilon. With --rounds, the cost of that many releases
+    together, with the accountants of the papers beside the exact one.
+
+    Example: zerosum account --scheme secure-sum --sites 5 --colluders 1 --sensitivity 2 --delta 1e-5 --epsilon 1
     """
     from zerosum.kernel.calculator import account as calculate
     from zerosum.kernel.schemes import Combine, Scheme
@@ -105,6 +108,8 @@ def account(
 
     if combine not in {each.value for each in Combine}:
         raise BadParameter(f"--combine must be sums, means or weighted, got {combine!r}")
+    if weights is not None and combine != Combine.WEIGHTED.value:
+        raise BadParameter(f"--weights needs --combine weighted, got --combine {combine}")
     noise, ratio = tau, 100.0
     # Schemes whose noise cancels in the sum have two standard deviations: sigma_g stays in the sum, sigma_e cancels.
     # The calculator scales sigma_g and holds their ratio; all other schemes have one noise level, tau.
@@ -177,8 +182,10 @@ def _shapes(sites: int | None, units: str | None, weights: str | None, scales: s
     if len(set(counts.values())) > 1:
         raise BadParameter(f"different numbers of sites: {', '.join(f'{name} {n}' for name, n in counts.items())}")
     S = next(iter(counts.values()))
+    if S < 2:
+        raise BadParameter(f"a joint study needs at least two sites, got {S}")
     # The lists are parsed as floating-point numbers; a fraction of a unit would be cut off silently below.
-    if any(each != int(each) for each in lists["--units"]):
+    if not all(each.is_integer() for each in lists["--units"]):
         raise BadParameter(f"--units must be whole numbers, got {units}")
     return [
         SiteShape(
@@ -214,22 +221,28 @@ def _show_cost(cost: Cost) -> None:
     """
     sampled = "" if cost.rate == 1 else f", rate {cost.rate:g}"
     together = "" if cost.rounds == 1 else f", {cost.rounds} rounds{sampled}"
-    title = f"{cost.scheme}, {cost.sites} sites, {cost.colluders} colluding{together}"
+    lost = f", {cost.dropouts} lost" if cost.dropouts else ""
+    title = f"{cost.scheme}, {cost.sites} sites, {cost.colluders} colluding{lost}{together}"
     table = Table("", "exact", "published", title=title)
     theirs = cost.published_mu_squared
     # Under sub-sampling a round protects the presence of a unit (it is drawn or not); the mu of all rounds below is
     # that of one Gaussian release with the same epsilon.
     if cost.rate < 1:
-        table.add_row("mu of one round, for presence", f"{cost.round_mu:.6f}", "")
+        table.add_row("mu of one round, for presence", _digits(cost.round_mu), "")
     elif cost.rounds > 1:
-        table.add_row("mu of one round", f"{cost.round_mu:.6f}", "")
-    table.add_row("mu^2", f"{cost.mu_squared:.6f}", _number(theirs))
-    table.add_row("mu", f"{cost.mu:.6f}", _number(None if theirs is None else theirs**0.5))
-    table.add_row(f"epsilon at delta {cost.delta:g}", f"{cost.epsilon:.6f}", _number(cost.published_epsilon))
+        table.add_row("mu of one round", _digits(cost.round_mu), "")
+    table.add_row("mu^2", _digits(cost.mu_squared), _number(theirs))
+    table.add_row("mu", _digits(cost.mu), _number(None if theirs is None else theirs**0.5))
+    table.add_row(f"epsilon at delta {cost.delta:g}", _digits(cost.epsilon), _number(cost.published_epsilon))
     for name, value in cost.noise.items():
         table.add_row(name, f"{value:.6g}", "")
     table.add_row("noise of the released sum", f"{cost.noise_std:.6g}", "")
     table.add_row("its variance / pooled at equal mu", f"{cost.variance_ratio:.6f}", "")
+    if (each := cost.solutions) is not None:
+        printed = "no solution" if each.printed is None else f"{each.printed:.6f}"
+        table.add_row("  by the papers' printed solution", printed, "")
+        table.add_row("  by the general solution", f"{each.solved:.6f}", "")
+        table.add_row("  by combine sums", f"{each.sums:.6f}", "")
     terminal.show_table(table)
 
 
@@ -238,7 +251,7 @@ def _show_sites(cost: Cost) -> None:
     table = Table("site", "units", "mu of one round", "epsilon", "sigma_g", "sigma_e")
     for number, each in enumerate(cost.by_site, start=1):
         units = "" if each.units is None else f"{each.units}"
-        mu, epsilon = f"{each.round_mu:.6f}", f"{each.epsilon:.6f}"
+        mu, epsilon = _digits(each.round_mu), _digits(each.epsilon)
         table.add_row(f"{number}", units, mu, epsilon, f"{each.sigma_g:.6g}", f"{each.sigma_e:.6g}")
     terminal.show_table(table)
 
@@ -248,7 +261,8 @@ def _show_accountants(cost: Cost) -> None:
     rows = cost.accountants or {}
     # The second column is left out for schemes and combinations without a published theorem.
     papers = any(each["papers"] is not None for each in rows.values())
-    headings = ("epsilon of all rounds by", "exact mu", *(("the papers' mu",) if papers else ()))
+    every = "" if cost.rate == 1 else " without sampling"
+    headings = (f"epsilon of all rounds{every} by", "exact mu", *(("the papers' mu",) if papers else ()))
     table = Table(*headings)
     for name, each in rows.items():
         cells = [each["exact"], *([each["papers"]] if papers else [])]
@@ -259,8 +273,19 @@ def _show_accountants(cost: Cost) -> None:
             "These accountants do not use the sampling: they are for rounds in which every unit takes part.",
             soft_wrap=True,
         )
+    textbook = [value for value in rows["textbook"].values() if value is not None]
+    if max(textbook) >= cost.rounds:
+        terminal.out.print(
+            "The textbook formula is proved for less than epsilon 1 a round: its value here is no guarantee.",
+            soft_wrap=True,
+        )
 
 
 def _number(value: float | None) -> str:
     """A published figure, or the remark that the papers have no formula for this case."""
-    return "no formula" if value is None else f"{value:.6f}"
+    return "no formula" if value is None else _digits(value)
+
+
+def _digits(value: float) -> str:
+    """Six decimals, or six significant digits of a number that has none of its digits among them."""
+    return f"{value:.6f}" if value == 0 or abs(value) >= 1e-3 else f"{value:.6g}"

@@ -4,6 +4,7 @@
 # scikit-learn ships no types
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -14,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
-from zerosum.errors import BadData, BadParameter
+from zerosum.errors import BadData, BadParameter, ResultWarning
 from zerosum.estimators.base import Tables, bad_data
 from zerosum.estimators.documentation import documented
 from zerosum.estimators.regression import ModelRegression
@@ -176,9 +177,9 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
     rounds : int, optional
         Number of Newton rounds, 3 or 8; by default the planner's choice.
     room : float, optional
-        Squared norm at which rows are clipped, over the mean squared norm; by default the planner's choice.
+        Squared norm above which rows have less weight, over the mean squared norm; by default the planner's choice.
     residual_clip : float, default=3.0
-        Bound on a residual, in standard deviations of a count of the mean.
+        Bound on a residual, in standard deviations of the residuals, which are released with every round.
     tails : float, optional
         Factor by which the bounds on residuals and rates may be wider if the noise allows it; by default the planner's
         choice.
@@ -189,6 +190,8 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
     ----------
     coef_ : ndarray of shape (n_features,)
         Coefficients in the units of the data: logarithms of rate ratios.
+    dispersion_ : float
+        Variance of the counts over that of a Poisson distribution, at least 1. Population standard errors use it.
     %(coefficients)s
     %(fitted)s
 
@@ -226,6 +229,10 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
             raise BadData("some counts are negative")
         return counts
 
+    def _learn(self, estimate: Estimate) -> None:
+        super()._learn(estimate)
+        self.dispersion_ = float(estimate["dispersion"][0])
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
@@ -235,10 +242,19 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
     def predict(self, X: Any, offset: Any = None) -> Floats:
         """Expected count of rows.
 
+        Warns (`ResultWarning`) where no slope is identified: the counts are then near the mean count, plus noise.
+
         Parameters
         ----------
         %(rows_and_offset_to)s
         ndarray of shape (rows,)
             Expected counts.
         """
-        return np.asarray(np.exp(np.clip(self._predictor(X, offset), -700, 700)))
+        predictor = self._predictor(X, offset)  # first, as it checks that the model is fitted and the rows fit
+        if self.coef_.size and not any(row.identified for row in self.table_.rows[:-1]):
+            warnings.warn(
+                "no coefficient of a feature is identified at this budget: predictions are the mean count and noise",
+                ResultWarning,
+                stacklevel=2,
+            )
+        return np.asarray(np.exp(np.clip(predictor, -700, 700)))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, amounts, published
-from zerosum.kernel.events import Sampling, Subsampled
-from zerosum.kernel.schemes import NoiseLaw, Scheme, SiteShape
+from zerosum.kernel.events import MOST_STEPS, Sampling, Subsampled
+from zerosum.kernel.schemes import Combine, NoiseLaw, Scheme, SiteShape, weighted_laws
 from zerosum.kernel.view import Coalition, calibrate, worst_mu
 
 
@@ -31,6 +31,20 @@ class SiteCost:
 
 
 @dataclass(frozen=True)
+class Solutions:
+    """Variance of a release of weighted means over that of a pooled sum, at equal mu, by the way its noise is divided.
+
+    `used` is the solution of the plan, "printed" or "solved" (`zerosum.kernel.schemes.WeightedLaws`). `printed` is None
+    where there is none. `sums` is the same ratio for `Combine.SUMS`.
+    """
+
+    used: str
+    printed: float | None
+    solved: float
+    sums: float
+
+
+@dataclass(frozen=True)
 class Cost:
     """Cost and noise of `rounds` equal releases.
 
@@ -40,7 +54,7 @@ class Cost:
     `variance_ratio` is the variance of a release over that of a pooled release of the same mu. `published_*` is the
     claim of the papers' theorem for all rounds, None where there is none. `accountants` has the epsilon of all rounds
     by other accountants (`zerosum.kernel.published.composed`), for the mu of the papers ("papers") and for the exact
-    one ("exact"); None unless asked for.
+    one ("exact"); None unless asked for. `solutions` is None unless the scheme combines weighted means.
     """
 
     scheme: str
@@ -62,6 +76,7 @@ class Cost:
     published_epsilon: float | None
     by_site: tuple[SiteCost, ...]
     accountants: dict[str, dict[str, float | None]] | None
+    solutions: Solutions | None
 
 
 def account(
@@ -116,6 +131,8 @@ def account(
         raise BadParameter(f"give either the noise or epsilon, got {'neither' if tau is None else 'both'}")
     if not scheme.facts.noisy:
         raise BadParameter("the non-private scheme has no noise to account for")
+    if not 1 <= rounds <= MOST_STEPS:
+        raise BadParameter(f"rounds must be a whole number from 1 to {MOST_STEPS}, got {rounds}")
     sampling = Sampling(rate, rounds)
     shapes = [SiteShape()] * sites if isinstance(sites, int) else list(sites)
     unit = scheme.law(shapes, coalition.honest(len(shapes)))
@@ -163,6 +180,7 @@ def account(
             )
         ),
         accountants=_accountants(sensitivity / moved * worst, claims, first, rounds, delta) if compare else None,
+        solutions=_solutions(scheme, shapes, coalition) if scheme.combine is Combine.WEIGHTED else None,
     )
 
 
@@ -219,6 +237,23 @@ def _accountants(
         each = published.theorem_1_epsilon(first * claimed**2, delta / rounds)
         table["theorem_2"] = {"papers": rounds * each, "exact": None}
     return table
+
+
+def _solutions(scheme: Scheme, shapes: Sequence[SiteShape], coalition: Coalition) -> Solutions:
+    """The variance that a release of weighted means reaches by each solution of the papers' constraints."""
+    honest = coalition.honest(len(shapes))
+    laws = weighted_laws(scheme.facts.mechanism, shapes, honest)
+
+    def ratio(law: NoiseLaw) -> float:
+        # The product does not depend on the scale of the noise: mu is inversely proportional to it.
+        return (law.noise_std * float(np.max(worst_mu(law, 1.0, coalition)))) ** 2
+
+    return Solutions(
+        used="solved" if laws.printed is None else "printed",
+        printed=None if laws.printed is None else ratio(laws.printed),
+        solved=ratio(laws.solved),
+        sums=ratio(replace(scheme, combine=Combine.SUMS).law(shapes, honest)),
+    )
 
 
 def _noise(scheme: Scheme, scale: float) -> dict[str, float]:

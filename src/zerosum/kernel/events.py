@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import check_mu
 
+MOST_STEPS = 1_000_000  # of one phase; chosen by hand
+
 
 @dataclass(frozen=True)
 class Sum:
@@ -58,8 +60,8 @@ class Sampling:
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
             raise BadParameter(f"the sampling rate must lie in (0, 1], got {self.rate:g}")
-        if not 1 <= self.steps <= 1_000_000:
-            raise BadParameter(f"steps must be a whole number from 1 to 1000000, got {self.steps}")
+        if not 1 <= self.steps <= MOST_STEPS:
+            raise BadParameter(f"steps must be a whole number from 1 to {MOST_STEPS}, got {self.steps}")
 
     @property
     def full(self) -> bool:

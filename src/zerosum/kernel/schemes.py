@@ -23,7 +23,8 @@ schemes differ in four vectors (c, p, `own`, `cancelling`) and in how e_s is mad
 All standard deviations are multiplied by one scale, which calibration chooses (`zerosum.kernel.view.calibrate`). H is
 the number of honest sites in the worst case. A site that asks for a stronger guarantee has a_s in (0, 1]: its units
 have the guarantee a_s mu instead of mu. The two cape schemes can also combine sites as the papers do (`Combine`): means
-of unequal sites, c_s = 1/n_s, with noise that grows as n_s, the number of units, shrinks.
+of unequal sites, c_s = 1/n_s, with noise that grows as n_s, the number of units, shrinks. There a_s divides the noise
+of a site's message, as in the papers, and the mu of the site is not a_s mu.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import SMALLEST, check_amount, check_count
 
 MAX_RATIO = 1e100  # beyond it variances overflow
+# Largest sigma_e/sigma_g that can be run: beyond it the rounding of the cancelling noise would be visible in the sum.
+# Chosen by hand; no benchmark recorded.
+RUNNABLE_RATIO = 1e10
 
 
 class NoiseMechanism(Enum):
@@ -60,7 +64,7 @@ class Combine(Enum):
 
     SUMS = "sums"  # default: c_s = a_s, p_s = 1; every unit has the same weight at every site with a_s = 1
     MEANS = "means"  # capeDJICA and capeFM, Algorithm 2: the unweighted average of the sites' means
-    # capeDJICA section III-C, capePCA section III-A: weighted means; the variances solve a linear system
+    # capeDJICA section III-C, capePCA section III-A: weighted means; the variances meet the papers' constraints
     WEIGHTED = "weighted"
 
 
@@ -106,7 +110,8 @@ class NoiseLaw:
     factor: Floats  # c_s
     weight: Floats  # p_s
     own: Floats  # standard deviation of g_s, in the units of f_s
-    # standard deviation of r_s (HELPER with a last site of infinite variance: of e_s; PAIRWISE: of one pair's stream)
+    # standard deviation of r_s (HELPER with a last site of infinite variance: of e_s; PAIRWISE: of one pair's stream);
+    # for HELPER without such a site, the product with the weight is equal for all sites
     cancelling: Floats
     central: float = 0.0  # standard deviation of the noise that a trusted coordinator adds
     step: float = 0.0  # spacing of the grid of values and noise, a power of two; 0: values and noise are doubles
@@ -270,10 +275,18 @@ class Scheme:
         mechanism = self.facts.mechanism
         if self.combine is Combine.SUMS:
             return NoiseLaw(mechanism, asked, ones, ones / math.sqrt(S), ones)
-        units = _units(shapes)
         if self.combine is Combine.MEANS:
-            return _average_of_means(mechanism, units, asked)
-        return _weighted_means(mechanism, units, asked, _weights(shapes, units))
+            return _average_of_means(mechanism, _units(shapes), asked)
+        law = weighted_laws(mechanism, shapes, honest).used
+        dealt = law.weight * law.cancelling
+        ratio = float(np.max(dealt[np.isfinite(dealt)])) / law.noise_std
+        if not ratio <= RUNNABLE_RATIO:
+            raise BadParameter(
+                f"these scales and weights need cancelling noise {ratio:g} times the noise of the sum, which would "
+                f"leave its rounding errors in the sum; a ratio of at most {RUNNABLE_RATIO:g} can be run: ask for "
+                "scales nearer to 1, or combine sums"
+            )
+        return law
 
     def as_record(self) -> dict[str, Any]:
         """Return the settings that apply to this scheme, for the record of a run."""
@@ -319,21 +332,105 @@ def _average_of_means(mechanism: NoiseMechanism, units: Floats, asked: Floats) -
     return NoiseLaw(mechanism, 1 / units, np.full(S, N / S), tau / math.sqrt(S), tau)
 
 
-def _weighted_means(mechanism: NoiseMechanism, units: Floats, asked: Floats, p: Floats) -> NoiseLaw:
-    """Weighted means with weights p_s. The variances are solved for, so that the release has the pooled noise tau_c =
-    1/N.
+@dataclass(frozen=True)
+class WeightedLaws:
+    """The noise of weighted means by the papers' printed solution, and by a closed form for their constraints.
+
+    `printed` is None where a variance of the printed solution is negative, or where all sites with own and cancelling
+    noise may collude: then a coalition reads a message without noise. Both laws have the noise of pooled data in the
+    release, and at least the noise tau_s in the message of every site.
     """
+
+    printed: NoiseLaw | None
+    solved: NoiseLaw
+
+    @property
+    def used(self) -> NoiseLaw:
+        """The law of a plan: the printed one where there is one, since plans of 0.2 have its noise."""
+        return self.solved if self.printed is None else self.printed
+
+
+def weighted_laws(mechanism: NoiseMechanism, shapes: Sequence[SiteShape], honest: int) -> WeightedLaws:
+    """Return both laws of `Combine.WEIGHTED` at unit scale, for BROADCAST (capeDJICA) or HELPER (capePCA).
+
+    Parameters
+    ----------
+    mechanism:
+        BROADCAST or HELPER.
+    shapes:
+        The public facts of the sites; every site declares its number of units.
+    honest:
+        Number of sites that neither collude nor are lost in the worst case.
+    """
+    units = _units(shapes)
+    p = _weights(shapes, units)
     N = float(np.sum(units))
-    tau2 = 1 / (units * asked) ** 2
-    solve = _variances_capedjica if mechanism is NoiseMechanism.BROADCAST else _variances_capepca
-    cancelling2, own2 = solve(p, tau2, 1 / N**2)
-    # `~(x >= 0)` and not `x < 0`: NaN, which marks a system without a solution, must be refused as well.
-    if np.any(~(cancelling2 >= 0)) or np.any(~(own2 >= 0)):
-        raise BadParameter(
-            "the papers' equations for unequal sites have no solution here (a variance would be negative); "
-            "use combine = 'sums'"
-        )
-    return NoiseLaw(mechanism, 1 / units, N * p, np.sqrt(own2), np.sqrt(cancelling2))
+    tau2 = 1 / (units * np.array([shape.scale for shape in shapes])) ** 2
+    print_of = _variances_capedjica if mechanism is NoiseMechanism.BROADCAST else _variances_capepca
+
+    def law(cancelling2: Floats, own2: Floats) -> NoiseLaw:
+        return NoiseLaw(mechanism, 1 / units, N * p, np.sqrt(own2), np.sqrt(cancelling2))
+
+    cancelling2, own2 = print_of(p, tau2, 1 / N**2)
+    # NaN marks a system without a solution, and is not at least 0.
+    exists = bool(np.all(cancelling2 >= 0) and np.all(own2 >= 0))
+    exists = exists and int(np.count_nonzero((own2 > 0) & (cancelling2 > 0))) > len(p) - honest
+    return WeightedLaws(law(cancelling2, own2) if exists else None, law(*_variances_solved(p, tau2, units, honest)))
+
+
+def _variances_solved(p: Floats, tau2: Floats, units: Floats, honest: int) -> tuple[Floats, Floats]:
+    """A solution of the papers' constraints for any weights and requirements, in closed form.
+
+    Both papers state a feasibility problem and print one of its solutions, which has negative variances for many
+    weights. The problem of capePCA, section III-A, is, in the variances of e_s and g_s,
+
+        var(e_s) + var(g_s) >= tau_s^2,    sum of p_s^2 var(g_s) = pooled,    sum of p_s e_s = 0,    var(g_s) >= 0
+
+    (capeDJICA, section III-C, has an equality in the first place). Write y_s = p_s^2 var(g_s), t_s = p_s^2 tau_s^2 and
+    d_s = (p_s/n_s)^2. The y_s are the solution of a linear program, and the cancelling noise follows from them.
+
+    Own noise. With much cancelling noise the last term of `zerosum.kernel.view` is left: mu_s^2 is proportional to d_s
+    over the sum of y_t over the honest sites. The least release noise for an equal guarantee is therefore
+
+        minimise the sum of y_s    subject to    sum over t in H of y_t >= d_s    for every honest set H and s in H
+
+    up to a factor, which sets the sum to the pooled variance. H has `honest` members, and C = S - honest. Let c be the
+    mean of the `honest` smallest y_s. A site among them has the constraint honest c >= d_s. Any other site needs y_s >=
+    d_s - (honest - 1) c and y_s >= c. So the sum is at least S c + sum of max(0, d_s - honest c), at most C sites have
+    d_s > honest c, and y_s = c + max(0, d_s - honest c) attains this. The bound is convex and piecewise linear in c,
+    with the slope S - honest m where m sites have d_s > honest c. Its minimum is at honest c = d_(m+1), the (m+1)-th
+    largest d_s, for m = min(C, floor((S - 1)/honest)).
+
+    Cancelling noise. The draws r_s behind e_s = r_s - B/(p_s S) have the common weighted variance w = p_s^2 var(r_s),
+    so that p_s^2 var(e_s) = (1 - 1/S) w, and w = max over s of (t_s - y_s) / (1 - 1/S) is the smallest with every
+    message at tau_s^2 or above. The release does not contain w, so noise above tau_s^2 costs no accuracy.
+
+    w is positive: in units of the pooled variance t_s = (k_s/a_s)^2 with k_s = p_s N/n_s, and sum of n_s k_s = N gives
+    sum of k_s^2 >= N^2/sum of n_s^2 > 1 (Cauchy and Schwarz), so that the t_s add up to more than the y_s. So there is
+    always a solution. Equal sites have Algorithm 2 of capeDJICA. Every operation is on single numbers, in one order,
+    and correctly rounded, so that all sites compute the same bits.
+
+    Parameters
+    ----------
+    p:
+        Weights of the sites, shape (S,), with sum 1.
+    tau2:
+        tau_s^2, the variance that the message of a site must have at least.
+    units:
+        n_s.
+    honest:
+        Number of sites that neither collude nor are lost in the worst case.
+    """
+    S = len(p)
+    moved = (p / units) ** 2  # d_s: squared distance by which one unit of site s moves the weighted mean
+    above = min(S - honest, (S - 1) // honest)
+    level = np.sort(moved)[S - 1 - above] / honest
+    y = level + np.maximum(0.0, moved - honest * level)
+    # The sum is rounded once, in any order of the sites. The pooled variance is 1/N^2.
+    y = y / (math.fsum(y.tolist()) * np.sum(units) ** 2)
+    # Rounding can make the difference negative where one site has nearly all units and nearly all weight.
+    common = max(float(np.max(p * p * tau2 - y)), 0.0) / (1 - 1 / S)
+    return common / (p * p), y / (p * p)
 
 
 def _variances_capedjica(p: Floats, tau2: Floats, pooled2: float) -> tuple[Floats, Floats]:
@@ -363,7 +460,7 @@ def _variances_capepca(p: Floats, tau2: Floats, pooled2: float) -> tuple[Floats,
     sum is zero.
 
     The last entry of the returned cancelling variance is infinite: e_S has no draw of its own. With equal requirements
-    the paper's var(g_S) is (3 - S)/2 tau^2, which is negative from four sites on, so that there is no solution.
+    the paper's var(g_S) is (3 - S)/2 tau^2, which is negative from four sites on (then `_variances_solved` is used).
     """
     S = len(p)
     rest = pooled2 - float(np.sum(p[:-1] ** 2 * tau2[:-1]))

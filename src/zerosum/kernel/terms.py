@@ -16,16 +16,13 @@ from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, amounts, grid, published
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.names import check_identity, check_name
-from zerosum.kernel.schemes import Combine, NoiseLaw, Scheme, SiteShape
+from zerosum.kernel.schemes import RUNNABLE_RATIO, Combine, NoiseLaw, Scheme, SiteShape
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.view import Coalition, calibrate
 
 Calibration = Literal["exact", "published"]
 
-# Largest sigma_e/sigma_g that can be run: beyond it the rounding of the cancelling noise would be visible in the sum.
-# MOST_ATTEMPTS limits repeated rounds of one study. Both were chosen by hand; no benchmark recorded.
-RUNNABLE_RATIO = 1e10
-MOST_ATTEMPTS = 1000
+MOST_ATTEMPTS = 1000  # limits repeated rounds of one study; chosen by hand, no benchmark recorded
 # factor on every target mu, so that rounding cannot make the sum of the shares exceed the whole budget
 PRIVATE_SIDE = 1 - 1e-14
 

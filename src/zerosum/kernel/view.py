@@ -96,12 +96,16 @@ def mu_squared(
     index = np.asarray(honest, dtype=np.intp)
     if law.mechanism is NoiseMechanism.PAIRWISE:
         return _pairwise(law, sensitivity, site, index)
-    # The closed form holds for a helper only if all draws have one variance, or if the last site takes the remainder.
-    if law.mechanism is NoiseMechanism.HELPER and np.isfinite(law.cancelling[-1]) and np.ptp(law.cancelling) > 0:
-        raise BadParameter(
-            "a helper's noise must have one standard deviation for all sites, or leave the remainder to the last site, "
-            f"got {law.cancelling.tolist()}"
-        )
+    # The closed form holds for a helper only if all weighted draws have one variance, or if the last site takes the
+    # remainder: then the colluders' e_t contain no more about the honest draws than their sum.
+    if law.mechanism is NoiseMechanism.HELPER and np.isfinite(law.cancelling[-1]):
+        weighted = law.weight * law.cancelling
+        # 2^-40 covers the rounding of the square roots and products in `schemes`.
+        if np.ptp(weighted) > 2.0**-40 * np.max(weighted):
+            raise BadParameter(
+                "a helper's weighted noise must have one standard deviation for all sites, or leave the remainder to "
+                f"the last site, got {weighted.tolist()}"
+            )
     base, shrink, left = _terms(law) if terms is None else terms
     second = _ratio((law.weight[site] * shrink[site]) ** 2, float(np.sum(left[index])))
     return float(law.site_sensitivity(sensitivity, site) ** 2 * (base[site] + second))
@@ -325,7 +329,8 @@ def view(law: NoiseLaw, honest: Sequence[int], *, dealer: bool = False) -> View:
 def _dealt(law: NoiseLaw) -> tuple[Floats, Floats]:
     """Return how a helper makes e from its draws (shape (S, draws)) and the variances of the draws.
 
-    All sites alike, or the last site takes the remainder; then its `cancelling` is infinite and it has no draw.
+    All weighted draws alike, or the last site takes the remainder; then its `cancelling` is infinite and it has no
+    draw.
     """
     S, eye = law.sites, np.eye(law.sites)
     if not np.isinf(law.cancelling[-1]):

@@ -32,7 +32,7 @@ from zerosum.statistics.published import (
     InfomaxGradient,
 )
 from zerosum.statistics.records import ClippedRecords, LabelledRecords
-from zerosum.statistics.regression import ColumnMoments, NewtonStep, ResidualGradient, ResidualMoment
+from zerosum.statistics.regression import ColumnMoments, CountStep, NewtonStep, ResidualGradient, ResidualMoment
 from zerosum.statistics.rounded_scatter import RoundedScatter
 from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms, ScatterProduct
 from zerosum.statistics.softmax import FeatureMoments, SoftmaxGradient, SoftmaxPredictions
@@ -61,6 +61,7 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     ResidualGradient,
     ResidualMoment,
     NewtonStep,
+    CountStep,
     PolynomialCoefficients,
     FitHistogram,
     TwoLayerGradient,

@@ -526,6 +526,75 @@ class NewtonStep(Residuals):
         return self.clip**2 / self.curvature * (0.25 if self.family == "logistic" else self.rate_bound)
 
 
+class CountStep(NewtonStep):
+    """The sum over units of (s x r, r^2, b h x x'): a Newton step of a Poisson model, weighted by the length of rows.
+
+    x is the clipped row s u/c. In contrast to the other statistics the predictor is that of the whole row u. So the
+    release holds gradient and Hessian of the log-likelihood in which a row has the weight s^2: u r s^2/c and h u u'
+    s^2/c^2. Weights that depend on features alone leave the maximiser unbiased, whereas clipped features would not.
+    r is the residual over its bound, clipped, and h the rate over `rate_bound`, clipped to 1. The mean of r^2 gives the
+    dispersion of the counts, and the clip of the next round. b is `curvature`.
+
+    Sensitivity: that of `NewtonStep`, D = sqrt(4 + b^2); the entry r^2 is free. Proof. By the sphere lemma norm(x) = 1.
+    Let t = s r, so that |t| <= |r| <= 1. With k = x.x' the square of the distance is
+
+        A + b^2 (h^2 + h'^2 - 2 h h' k^2),    A = t^2 + t'^2 - 2 k t t' + (r^2 - r'^2)^2.
+
+    A is at most t^2 + t'^2 + 2 |k t t'| + (r^2 - r'^2)^2, which is largest at |t| = |r| and |t'| = |r'|. Since |r^2 -
+    r'^2| <= 1, r^2 + r'^2 + (r^2 - r'^2)^2 <= 2 max(r^2, r'^2) <= 2, and so A <= 2 + 2 |k|. This is the bound of the
+    gradient alone in the proof of `NewtonStep`, and the rest of that proof holds as it stands. Adding or removing a
+    unit moves the sum by at most sqrt(1 + 1 + b^2).
+
+    Parameters
+    ----------
+    coefficients, bound, most, rate_bound, curvature and the other parameters
+        As for `NewtonStep`; `family` is "poisson".
+    """
+
+    name: ClassVar[str] = "count_step"
+    family: Literal["poisson"] = "poisson"
+
+    @property
+    def size(self) -> int:
+        """One more than `NewtonStep`."""
+        return super().size + 1
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
+        if adjacency is Adjacency.REPLACE_ONE:
+            return super().sensitivity(adjacency)
+        return math.sqrt(2 + self.curvature**2 + int(self.count))
+
+    def predictor(self, rows: Entered) -> Array:
+        """The linear predictor of every whole row u with its offset, shape (rows,)."""
+        own = fold(rows.x * constant_on(self._slopes, rows.x)[None, :]) / rows.shrunk
+        return own if rows.offset is None else own + rows.offset
+
+    def sum_block(self, block: Units) -> Array:
+        """The sum over a block: gradient, size of the residuals, packed Hessian, count."""
+        rows = self.design(block)
+        r, expected = self.residuals(rows)
+        x, weights = rows.x, rows.weight
+        xp = array_namespace(x)
+        # As in `NewtonStep`: the clip of the rate makes the sensitivity finite.
+        bent = xp.clip(expected / self.rate_bound, 0.0, 1.0)
+        # After the clips nothing is decided about a row any more, so that matrix products over rows may round.
+        weighted = r * weights
+        gradient = products((weighted * rows.shrunk)[:, None], x)[0, :]
+        size = xp.reshape(added(weighted * r), (1,))
+        # Rows times the root of b h and of their weight, as in `NewtonStep`; x holds the factor s already.
+        root = x * xp.sqrt(self.curvature * bent * weights)[:, None]
+        return counted(xp.concat([gradient, size, packed(gram(root))]), block, self.count)
+
+    def split(self, release: Floats) -> tuple[Floats, Floats]:
+        """A release as (gradient, Hessian) of the weighted log-likelihood, in the units of features and response."""
+        return super().split(np.delete(release, self.width))
+
+    def mean_square(self, release: Floats) -> float:
+        """The sum of the squared clipped residuals, in squared counts."""
+        return self.bound**2 * float(release[self.width])
+
+
 def _farthest(curvature: float) -> float:
     """The largest t^2 + 16 b^2 t^2 (1 - t)^2 on [0, 1], for b = `curvature`."""
     # The derivative over t is 2 + 32 b^2 (1 - t)(1 - 2 t), a polynomial of degree 2; t = 0 is the minimum.

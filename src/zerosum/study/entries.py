@@ -85,7 +85,7 @@ class RosterTable(Table):
     """The number of units, checked by the site; `means` and `weighted` need it; refused under `add-remove`, where
     counts are data."""
     scale: float = Field(default=1.0, gt=0, le=1)
-    """For a site that wants more privacy: its units have `scale` times the mu and the weight of the others."""
+    """For a site that wants more privacy: under `sums` its units have `scale` times the mu and weight of the others."""
     weight: float | None = Field(default=None, gt=0, le=1)
     """The weight of the site's mean, for `weighted`, by default by units; all sites or none, adding up to 1."""
     identity: str | None = None

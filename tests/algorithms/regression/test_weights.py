@@ -104,7 +104,9 @@ def joined(found: Any) -> Floats:
 @pytest.mark.parametrize("family", list(KINDS))
 def test_weighted_regression_without_noise_equals_pooled_fit_with_offset(family: str, standardise: str) -> None:
     rows = table(family, 3000)
-    more: dict[str, Any] = {"rounds": 8} if family == "logistic" else {"residual_clip": 100.0}
+    # Newton's method with clipped rates needs more than three rounds to be exact.
+    more: dict[str, Any] = {} if family == "linear" else {"rounds": 8}
+    more |= {} if family == "logistic" else {"residual_clip": 100.0}
     kind = algorithm(family, standardise=standardise, clip=20.0, **more)
     found, asked = drive(kind.program(Adjacency.REPLACE_ONE), without_noise(part(rows, "offset", "weight")))
     assert "polynomial_coefficients" not in {request.statistic.name for request in asked}
@@ -122,7 +124,9 @@ def test_weighted_regression_without_intercept_uses_offset_unchanged(family: str
         "lower": [-3.0, -3.0, *[OFFSET[family][0], 0.0], top],
         "upper": [3.0, 3.0, OFFSET[family][1], 2.0, -top or 40],
     }
-    more: dict[str, Any] = {"rounds": 8} if family == "logistic" else {"residual_clip": 100.0}
+    # Newton's method with clipped rates needs more than three rounds to be exact.
+    more: dict[str, Any] = {} if family == "linear" else {"rounds": 8}
+    more |= {} if family == "logistic" else {"residual_clip": 100.0}
     kind = algorithm(family, clip=20.0, intercept=False, standardise="none", **more).model_copy(
         update={name: np.array(value) for name, value in ends.items()}
     )

@@ -51,7 +51,7 @@ def test_experiments_are_found_by_name_with_their_data() -> None:
     mixtures = ["otd-mog-epsilon", "otd-mog-samples", "otd-mog-delta"]
     topics = ["otd-stm-epsilon", "otd-stm-samples", "otd-stm-delta"]
     components = ["pca-epsilon", "pca-samples", "pca-delta"]
-    last = ["dc-mnist", "dc-fashion", "cape-collusion", "cape-delta", "accountants"]
+    last = ["dc-mnist", "dc-fashion", "cape-collusion", "cape-delta", "accountants", "communication"]
     assert list(EXPERIMENTS) == [*components, *separations, *regressions, *networks, *mixtures, *topics, *last]
     with pytest.raises(BadParameter, match=r"'pca-moon'.*pca-epsilon"):
         find("pca-moon")

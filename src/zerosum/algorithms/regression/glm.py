@@ -9,8 +9,11 @@ sqrt(4 + b^2) for Poisson),
 
     g = sum r u (D),    H = sum h u u' (D, D),
 
-r the residual and h = p (1 - p) or the rate. All releases are merged by `inference.merge`, and the next w is the
-posterior mean under the prior N(0, prior^2 I). Coefficients of the result are that mean after the last round.
+r the residual and h = p (1 - p) or the rate. A long row is clipped in logistic models. In Poisson models it has less
+weight instead, in g and in H alike, which leaves the maximiser unbiased (`CountStep`). That release also holds the mean
+square of the residuals, for the dispersion and for the clip of the next round. All releases are merged by
+`inference.merge`, and the next w is the posterior mean under the prior N(c, prior^2 I). The center c is 0; in Poisson
+models it is the released mean count with slopes of 0. Coefficients of the result are that mean after the last round.
 
 The start of the logistic model is the functional mechanism (Zhang et al. 2012; capeFM, Imtiaz, Mohammadi and Sarwate
 2019): with y = -1 or 1 the loss log(1 + exp(-y eta)) = log 2 - y eta/2 + eta^2/8 + O(eta^4) is released as its
@@ -24,7 +27,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -32,15 +36,48 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.program import Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, Regression, counted_units
 from zerosum.algorithms.regression.functional import lowest_quadratic
-from zerosum.algorithms.regression.inference import GradientRelease, Posterior, merge, posterior
+from zerosum.algorithms.regression.inference import (
+    GradientRelease,
+    Posterior,
+    merge,
+    posterior,
+    relative_clip,
+)
 from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
+from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.polynomial import PolynomialCoefficients
-from zerosum.statistics.regression import Family, NewtonStep
+from zerosum.statistics.regression import SQUARE, CountStep, Family, NewtonStep
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Size of the responses and of their residuals, for clips and standard errors.
+
+    Attributes
+    ----------
+    rate : float
+        Approximate mean response.
+    spread : float
+        Standard deviation of the residuals, in the units of the response.
+    dispersion : float
+        Variance of the residuals over that of the model's law: 1 for classes and for Poisson counts.
+    remainder : float
+        Factor of the third-order remainder (`inference.merge`).
+    """
+
+    rate: float
+    spread: float
+    dispersion: float = 1.0
+    remainder: float = TUNING.remainder
+
+
+# A class has a dispersion of 1, and its residuals are at most 1: nothing of a scale is used.
+CLASSES = Scale(0.5, 0.5)
 
 
 class NewtonRegression(Regression):
@@ -140,8 +177,8 @@ class NewtonRegression(Regression):
         return tuple(self._left * share / math.fsum(self._newton) for share in self._newton)
 
     @abstractmethod
-    def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, rate: float) -> NewtonStep:
-        """The statistic of a Newton round at coefficients `at` (width,); `rate` is the approximate mean response.
+    def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, scale: Scale) -> NewtonStep:
+        """The statistic of a Newton round at coefficients `at` (width,), for responses of this `scale`.
 
         Parameters
         ----------
@@ -151,9 +188,24 @@ class NewtonRegression(Regression):
             Coefficients.
         adjacency : Adjacency
             Whether the release counts the units.
-        rate : float
-            Approximate mean response; used for counts only.
+        scale : Scale
+            Size of the responses and residuals; used for counts only.
         """
+
+    def _loss(self, frame: Frame) -> float:
+        """Share of the information that is lost because long rows have less weight; 0 where they are clipped."""
+        return 0.0
+
+    def _scaled(self, statistic: NewtonStep, value: Floats, noise: float, weight: float, scale: Scale) -> Scale:
+        """What a release says about the size of the residuals, for the next round: for a class, nothing.
+
+        Parameters
+        ----------
+        statistic, value, noise : the statistic, its released mean over units, and the noise of an entry.
+        weight : mean weight of a unit in the fit.
+        scale : the scale so far.
+        """
+        return scale
 
     def _prior(self, frame: Frame) -> float:
         """Prior standard deviation of a coefficient: clip/sqrt(width) is a typical entry of a row.
@@ -198,37 +250,65 @@ class NewtonRegression(Regression):
         at: Floats,
         adjacency: Adjacency,
         shares: tuple[float, ...],
-        rate: float,
+        scale: Scale,
     ) -> Program:
         """The Newton rounds and the results.
 
         Parameters
         ----------
         points : earlier points (of the quadratic start); the rounds append theirs.
-        at : (width,), coefficients of the first round.
+        at : (width,), coefficients of the first round, and the mean of the prior.
         shares : one per round.
-        rate : approximate mean response, which sets the bounds of counts.
+        scale : mean and spread of the responses, which set the bounds of counts.
         """
+        center = at if self.family == "poisson" else None
         # the remainder in one entry of the gradient is proportional to a typical entry of a row, clip/sqrt(width)
-        prior, bend = self._prior(frame), TUNING.remainder * frame.clip / math.sqrt(frame.width)
+        prior, bend = self._prior(frame), scale.remainder * frame.clip / math.sqrt(frame.width)
         units = 1.0
         for share in shares:
-            statistic = self._step(frame, at, adjacency, rate)
+            statistic = self._step(frame, at, adjacency, scale)
             release = yield PrivateSum(statistic, share)
             units = counted_units(release)
             points.append(self._point(statistic, at, release.value, release.noise_std, units))
+            scale = self._scaled(statistic, release.value / units, release.noise_std / units, frame.weight, scale)
             # The posterior mean of all points so far is the next point of expansion: a Newton step that is shrunk
-            # towards 0 where the noise exceeds the prior, so that it cannot diverge.
-            at = joint_posterior(points, prior, bend).mean
-        # The dispersion of both families is 1, so that the sampling variance of the mean gradient is H/n.
-        pooled = joint_posterior(points, prior, bend)
-        population = joint_posterior(points, prior, bend, sampling=1 / units)
+            # towards the center where the noise exceeds the prior, so that it cannot diverge.
+            at = joint_posterior(points, prior, bend, center=center).mean
+        # The sampling variance of the mean gradient is dispersion H/n. Rows of less weight make the estimate differ
+        # from that of all rows in full by part of it.
+        sampling = scale.dispersion / units
+        pooled = joint_posterior(points, prior, bend, sampling=self._loss(frame) * sampling, center=center)
+        population = joint_posterior(points, prior, bend, sampling=sampling, center=center)
         matrix, constant = self._in_data_units(frame)
         # a narrower prior, and no remainder: both make the scores less variable
-        scores = matrix @ joint_posterior(points, prior / TUNING.score_prior, 0.0).mean + constant
+        narrow = joint_posterior(points, prior / TUNING.score_prior, 0.0, center=center)
+        scores = matrix @ narrow.mean + constant
         estimate = self._report(frame, pooled.mean, pooled, population, prior)
         estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
+        if self.family == "poisson":
+            estimate["dispersion"] = Quantity(np.array([scale.dispersion]), "diagnostic")
         return (yield from self._evaluated(frame, pooled.mean, adjacency, estimate))
+
+
+def lost_information(width: int, room: float) -> float:
+    """Share of the information of normal rows that is lost where rows are weighted down to a squared norm.
+
+    The share is 1 - E min(q, room) for q the squared norm over its mean, a chi-square variable with `width` degrees of
+    freedom over `width`.
+
+    Parameters
+    ----------
+    width : number of features of a row, the intercept included.
+    room : largest squared norm over its mean.
+
+    >>> round(lost_information(1, 1.0), 3), lost_information(3, 30.0) < 1e-12
+    (0.484, True)
+    """
+    from scipy.special import gammainc, gammaincc  # heavy: loaded when it is used
+
+    # E[q; q <= room] is the chi-square distribution with two more degrees of freedom.
+    at = room * width / 2
+    return max(0.0, 1 - float(gammainc(width / 2 + 1, at)) - room * float(gammaincc(width / 2, at)))
 
 
 def clipped_share(width: int, room: float) -> float:
@@ -247,16 +327,18 @@ def clipped_share(width: int, room: float) -> float:
     return float(gammaincc(width / 2, room * width / 2))
 
 
-def joint_posterior(points: list[GradientRelease], prior: float, bend: float, sampling: float = 0.0) -> Posterior:
+def joint_posterior(
+    points: list[GradientRelease], prior: float, bend: float, sampling: float = 0.0, center: Floats | None = None
+) -> Posterior:
     """Posterior from all points: `merge`, then `posterior`.
 
     Parameters
     ----------
     points : releases in the order of the rounds.
-    prior, sampling : as for `posterior`.
+    prior, sampling, center : as for `posterior`.
     bend : as for `merge`.
     """
-    return posterior(merge(points, bend), prior, sampling)
+    return posterior(merge(points, bend), prior, sampling, center=center)
 
 
 class LogisticRegressionProgram(NewtonRegression):
@@ -333,8 +415,7 @@ class LogisticRegressionProgram(NewtonRegression):
             weights=np.array([0.0, 2.0, 8.0]),
         )
 
-    def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, rate: float = 0.5) -> NewtonStep:
-        """As in `NewtonRegression`; no bound depends on the rate."""
+    def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, scale: Scale) -> NewtonStep:
         return NewtonStep(**self._bounds(frame, adjacency), coefficients=at)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
@@ -345,7 +426,7 @@ class LogisticRegressionProgram(NewtonRegression):
         shares, first = self._shares(), []
         if self.offset is None:
             first, shares = [PrivateSum(self._quadratic(frame, adjacency), shares[0])], shares[1:]
-        steps = [PrivateSum(self._step(frame, frame.start, adjacency), share) for share in shares]
+        steps = [PrivateSum(self._step(frame, frame.start, adjacency, CLASSES), share) for share in shares]
         return (*self._bought(adjacency), *first, *steps, *self._evaluation(adjacency))
 
     def _constant(self, mean_response: float) -> float:
@@ -356,7 +437,7 @@ class LogisticRegressionProgram(NewtonRegression):
         """The optional column moments, the quadratic start, the Newton rounds, and the optional evaluation."""
         frame = yield from self._measure(adjacency, *self._rooms)
         if self.offset is not None:
-            return (yield from self._rounds(frame, [], frame.start, adjacency, self._shares(), 0.5))
+            return (yield from self._rounds(frame, [], frame.start, adjacency, self._shares(), CLASSES))
         start, *rest = self._shares()
         statistic = self._quadratic(frame, adjacency)
         release = yield PrivateSum(statistic, start)
@@ -385,21 +466,25 @@ class LogisticRegressionProgram(NewtonRegression):
             estimate = self._report(frame, pooled.mean, pooled, population, prior)
             estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
             return (yield from self._evaluated(frame, at, adjacency, estimate))
-        return (yield from self._rounds(frame, [first], at, adjacency, tuple(rest), 0.5))
+        return (yield from self._rounds(frame, [first], at, adjacency, tuple(rest), CLASSES))
 
 
 class PoissonRegressionProgram(NewtonRegression):
     """Poisson regression with a logarithmic link: the response is a count from 0 to the top of its range.
 
-    The column moments are always released first, because the mean count m sets the start and the clips: residuals at
-    `tails` (`residual_clip` sqrt(m) + 1) and rates at `tails` (4 m + 1). `tails` is larger than 1 where noise is small.
-    Clipping biases the coefficients of counts with much more variance than the Poisson law.
+    The column moments are always released first, because mean and variance of the counts set the start and the clips:
+    residuals at `tails` (`residual_clip` s + 1) and rates at `tails` (2 m + 1). m is the mean count, and s the standard
+    deviation of the residuals: that of the counts in the first round, then from the mean square that every round
+    releases. `tails` is larger than 1 where noise is small. The variance of a count is taken to be `dispersion` times
+    its mean (quasi-Poisson).
+
+    Results besides those of `NewtonRegression`: `dispersion`, at least 1.
     """
 
     name: ClassVar[str] = "poisson-regression"
     family: ClassVar[Family] = "poisson"
     residual_clip: float = Field(default=3.0, gt=0, allow_inf_nan=False)
-    """Clip of residuals, in standard deviations of a Poisson count with the mean rate."""
+    """Clip of residuals, in their standard deviations."""
     tails: float | None = Field(default=None, ge=1, allow_inf_nan=False)
     """Factor on the clips of residuals and rates, larger where noise is small; the planner's choice if not given."""
     standardise: Literal["auto", "dp", "none"] = "auto"
@@ -445,25 +530,41 @@ class PoissonRegressionProgram(NewtonRegression):
         bounds = self._fit_bounds(frame, adjacency) | {"family": "poisson", "most": self._most, "bound": self._most}
         return FitHistogram(**bounds, coefficients=at, edges=np.linspace(-1, 1, TUNING.count_bins + 1))
 
-    def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, rate: float) -> NewtonStep:
-        """As in `NewtonRegression`; residuals and rates are clipped in proportion to the mean rate."""
+    def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, scale: Scale) -> CountStep:
         bounds: dict[str, Any] = self._bounds(frame, adjacency)
-        return NewtonStep(
+        return CountStep(
             **bounds,
             coefficients=at,
             family="poisson",
             most=self._most,
-            # A Poisson count of mean m has standard deviation sqrt(m); the 1 is for small rates, where single counts
-            # exceed any multiple of it.
-            bound=min(self._most, self._wide * (self.residual_clip * math.sqrt(rate) + 1)),
-            rate_bound=min(self._most, self._wide * (TUNING.rate_clip * rate + 1)),
+            # The 1 is for small rates, where single counts exceed any multiple of their standard deviation.
+            bound=min(self._most, self._wide * (self.residual_clip * scale.spread + 1)),
+            rate_bound=min(self._most, self._wide * (TUNING.rate_clip * scale.rate + 1)),
             curvature=TUNING.hessian_weight,
         )
+
+    def _loss(self, frame: Frame) -> float:
+        # a declared clip in standardised units: a typical row has a squared norm of about its width
+        room = self._rooms[0] if self.clip is None else self.clip**2 / frame.width
+        return lost_information(frame.width, room)
+
+    def _scaled(self, statistic: NewtonStep, value: Floats, noise: float, weight: float, scale: Scale) -> Scale:
+        """The spread of the residuals and the dispersion, from the released mean square of the clipped residuals."""
+        step = cast(CountStep, statistic)  # the statistic of `_step`
+        # units of weight zero have no residual; the noise is added, because a bound that is too small biases the fit
+        square = (step.mean_square(value) + step.bound**2 * noise) / weight
+        # the residuals before they were clipped, if they are normal
+        spread = step.bound / relative_clip(max(square, 0.0), step.bound)
+        # Counts vary at least as those of a Poisson law. The spread falls from round to round, as the fit improves.
+        spread = max(math.sqrt(scale.rate), min(spread, scale.spread))
+        return replace(scale, spread=spread, dispersion=spread**2 / scale.rate)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         """The column moments, the Newton rounds, the evaluation (optional)."""
         frame = self._frame(*self._rooms)
-        steps = [PrivateSum(self._step(frame, frame.start, adjacency, 1.0), share) for share in self._shares()]
+        steps = [
+            PrivateSum(self._step(frame, frame.start, adjacency, Scale(1.0, 1.0)), share) for share in self._shares()
+        ]
         return (*self._bought(adjacency), *steps, *self._evaluation(adjacency))
 
     def _rate(self, mean_response: float) -> float:
@@ -500,7 +601,12 @@ class PoissonRegressionProgram(NewtonRegression):
                 at = np.append(at[:-1], begin / frame.intercept)
         # clips of counts refer to the rates of units with a large exposure, not only to the mean rate
         rate = self._rate(mean) * self._uneven(means, spreads)
-        return (yield from self._rounds(frame, [], at, adjacency, self._shares(), rate))
+        # The variance of the counts bounds that of the residuals at the start, where only the intercept is fitted.
+        # Its noise is added, as in `_scaled`.
+        noise = release.noise_std * math.sqrt(len(self.columns)) / (units * SQUARE)
+        variance = (self._most / 2) ** 2 * (max(float(spreads[-1]), 0.0) + noise)
+        scale = Scale(rate, math.sqrt(max(rate, variance)), remainder=TUNING.count_remainder / math.sqrt(rate))
+        return (yield from self._rounds(frame, [], at, adjacency, self._shares(), scale))
 
     def _offset_spread(self, variance: Floats) -> float:
         """Standard deviation of the offset, from released variances (columns,) of the columns in [-1, 1]."""

@@ -7,9 +7,9 @@ negative Hessian H (D, D, positive semidefinite without noise) of the mean log-l
 noise of known size. H was released in isometric coordinates, so its noise E is symmetric with variance s^2 on the
 diagonal and s^2/2 off it, and for a vector d the product E d has covariance (s^2/2)(|d|^2 I + d d').
 
-With w* the maximiser of the pooled log-likelihood, g = H (w* - w) up to third-order terms. The prior is w* ~ N(0,
-prior^2 I). `merge` merges several releases into one, `posterior` gives the posterior N(mean, covariance) of w*, and
-`table` the standard errors, the intervals and the identified coefficients.
+With w* the maximiser of the pooled log-likelihood, g = H (w* - w) up to third-order terms. The prior is w* ~ N(c,
+prior^2 I), c public or released. `merge` merges several releases into one, `posterior` gives the posterior N(mean,
+covariance) of w*, and `table` the standard errors, the intervals and the identified coefficients.
 
 The posterior without sampling error is about the regression on the pooled data. With the variance of the sampled
 gradient added to the noise it is about the population.
@@ -93,8 +93,10 @@ class Posterior:
     covariance: Floats  # (D, D)
 
 
-def posterior(point: GradientRelease, prior: float, sampling: float = 0.0, slope: float = 1.0) -> Posterior:
-    """Posterior of the maximiser w* given one point and the prior N(0, prior^2 I).
+def posterior(
+    point: GradientRelease, prior: float, sampling: float = 0.0, slope: float = 1.0, center: Floats | None = None
+) -> Posterior:
+    """Posterior of the maximiser w* given one point and the prior N(center, prior^2 I).
 
     In the eigenvectors of H with eigenvalues e, each coordinate of d = w* - w is observed as g = e d + noise with
     variance gradient_noise^2 + (hessian_noise^2/2) E|d|^2. The variance depends on d, so the posterior is iterated.
@@ -107,6 +109,7 @@ def posterior(point: GradientRelease, prior: float, sampling: float = 0.0, slope
     sampling : dispersion over the number of units, so that sampling * e is the sampling variance of the gradient along
         an eigenvector (information equality); 0 for the posterior about the pooled data.
     slope : derivative of the mean clipped residual to the mean residual, in (0, 1]; 1 if no residual is clipped.
+    center : prior mean (D,); 0 if not given.
 
     Returns
     -------
@@ -126,8 +129,9 @@ def posterior(point: GradientRelease, prior: float, sampling: float = 0.0, slope
     raised = np.maximum(values, max(edge, 1e-300))
     signal = slope * raised * np.sqrt(np.maximum(1 - (edge / raised) ** 4, 0.0)) * (values > 0)
     # In the eigenvectors of H the coordinates of g and d are independent, so D scalar problems remain. The prior mean
-    # of w* is 0, which is d = -w.
-    gradient, back = vectors.T @ point.gradient, vectors.T @ -point.at
+    # of w* is `center`, which is d = center - w.
+    towards = -point.at if center is None else center - point.at
+    gradient, back = vectors.T @ point.gradient, vectors.T @ towards
     step, spread = np.zeros(columns), np.zeros(columns)
     sampled = sampling * np.maximum(values, 0.0)
     # E|d|^2 is the squared norm of the posterior mean plus the trace of its covariance. The iteration starts at d = 0
@@ -145,11 +149,8 @@ def posterior(point: GradientRelease, prior: float, sampling: float = 0.0, slope
     return Posterior(point.at + vectors @ step, (vectors * spread) @ vectors.T)
 
 
-def unclipped_share(mean_square: float, bound: float) -> float:
-    """The share of normal residuals within `bound`, from the mean square of those clipped to it.
-
-    By Stein's lemma this share is also the derivative of the mean clipped residual to the mean residual: the factor by
-    which clipping reduces the gradient (`slope` of `posterior`).
+def relative_clip(mean_square: float, bound: float) -> float:
+    """The clip of normal residuals in their own standard deviations, from the mean square of those clipped to it.
 
     Parameters
     ----------
@@ -158,14 +159,12 @@ def unclipped_share(mean_square: float, bound: float) -> float:
 
     Returns
     -------
-    share : in (0, 1].
+    cut : bound over the standard deviation of the residuals before they were clipped.
 
-    >>> unclipped_share(1.0, 10.0)
+    >>> round(relative_clip(0.516, 1.0), 2)  # standard normal residuals clipped at 1
     1.0
-    >>> round(unclipped_share(0.516, 1.0), 3)  # standard normal residuals clipped at 1
-    0.683
     """
-    # a ratio near 1 means that nearly all residuals are at the bound, where the share cannot be estimated
+    # a ratio near 1 means that nearly all residuals are at the bound, where the cut cannot be estimated
     ratio = min(max(mean_square / bound**2, 1e-12), TUNING.clipped_ratio_most)
 
     def clipped_square(cut: float) -> float:
@@ -179,8 +178,22 @@ def unclipped_share(mean_square: float, bound: float) -> float:
     # The function falls with the cut, from nearly 1 to 1e-14 on [1e-3, 1e7], so the root is unique and lies inside for
     # every ratio above. On the logarithm of the cut an absolute error of 1e-15 is a relative one.
     ends = math.log(1e-3), math.log(1e7)
-    root = brentq(lambda log_cut: clipped_square(math.exp(log_cut)) - ratio, *ends, xtol=1e-15)
-    return math.erf(math.exp(root) / math.sqrt(2))
+    return math.exp(brentq(lambda log_cut: clipped_square(math.exp(log_cut)) - ratio, *ends, xtol=1e-15))
+
+
+def unclipped_share(mean_square: float, bound: float) -> float:
+    """The share of normal residuals within `bound`, from the mean square of those clipped to it.
+
+    By Stein's lemma this share is also the derivative of the mean clipped residual to the mean residual: the factor by
+    which clipping reduces the gradient (`slope` of `posterior`). Arguments as for `relative_clip`; the share is in (0,
+    1].
+
+    >>> unclipped_share(1.0, 10.0)
+    1.0
+    >>> round(unclipped_share(0.516, 1.0), 3)  # standard normal residuals clipped at 1
+    0.683
+    """
+    return math.erf(relative_clip(mean_square, bound) / math.sqrt(2))
 
 
 def table(mean: Floats, pooled: Floats, population: Floats, known: Floats) -> dict[str, Floats]:

@@ -13,6 +13,7 @@ from zerosum.papers.figures import (
     accountants,
     cape_delta,
     collaboration,
+    communication,
     djica,
     ica,
     mixture,
@@ -26,7 +27,20 @@ from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for module in (pca, ica, abide, djica, regression, network, mixture, topics, collaboration, cape_delta, accountants)
+    for module in (
+        pca,
+        ica,
+        abide,
+        djica,
+        regression,
+        network,
+        mixture,
+        topics,
+        collaboration,
+        cape_delta,
+        accountants,
+        communication,
+    )
     for experiment in module.EXPERIMENTS
 }
 
