@@ -32,7 +32,10 @@ from zerosum.statistics import BUILTIN, find
 from zerosum.statistics.user import statistic
 
 OWN = "first_and_spread"  # a statistic that this site registered itself
-DOCUMENT_STATISTICS = ("word_presence", "word_pairs", "topic_sums", "pair_norms", "pair_moment", "triple_moment")
+DOCUMENT_STATISTICS = (
+    *("word_presence", "word_pairs", "topic_sums", "pair_norms", "pair_moment", "triple_moment"),
+    *("distinct_pair_moment", "distinct_triple_moment"),
+)
 
 # Statistics whose cases need a library that is not in every environment: without it a site refuses, before it looks.
 _MODULE = {"module": "perceptron", "settings": {"features": 2, "classes": 2, "hidden": 8}, "shape": [2]}
@@ -224,9 +227,12 @@ def _network(name: str, **more: Any) -> Callable[[Rng], Ask]:
     return ask
 
 
-def _topics(rng: Rng) -> Ask:
-    words = VOCABULARY[: int(rng.integers(5, 9))]
-    return Ask("topics", "documents", words, {"n_components": 2, "n_words": 4})
+def _topics(name: str, **more: Any) -> Callable[[Rng], Ask]:
+    def ask(rng: Rng) -> Ask:
+        words = VOCABULARY[: int(rng.integers(5, 9))]
+        return Ask(name, "documents", words, {"n_components": 2, **more})
+
+    return ask
 
 
 @statistic(OWN, length=2)
@@ -248,7 +254,7 @@ QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "covariance": _ranged("covariance", 2, 3),
     "k-means": _ranged("k-means", 2, 3, n_clusters=2, rounds=2),
     "mixture": _ranged("mixture", 2, 3, n_components=2, rounds=1),
-    "topics": _topics,
+    "topics": _topics("topics", n_words=4),
     "pca": _components("pca", n_components=2),
     "ica": _components("ica", n_components=2, rounds=3, n_passes=1),
     "statistic": _custom,
@@ -266,6 +272,8 @@ QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "survival": _survival,
     "cape-pca": _ranged("cape-pca", 2, 3, n_components=2),
     "cape-fm": _ranged("cape-fm", 2, 3),
+    "cape-agn-mixture": _ranged("cape-agn-mixture", 2, 3, n_components=2, variance=0.1),
+    "cape-agn-topics": _topics("cape-agn-topics"),
     "cape-djica": _components("cape-djica", n_components=2, rounds=3, row_clip=5.0),
     "cape-network": _network("cape-network", steps=3, hidden=4),
     "fl-dp": _network("fl-dp", largest_site=8, hidden=[4], rounds=2, epochs=1),

@@ -241,6 +241,16 @@ SMALL: list[Case] = [
     ),
     ("distinct_second_moment", {"columns": 2, "clip": 0.7}),
     ("distinct_second_moment", {"columns": 3, "clip": 0.9, "lower": [-1, 0, -2], "upper": [1, 2, 3]}),
+    ("distinct_third_moment", {"columns": 2, "clip": 0.7, "variance": 0.02}),
+    ("distinct_third_moment", {"columns": 1, "clip": 1.3, "variance": 0.5}),
+    (
+        "distinct_third_moment",
+        {"columns": 3, "clip": 0.9, "variance": 0.4, "lower": [-1, 0, -2], "upper": [1, 2, 3]},
+    ),
+    ("distinct_pair_moment", {"columns": 3}),
+    ("distinct_pair_moment", {"columns": 4, "words": [0, 1, 3], "clip": 0.5}),
+    ("distinct_triple_moment", {"columns": 3}),
+    ("distinct_triple_moment", {"columns": 4, "words": [0, 1, 3], "clip": 0.3}),
     ("infomax_gradient", {"columns": 2, "unmixing": np.eye(2), "bias": np.zeros(2), "clip": 1.0}),
     (
         "infomax_gradient",
@@ -417,6 +427,9 @@ def _wide() -> list[Case]:
         ("pair_norms", {"columns": D}),
         ("pair_moment", {"columns": D, "clip": 0.05}),
         ("triple_moment", {"columns": D, "clip": 0.02, "basis": turned[:, :5]}),
+        ("distinct_third_moment", {"columns": 40, "clip": 0.3, "variance": 0.002}),
+        ("distinct_pair_moment", {"columns": D, "clip": 0.05}),
+        ("distinct_triple_moment", {"columns": 40, "clip": 0.02}),
         (
             "grouped_moments",
             {"columns": D + 1, "positions": range(1, D + 1), "group": 0, "groups": 5, **bounds},
@@ -469,6 +482,7 @@ EXTREME: list[Case] = [
         ("topic_sums", {"columns": 2, "scores": [[1e6, -1e6]] * 2, "offsets": [1e6, 0], "kind": "shares"}),
         ("pair_moment", {"columns": 2}),
         ("triple_moment", {"columns": 2}),
+        ("distinct_third_moment", {"columns": 2, "variance": 0.0}),
     )
 ]
 

@@ -15,7 +15,7 @@ from zerosum.kernel.events import Sampling
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.schemes import Combine, Scheme
 from zerosum.kernel.statistic import Adjacency
-from zerosum.papers.programs import CapePCAProgram
+from zerosum.papers.programs import CapeAGNMixtureProgram, CapeDJICAProgram, CapePCAProgram
 from zerosum.papers.rehearsal import PublicData, exact_epsilon, exact_tau, published_tau
 
 COLUMNS = ("a", "b", "c")
@@ -47,6 +47,31 @@ def test_rehearsal_without_noise_gives_the_mean_over_all_units() -> None:
     found = PublicData(sites).rehearse(PCA)
     assert matrix(found) == pytest.approx(rows.T @ rows / len(rows), abs=1e-12)
     assert float(np.asarray(found["noise_std"])[0]) == 0.0
+
+
+class Counted(PublicData):
+    """Data that count the sums that were computed."""
+
+    def __init__(self, sites: list[Floats]) -> None:
+        super().__init__(sites)
+        self.computed: list[str] = []
+
+    def sums(self, request: PrivateSum) -> list[Floats]:
+        self.computed.append(request.statistic.name)
+        return super().sums(request)
+
+
+def test_sums_of_requests_that_depend_on_no_release_are_computed_once() -> None:
+    """Both moments of a mixture follow from public values; a second gradient depends on the first."""
+    data, rng = Counted(tables()), np.random.default_rng(0)
+    mixture = CapeAGNMixtureProgram(columns=COLUMNS, n_components=2, variance=0.01, clip=1.0)
+    for _ in range(3):
+        data.rehearse(mixture, "local", 1.0, rng)
+    assert data.computed == ["distinct_second_moment", "distinct_third_moment"]
+    data.computed.clear()
+    for _ in range(2):
+        data.rehearse(CapeDJICAProgram(columns=COLUMNS, n_components=3, rounds=2), "local", 100.0, rng)
+    assert data.computed == ["infomax_gradient"] * 3
 
 
 @pytest.mark.parametrize(

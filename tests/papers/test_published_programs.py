@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise, permutations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from zerosum import algorithms
 from zerosum.algorithms import ALGORITHMS, build
+from zerosum.algorithms.metrics import component_error
 from zerosum.algorithms.program import Algorithm
+from zerosum.algorithms.tensor import power_method
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
+from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
+from zerosum.kernel.request import Release
 from zerosum.kernel.statistic import Adjacency
 from zerosum.papers.methods import functional
 from zerosum.papers.programs import (
     PROGRAMS,
+    CapeAGNMixtureProgram,
+    CapeAGNTopicsProgram,
     CapeDJICAProgram,
     CapeFMProgram,
     CapeNetworkProgram,
@@ -30,7 +38,7 @@ from zerosum.papers.rehearsal import PublicData
 from zerosum.report.record import Result
 from zerosum.site.ledger import Ledger
 from zerosum.site.policy import Policy
-from zerosum.statistics.published import DistinctSecondMoment, InfomaxGradient
+from zerosum.statistics.published import DistinctSecondMoment, DistinctThirdMoment, InfomaxGradient
 from zerosum.study import Study
 from zerosum.study.running import run
 
@@ -145,6 +153,109 @@ def test_cape_djica_reduces_columns_before_it_separates() -> None:
     assert np.sort(gains, axis=1)[:, 0].max() / np.sort(gains, axis=1)[:, 1].min() < 0.1
 
 
+def reference(second: Floats, third: Floats, count: int) -> tuple[Floats, Floats]:
+    """Components and weights from moments without noise, as the paper prints the steps."""
+    values, vectors = np.linalg.eigh(second)
+    order = np.argsort(-np.abs(values))[:count]
+    root = np.sqrt(np.abs(values[order]))
+    W, back = vectors[:, order] / root, vectors[:, order] * root
+    sizes, found = power_method(np.einsum("ijk,ia,jb,kc->abc", third, W, W, W), count, 0)
+    return (sizes[:, None] * found) @ back.T, 1 / sizes**2 / np.sum(1 / sizes**2)
+
+
+def test_cape_agn_mixture_without_noise_equals_numpy_decomposition() -> None:
+    rng = np.random.default_rng(3)
+    truth = np.linalg.qr(rng.normal(size=(4, 3)))[0].T / 2
+    data = {
+        name: truth[rng.choice(3, 20 * size)] + 0.1 * rng.normal(size=(20 * size, 4)) for name, size in SIZES.items()
+    }
+    rows, eye, v = np.concatenate(list(data.values())), np.eye(4), 0.01
+    part = np.einsum("i,jk->ijk", rows.mean(axis=0), eye)
+    third = np.einsum("ni,nj,nk->ijk", rows, rows, rows) / len(rows)
+    third -= v * (part + np.moveaxis(part, 0, 1) + np.moveaxis(part, 0, 2))
+    means, weights = reference(rows.T @ rows / len(rows) - v * eye, third, 3)
+    estimate = released(CapeAGNMixtureProgram(columns=COLUMNS, n_components=3, variance=v, clip=2.0), data)
+    assert np.abs(np.asarray(estimate["means"]) - means).max() < 1e-12
+    assert np.abs(np.asarray(estimate["weights"]) - weights).max() < 1e-12
+    assert component_error(means, truth) < 0.05
+
+
+def test_cape_agn_mixture_of_ranges_gives_means_in_units_of_the_data() -> None:
+    rng = np.random.default_rng(4)
+    truth = np.array([[0.6, 0.1, 0.0, 0.2], [-0.2, 0.5, 0.3, 0.0]])
+    half, middle = np.array([10.0, 2.0, 50.0, 1.0]), np.array([40.0, 5.0, 120.0, -3.0])
+    data = {
+        name: middle + half * (truth[rng.choice(2, 50 * size)] + 0.1 * rng.normal(size=(50 * size, 4)))
+        for name, size in SIZES.items()
+    }
+    estimate = released(
+        CapeAGNMixtureProgram(columns=COLUMNS, n_components=2, variance=0.01, lower=middle - half, upper=middle + half),
+        data,
+    )
+    assert component_error((np.asarray(estimate["means"]) - middle) / half, truth) < 0.02
+
+
+def documents(length: int = 3, seed: int = 5) -> tuple[Floats, dict[str, Floats]]:
+    """Two topics of four words, and the documents of each site."""
+    rng = np.random.default_rng(seed)
+    topics = np.array([[0.7, 0.2, 0.1, 0.0], [0.0, 0.1, 0.3, 0.6]])
+    return topics, {
+        name: rng.multinomial(length, topics[rng.choice(2, 20 * size)]).astype(float) for name, size in SIZES.items()
+    }
+
+
+@pytest.mark.parametrize("length", [3, 6])
+def test_cape_agn_topics_without_noise_equal_numpy_decomposition_of_all_ordered_words(length: int) -> None:
+    truth, data = documents(length)
+    counts, second, third = np.concatenate(list(data.values())), np.zeros((4, 4)), np.zeros((4, 4, 4))
+    for row in counts:
+        words = np.repeat(np.arange(4), row.astype(int))
+        for i, j in permutations(words, 2):
+            second[i, j] += 1 / (length * (length - 1))
+        for i, j, k in permutations(words, 3):
+            third[i, j, k] += 1 / (length * (length - 1) * (length - 2))
+    found, weights = reference(second / len(counts), third / len(counts), 2)
+    found = np.maximum(found, 0) / np.maximum(found, 0).sum(axis=1, keepdims=True)
+    estimate = released(CapeAGNTopicsProgram(columns=COLUMNS, n_components=2), data)
+    assert np.abs(np.asarray(estimate["topics"]) - found).max() < 1e-12
+    assert np.abs(np.asarray(estimate["weights"]) - weights).max() < 1e-12
+    assert component_error(found, truth) < 0.1
+
+
+def test_cape_agn_topics_of_sparse_documents_equal_those_of_dense_ones() -> None:
+    _truth, data = documents(5)
+    algorithm = CapeAGNTopicsProgram(columns=COLUMNS, n_components=2)
+    sparse = {name: Units.from_rows(csr_array(rows)) for name, rows in data.items()}
+    theirs, ours = released(algorithm, data), released(algorithm, sparse)
+    assert np.array_equal(np.asarray(ours["topics"]), np.asarray(theirs["topics"]))
+
+
+def test_cape_agn_topics_without_a_public_number_of_units_are_the_same() -> None:
+    """Topics and weights do not depend on a common divisor of both moments."""
+    rows = np.concatenate(list(documents()[1].values()))
+    algorithm = CapeAGNTopicsProgram(columns=COLUMNS, n_components=2)
+
+    def answered(adjacency: Adjacency, units: float | None) -> Any:
+        totals = [request.statistic.total(Units.from_rows(rows)) for request in algorithm.requests(adjacency)]
+        return drive(algorithm.program(adjacency), [Release(total, 0.0, units, ("north",)) for total in totals])[0]
+
+    counted, uncounted = answered(Adjacency.REPLACE_ONE, len(rows)), answered(Adjacency.ADD_REMOVE, None)
+    for name in ("topics", "weights"):
+        assert np.asarray(uncounted[name]) == pytest.approx(np.asarray(counted[name]), abs=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2])
+def test_cape_agn_divides_the_budget_as_asked_and_reports_its_noise(share: float) -> None:
+    algorithm = CapeAGNMixtureProgram(columns=COLUMNS, n_components=2, variance=0.01, clip=1.0, moment_share=share)
+    result = synthetic_run(algorithm, tables(), epsilon=1.0, delta=1e-5, scheme="pooled")
+    noise = np.asarray(result.estimate["noise_std"])
+    requests = algorithm.requests(Adjacency.REPLACE_ONE)
+    # mu^2 of a release is its share: its noise is its sensitivity over the root of its share.
+    wanted = [each.statistic.sensitivity(Adjacency.REPLACE_ONE) / math.sqrt(each.share) for each in requests]
+    assert noise[1] / noise[0] == pytest.approx(wanted[1] / wanted[0], rel=1e-3)
+    assert [each.share for each in requests] == pytest.approx([share, 1 - share])
+
+
 # ---- study files ----------------------------------------------------------------------------------------------------
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "papers").glob("*.toml"))
@@ -156,6 +267,8 @@ def write_tables(folder: Path, columns: tuple[str, ...]) -> None:
     for name, people in {"north": 40, "east": 65, "south": 21}.items():
         rows = 3 * people
         cells = rng.laplace(size=(rows, len(columns)))
+        if "cough" in columns:
+            cells = np.abs(cells).round() + (np.arange(len(columns)) % 2 == rng.integers(0, 2, (rows, 1)))
         if "age" in columns:
             cells[:, :4] = np.array([59, 150, 35, 170]) + cells[:, :4] * [10, 15, 5, 30]
         if "smoker" in columns:
@@ -231,6 +344,48 @@ def test_infomax_gradient_of_extreme_rows_stays_within_its_bound() -> None:
                 assert np.linalg.norm(part[9:]) <= 1 + 1e-12
 
 
+@pytest.mark.parametrize(
+    ("columns", "variance"), [(1, 0.05), (1, 0.6), (2, 0.3), (3, 0.05), (3, 0.5), (4, 0.25), (10, 0.05), (12, 0.3)]
+)
+def test_distinct_third_moment_attains_its_sensitivity_and_no_row_exceeds_it(columns: int, variance: float) -> None:
+    statistic = DistinctThirdMoment(columns=columns, clip=1.0, variance=variance)
+    bound = statistic.sensitivity(Adjacency.ADD_REMOVE)
+
+    def norm(row: Floats) -> float:
+        return float(np.linalg.norm(statistic.total(Units.from_rows(row[None, :]))))
+
+    # The rows of the proof, of every length; then rows in all other directions.
+    axis, middle = np.eye(columns)[0], np.ones(columns) / math.sqrt(columns)
+    proved = max(norm(size * row) for size in np.linspace(0.01, 1, 200) for row in (axis, middle))
+    assert bound * (1 - 1e-3) <= proved <= bound
+    rng = np.random.default_rng(0)
+    for _ in range(1000):
+        row = rng.normal(size=columns) * (rng.random(columns) < rng.random()) + 1e-12
+        assert norm(row / np.linalg.norm(row) * rng.random() ** 0.2) <= bound
+    one, other = (statistic.total(Units.from_rows(row[None, :])) for row in (axis, -axis))
+    assert np.linalg.norm(one - other) <= statistic.sensitivity(Adjacency.REPLACE_ONE)
+
+
+def test_distinct_third_moment_of_the_paper_has_a_ninth_of_the_claimed_sensitivity() -> None:
+    statistic = DistinctThirdMoment(columns=50, clip=1.0, variance=0.05)
+    assert statistic.sensitivity(Adjacency.REPLACE_ONE) == pytest.approx(1.8385, abs=1e-4)
+    row = np.eye(50)[:1]
+    one, other = (statistic.total(Units.from_rows(each)) for each in (row, -row))
+    assert np.linalg.norm(one - other) == pytest.approx(1.8385, abs=1e-4)
+
+
+def test_distinct_third_moment_equals_full_tensor_of_unequal_persons() -> None:
+    rng = np.random.default_rng(6)
+    rows, offsets, v, eye = rng.normal(size=(7, 3)), np.array([0, 1, 4, 7]), 0.2, np.eye(3)
+    statistic = DistinctThirdMoment(columns=3, clip=3.0, variance=v)
+    clipped = rows * np.minimum(1, 3.0 / np.linalg.norm(rows, axis=1))[:, None]
+    parts = np.einsum("ni,jk->nijk", clipped, eye)
+    full = np.einsum("ni,nj,nk->nijk", clipped, clipped, clipped)
+    full -= v * (parts + np.moveaxis(parts, 1, 2) + np.moveaxis(parts, 1, 3))
+    wanted = sum(full[a:b].mean(axis=0) for a, b in pairwise(offsets))
+    assert statistic.tensor(statistic.total(Units(rows, offsets))) == pytest.approx(wanted, abs=1e-12)
+
+
 # ---- budgets and schemes --------------------------------------------------------------------------------------------
 
 
@@ -243,8 +398,11 @@ def test_published_program_runs_under_every_scheme_at_the_exact_epsilon(name: st
         "cape-djica": {"columns": COLUMNS, "n_components": 2, "rounds": 3, "row_clip": 1.0},
         "cape-network": {"columns": COLUMNS, "lower": -1.0, "upper": 1.0, "hidden": 3, "steps": 2},
         "fl-dp": {"columns": COLUMNS, "lower": -1.0, "upper": 1.0, "hidden": [3], "rounds": 2, "largest_site": 110},
+        "cape-agn-mixture": {"columns": COLUMNS, "n_components": 2, "variance": 0.01, "clip": 1.0},
+        "cape-agn-topics": {"columns": COLUMNS, "n_components": 2},
     }
-    result = synthetic_run(build(name, parameters[name]), tables(), epsilon=1.5, delta=1e-5, scheme=scheme, colluders=1)
+    data = documents()[1] if name == "cape-agn-topics" else tables()
+    result = synthetic_run(build(name, parameters[name]), data, epsilon=1.5, delta=1e-5, scheme=scheme, colluders=1)
     assert result.plan.epsilon == 1.5
     assert all(np.all(np.isfinite(np.asarray(each))) for each in result.estimate.values())
 
@@ -253,6 +411,7 @@ def test_published_program_runs_under_every_scheme_at_the_exact_epsilon(name: st
     ("name", "parameters"),
     [
         ("cape-djica", {"n_components": 4}),
+        ("cape-agn-mixture", {"n_components": 2, "variance": 0.1, "clip": 1.0}),
         ("cape-network", {"lower": -1.0, "upper": 1.0}),
         ("fl-dp", {"lower": -1.0, "upper": 1.0, "largest_site": 9}),
     ],
@@ -295,6 +454,15 @@ def test_cape_network_charges_four_tensors_or_one_clip_of_all() -> None:
         (FLDPProgram, {"largest_site": 5}, "lower"),
         (FLDPProgram, {"lower": -1, "upper": 1, "largest_site": 0}, "largest_site"),
         (FLDPProgram, {"lower": -1, "upper": 1, "largest_site": 5, "rounds": 0}, "rounds"),
+        (CapeAGNMixtureProgram, {"n_components": 5, "variance": 0.1, "clip": 1.0}, "n_components"),
+        (CapeAGNMixtureProgram, {"n_components": 2, "clip": 1.0}, "variance"),
+        (CapeAGNMixtureProgram, {"n_components": 2, "clip": 1.0, "variance": -0.1}, "variance"),
+        (CapeAGNMixtureProgram, {"n_components": 2, "clip": 1.0, "variance": 1.1}, "variance"),
+        (CapeAGNMixtureProgram, {"n_components": 2, "variance": 0.1}, "clip"),
+        (CapeAGNMixtureProgram, {"n_components": 2, "variance": 0.1, "clip": 1.0, "moment_share": 1.0}, "moment_share"),
+        (CapeAGNTopicsProgram, {"n_components": 5}, "n_components"),
+        (CapeAGNTopicsProgram, {"n_components": 0}, "n_components"),
+        (CapeAGNTopicsProgram, {"n_components": 2, "moment_share": 0.0}, "moment_share"),
     ],
 )
 def test_published_program_refuses_parameters_that_do_not_fit(
@@ -302,6 +470,14 @@ def test_published_program_refuses_parameters_that_do_not_fit(
 ) -> None:
     with pytest.raises(BadParameter, match=field):
         kind(columns=COLUMNS, **parameters)
+
+
+def test_cape_agn_with_too_many_columns_for_a_tensor_is_refused() -> None:
+    columns = tuple(f"x{at}" for at in range(101))
+    with pytest.raises(BadParameter, match="at most 100 columns"):
+        CapeAGNMixtureProgram(columns=columns, n_components=2, variance=0.1, clip=1.0)
+    with pytest.raises(BadParameter, match="at most 60 words"):
+        CapeAGNTopicsProgram(columns=columns[:61], n_components=2)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,14 @@ from zerosum.statistics.moments import SecondMoment
 from zerosum.statistics.network import TwoLayerGradient, TwoLayerPredictions
 from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.polynomial import PolynomialCoefficients
-from zerosum.statistics.published import DistinctSecondMoment, InfomaxGradient, TensorClippedGradient
+from zerosum.statistics.published import (
+    DistinctPairMoment,
+    DistinctSecondMoment,
+    DistinctThirdMoment,
+    DistinctTripleMoment,
+    InfomaxGradient,
+    TensorClippedGradient,
+)
 from zerosum.statistics.records import ClippedRecords, LabelledRecords
 from zerosum.statistics.regression import ColumnMoments, CountStep, NewtonStep, ResidualGradient, ResidualMoment
 from zerosum.statistics.rounded_scatter import RoundedScatter
@@ -83,6 +90,9 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     InfomaxGradient,
     TensorClippedGradient,
     LocalTraining,
+    DistinctThirdMoment,
+    DistinctPairMoment,
+    DistinctTripleMoment,
 )
 _registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
 

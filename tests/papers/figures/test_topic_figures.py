@@ -11,7 +11,7 @@ from zerosum.algorithms.metrics import component_error
 from zerosum.errors import BadParameter
 from zerosum.papers.figures import EXPERIMENTS, components, topics
 from zerosum.papers.figures.components import SITES, Point
-from zerosum.papers.methods.topics import METHODS
+from zerosum.papers.methods.tensor import METHODS
 
 
 def test_topic_figure_every_method_runs_and_own_error_is_smallest() -> None:
@@ -48,9 +48,7 @@ def test_topic_figure_writes_picture_and_summary(tmp_path: Path, monkeypatch: py
 def test_topic_figure_data_have_stated_shape_and_bad_data_is_refused() -> None:
     made = topics.Made.drawn(10, 5, 7, 300, seed=1)
     assert [rows.shape for rows in made.sites] == [(300, 10)] * SITES
-    for counts, words in zip(made.sites, made.words, strict=True):
-        assert np.all(counts.sum(axis=1) == 7)
-        assert np.all(counts[np.arange(300)[:, None], words] > 0)
+    assert all(np.all(counts.sum(axis=1) == 7) for counts in made.sites)
     with pytest.raises(BadParameter, match="'d7'"):
         EXPERIMENTS["otd-stm-epsilon"].carry("d7")
     with pytest.raises(BadParameter, match="seed"):

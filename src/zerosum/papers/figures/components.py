@@ -11,8 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
+from zerosum.algorithms import Algorithm, Estimate
+from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
+from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.statistic import Adjacency
 from zerosum.papers.figures.experiment import Experiment, OnStep, Table, averages, curve, quiet
+from zerosum.papers.methods import tensor
+from zerosum.papers.rehearsal import PublicData
 
 # Sites and colluding sites, as in the paper.
 SITES, COLLUDERS = 5, 1
@@ -65,6 +73,58 @@ def experiments(prefix: str, what: tuple[str, str], errors: Errors) -> tuple[Exp
         )
         for x, name in names.items()
     )
+
+
+def published_errors(
+    program: Algorithm,
+    sites: Sequence[Floats],
+    claims: tensor.Pair,
+    error: Callable[[Estimate], float],
+    point: Point,
+    seed: int,
+) -> list[Error]:
+    """The program without noise, and every published method at both calibrations.
+
+    Parameters
+    ----------
+    program : Algorithm
+        `cape-agn-mixture` or `cape-agn-topics`.
+    sites : sequence of arrays
+        The rows of each site.
+    claims : pair of float
+        The paper's sensitivities.
+    error : callable
+        The distance of an estimate from the truth.
+    point : Point
+        Budget and size.
+    seed : int
+        Seed of the noise.
+    """
+    data, alone = PublicData(sites), PublicData(sites[:1])
+    statistics = [request.statistic for request in program.requests(Adjacency.REPLACE_ONE)]
+    names = [statistic.name for statistic in statistics]
+    second, third = (statistic.sensitivity(Adjacency.REPLACE_ONE) for statistic in statistics)
+    rows: list[Error] = [("non-private", "none", float("inf"), error(data.rehearse(program)))]
+    for method, scheme in tensor.SCHEMES.items():
+        claimed = tensor.published_noise(method, point.epsilon, point.delta, claims)
+        worth = tensor.exact_epsilon(method, claimed, point.delta, (second, third), sites=SITES, colluders=COLLUDERS)
+        fair = tensor.exact_noise(method, point.epsilon, point.delta, (second, third), sites=SITES, colluders=COLLUDERS)
+        for which, noise, true in (("exact", fair, point.epsilon), ("published", claimed, worth)):
+            # the same draws for both calibrations
+            rng = np.random.default_rng([13, seed])
+            if method == "avn":
+                found = tensor.avn(program, alone.sites[0], noise, rng)
+            else:
+                taus = dict(zip(names, noise, strict=True))
+                held = alone if method in tensor.ALONE else data
+                found = held.rehearse(program, scheme, partial(_tau, taus), rng)
+            rows.append((method, which, true, error(found)))
+    return rows
+
+
+def _tau(taus: dict[str, float], request: PrivateSum) -> float:
+    """The noise of a request, by the name of its statistic."""
+    return taus[request.statistic.name]
 
 
 def points(x: Swept, full: bool) -> list[Point]:

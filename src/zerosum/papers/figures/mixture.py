@@ -15,15 +15,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zerosum.algorithms import MixtureProgram
+from zerosum.algorithms import Estimate, MixtureProgram
 from zerosum.algorithms.metrics import component_error
 from zerosum.arrays import Floats
+from zerosum.papers.figures import components
 from zerosum.papers.figures.components import COLLUDERS, OURS, SITES, Error, Point, experiments
 from zerosum.papers.figures.trial import run_trial
-from zerosum.papers.methods import tensor as published
+from zerosum.papers.methods.tensor import mixture_claims
+from zerosum.papers.programs import CapeAGNMixtureProgram
 
 VARIANCE = 0.05  # variance of a component
 BALL = 10.0  # public radius, deliberately loose
+
+
+def random_means(columns: int, K: int, seed: int) -> Floats:
+    """Random vectors (K, columns) on the unit sphere: the true means, and with another seed the worst case."""
+    drawn = np.random.default_rng(seed).normal(size=(K, columns))
+    return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,7 @@ class Made:
     def drawn(cls, columns: int, count: int, records: int, seed: int) -> Made:
         """Mixture with equal weights and means on the unit sphere."""
         rng = np.random.default_rng([7, seed])
-        means = published.random_vectors(columns, count, seed)
+        means = random_means(columns, count, seed)
         which = rng.choice(count, SITES * records)
         rows = means[which] + np.sqrt(VARIANCE) * rng.normal(size=(SITES * records, columns))
         return cls(means, list(np.array_split(rows, SITES)))
@@ -56,24 +64,19 @@ def published_errors(made: Made, point: Point, seed: int) -> list[Error]:
     """Every published method on rows divided by their largest norm: method, calibration, exact epsilon, error."""
     K, D = made.means.shape
     largest = max(float(np.max(np.linalg.norm(rows, axis=1))) for rows in made.sites)
-    sites, variance = [rows / largest for rows in made.sites], VARIANCE / largest**2
+    variance = VARIANCE / largest**2
+    program = CapeAGNMixtureProgram(
+        columns=tuple(f"x{i}" for i in range(D)), n_components=K, variance=variance, clip=1.0, seed=seed
+    )
 
-    def error(found: Floats) -> float:
-        return component_error(largest * found, made.means)
+    def error(found: Estimate) -> float:
+        return component_error(largest * np.asarray(found["means"]), made.means)
 
-    rows = [
-        ("non-private", "none", float("inf"), error(published.non_private(sites, K, variance, seed))),
-        ("random", "none", 0.0, component_error(published.random_vectors(D, K, 1000 + seed), made.means)),
+    sites = [rows / largest for rows in made.sites]
+    return [
+        ("random", "none", 0.0, component_error(random_means(D, K, 1000 + seed), made.means)),
+        *components.published_errors(program, sites, mixture_claims(D, variance), error, point, seed),
     ]
-    asked = (point.epsilon, point.delta)
-    for method in published.METHODS:
-        exact = published.noises_for_exact(method, *asked, SITES, COLLUDERS, point.records, D, variance)
-        claimed = published.published_noises(method, *asked, point.records, D, variance)
-        worth = published.exact_epsilon(method, *asked, SITES, COLLUDERS, D, variance)
-        for which, noises, true in (("exact", exact, point.epsilon), ("published", claimed, worth)):
-            found = published.private(method, sites, K, variance, noises, seed)
-            rows.append((method, which, true, error(found)))
-    return rows
 
 
 def errors(D: int, K: int, point: Point, seed: int) -> list[Error]:

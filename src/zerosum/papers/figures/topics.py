@@ -12,23 +12,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zerosum.algorithms import TopicsProgram
+from zerosum.algorithms import Estimate, TopicsProgram
 from zerosum.algorithms.metrics import component_error
 from zerosum.arrays import Floats
+from zerosum.papers.figures import components
 from zerosum.papers.figures.components import COLLUDERS, OURS, SITES, Error, Point, experiments
 from zerosum.papers.figures.trial import run_trial
-from zerosum.papers.methods import topics as published
+from zerosum.papers.methods.tensor import TOPIC_CLAIMS, valid
+from zerosum.papers.programs import CapeAGNTopicsProgram
 
 _LENGTH = 3  # words per document
 
 
 @dataclass(frozen=True)
 class Made:
-    """Topics, and by site the word counts of documents and their first three words."""
+    """Topics, and by site the word counts of documents."""
 
     topics: Floats
     sites: list[Floats]
-    words: list[published.Words]
 
     @classmethod
     def drawn(cls, columns: int, count: int, length: int, records: int, seed: int) -> Made:
@@ -36,12 +37,8 @@ class Made:
         rng = np.random.default_rng([11, seed])
         topics = rng.dirichlet(np.full(columns, 0.3), count)
         which = rng.integers(count, size=SITES * records)
-        # Inverse transform sampling of the first three words.
-        below = np.cumsum(topics, axis=1)[which][:, None, :-1]
-        first = np.sum(rng.random((len(which), 3))[:, :, None] > below, axis=2)
-        counts = rng.multinomial(length - 3, topics[which]).astype(np.float64)
-        np.add.at(counts, (np.arange(len(which))[:, None], first), 1.0)
-        return cls(topics, list(np.array_split(counts, SITES)), list(np.array_split(first, SITES)))
+        counts = rng.multinomial(length, topics[which]).astype(np.float64)
+        return cls(topics, list(np.array_split(counts, SITES)))
 
 
 def ours(made: Made, epsilon: float, delta: float, seed: int) -> Floats:
@@ -59,22 +56,17 @@ def ours(made: Made, epsilon: float, delta: float, seed: int) -> Floats:
 def published_errors(made: Made, point: Point, seed: int) -> list[Error]:
     """Every published method: method, calibration, exact epsilon, error."""
     K, D = made.topics.shape
+    program = CapeAGNTopicsProgram(columns=tuple(f"w{i}" for i in range(D)), n_components=K, seed=seed)
 
-    def error(found: Floats) -> float:
-        return component_error(found, made.topics)
+    def error(found: Estimate) -> float:
+        return component_error(np.asarray(found["topics"]), made.topics)
 
-    rows = [
-        ("non-private", "none", float("inf"), error(published.non_private(made.words, D, K, seed))),
-        ("random", "none", 0.0, error(published.random_topics(D, K, 1000 + seed))),
+    # Topics without data: the worst case.
+    random = valid(np.abs(np.random.default_rng(1000 + seed).normal(size=(K, D))))
+    return [
+        ("random", "none", 0.0, component_error(random, made.topics)),
+        *components.published_errors(program, made.sites, TOPIC_CLAIMS, error, point, seed),
     ]
-    asked = (point.epsilon, point.delta)
-    for method in published.METHODS:
-        exact = published.noises_for_exact(method, *asked, SITES, COLLUDERS, point.records)
-        claimed = published.published_noises(method, *asked, point.records)
-        worth = published.exact_epsilon(method, *asked, SITES, COLLUDERS)
-        for which, noises, true in (("exact", exact, point.epsilon), ("published", claimed, worth)):
-            rows.append((method, which, true, error(published.private(method, made.words, D, K, noises, seed))))
-    return rows
 
 
 def errors(D: int, K: int, point: Point, seed: int) -> list[Error]:

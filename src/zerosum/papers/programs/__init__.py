@@ -12,6 +12,7 @@ from zerosum.papers.programs.ica import CapeDJICAProgram
 from zerosum.papers.programs.network import CapeNetworkProgram
 from zerosum.papers.programs.pca import CapePCAProgram
 from zerosum.papers.programs.regression import CapeFMProgram
+from zerosum.papers.programs.tensor import CapeAGNMixtureProgram, CapeAGNTopicsProgram
 
 PROGRAMS: dict[str, type[Algorithm]] = {
     kind.name: kind
@@ -19,6 +20,8 @@ PROGRAMS: dict[str, type[Algorithm]] = {
         CapePCAProgram,
         CapeFMProgram,
         CapeDJICAProgram,
+        CapeAGNMixtureProgram,
+        CapeAGNTopicsProgram,
         CapeNetworkProgram,
         FLDPProgram,
     )
@@ -26,6 +29,8 @@ PROGRAMS: dict[str, type[Algorithm]] = {
 
 __all__ = [
     "PROGRAMS",
+    "CapeAGNMixtureProgram",
+    "CapeAGNTopicsProgram",
     "CapeDJICAProgram",
     "CapeFMProgram",
     "CapeNetworkProgram",
