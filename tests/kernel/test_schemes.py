@@ -139,6 +139,15 @@ def test_scheme_weighted_means_of_one_dominant_site_have_finite_noise(small: flo
     assert np.all(np.isfinite(worst_mu(law, 1.0, Coalition(1))))
 
 
+def test_scheme_printed_solution_with_own_noise_everywhere_is_used_without_cancelling_noise() -> None:
+    """Two sites have no cancelling noise, but every message has own noise, so that 0.2 used this solution."""
+    shapes = [SiteShape(70, scale) for scale in (0.5, 1.0, 1.0, 0.5)]
+    laws = weighted_laws(NoiseMechanism.BROADCAST, shapes, 2)
+    assert laws.used is laws.printed
+    assert np.all(laws.used.own > 0)
+    assert np.min(laws.used.cancelling) == 0
+
+
 def test_scheme_printed_solution_without_own_noise_at_most_sites_is_not_used() -> None:
     """Sites of equal size, of which the last asks for half the mu: the printed solution gives it all own noise."""
     shapes = [SiteShape(100)] * 3 + [SiteShape(100, 0.5)]

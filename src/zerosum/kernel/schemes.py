@@ -336,9 +336,9 @@ def _average_of_means(mechanism: NoiseMechanism, units: Floats, asked: Floats) -
 class WeightedLaws:
     """The noise of weighted means by the papers' printed solution, and by a closed form for their constraints.
 
-    `printed` is None where a variance of the printed solution is negative, or where all sites with own and cancelling
-    noise may collude: then a coalition reads a message without noise. Both laws have the noise of pooled data in the
-    release, and at least the noise tau_s in the message of every site.
+    `printed` is None where a variance of the printed solution is negative, or where a site has no own noise and all
+    sites with own and cancelling noise may collude: then a coalition reads its message without noise. Both laws have
+    the noise of pooled data in the release, and at least the noise tau_s in the message of every site.
     """
 
     printed: NoiseLaw | None
@@ -374,7 +374,10 @@ def weighted_laws(mechanism: NoiseMechanism, shapes: Sequence[SiteShape], honest
     cancelling2, own2 = print_of(p, tau2, 1 / N**2)
     # NaN marks a system without a solution, and is not at least 0.
     exists = bool(np.all(cancelling2 >= 0) and np.all(own2 >= 0))
-    exists = exists and int(np.count_nonzero((own2 > 0) & (cancelling2 > 0))) > len(p) - honest
+    # A site without own noise is hidden only by the cancelling noise that it shares with an honest site that has
+    # both.
+    hidden = bool(np.all(own2 > 0)) or int(np.count_nonzero((own2 > 0) & (cancelling2 > 0))) > len(p) - honest
+    exists = exists and hidden
     return WeightedLaws(law(cancelling2, own2) if exists else None, law(*_variances_solved(p, tau2, units, honest)))
 
 
