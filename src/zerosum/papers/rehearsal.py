@@ -106,19 +106,20 @@ class PublicSums(ABC):
         law = scheme.law([SiteShape(n) for n in self.units], len(self.units))
         weights = law.weight * law.factor
         units = float(weights @ self.units)
-        # A request that equals its template in the plan depends on no release, so that many runs share its sums.
+        # A request that equals its template in the plan depends on no release, so that many runs share its sums. After
+        # the first one that depends on a release no other is compared, since digests of large parameters take time.
         planned = {each.digest() for each in set(algorithm.requests(Adjacency.REPLACE_ONE))}
+        unconditional = True
 
         def answer(request: Request) -> Release:
+            nonlocal unconditional
             if not isinstance(request, PrivateSum) or not (request.sampling is None or request.sampling.full):
                 raise BadParameter(f"only sums over all units are rehearsed, got another request of {algorithm.name}")
-            digest = request.digest()
-            if digest in self._planned:
-                totals = self._planned[digest]
-            else:
-                totals = self.sums(request)
-                if digest in planned:
-                    self._planned[digest] = totals
+            digest = request.digest() if unconditional else ""
+            unconditional = digest in planned
+            totals = self._planned.get(digest) or self.sums(request)
+            if unconditional:
+                self._planned[digest] = totals
             value = np.asarray(sum(w * total for w, total in zip(weights, totals, strict=True)))
             std = 0.0
             if scheme.facts.noisy:
