@@ -539,8 +539,12 @@ class _DelimitedFile:
         # Positions as names, since names of a header may be equal.
         names = [str(at) for at in range(len(self.names))]
         wanted = [names[at] for at in positions]
+        # Copied to memory of Arrow. Memory of Python would be released by a thread of Arrow, which has to wait for the
+        # interpreter: if that is ending, the process is aborted ("terminate called without an active exception").
+        buffer = pa.BufferOutputStream()
+        buffer.write(text)
         table = arrow_csv.read_csv(
-            pa.BufferReader(text),
+            pa.BufferReader(buffer.getvalue()),
             # One block: pyarrow refuses a record that is longer than its block.
             arrow_csv.ReadOptions(column_names=names, block_size=len(text) + 1),
             arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=b'"' in text),
