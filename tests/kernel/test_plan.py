@@ -171,6 +171,16 @@ def absentable(sites: int = 5, **changes: object) -> Plan:
     return Plan.of(terms, "s", "mean", (PlannedRelease("vector_sum", 2.0, 1.0, 3, 1.0),))
 
 
+def test_plan_with_weights_refuses_absences() -> None:
+    """The weights of the others would not add up to 1."""
+    sites = tuple(replace(site, weight=1 / 4) for site in absentable().sites[:4])
+    scheme = Scheme("cape-published", combine=Combine.WEIGHTED)
+    terms = Terms(sites=sites, epsilon=2.0, delta=1e-5, scheme=scheme, coalition=Coalition(1))
+    assert terms.absences == 0
+    with pytest.raises(BadParameter, match="absences"):
+        replace(terms, absences=1)
+
+
 def test_plan_without_absences_has_no_such_field_in_json() -> None:
     assert b"absences" not in absentable().to_json()
     plan = absentable(absences=2)

@@ -5,8 +5,10 @@ it, in both directions unchanged, except that it adds masked vectors: these it c
 (`zerosum.secagg.addition`). A fault below it loses the sites of that fault. Its own part in the study is not touched:
 the frames for the site itself are answered as those of any other site.
 
-The plan of an exchange is the one that was proposed through this node. A node that restarted has no plan and refuses,
-and its branch is lost until the coordinator proposes the plan again.
+For which plans a node relays is decided by `plan_of`: in one process for those that were proposed through it
+(`ProposedPlans`), and at a serving site by its policy, its steward and its own part in the study
+(`zerosum.site.service`). A node that restarted has no plan and refuses, and its branch is lost until the coordinator
+proposes the plan again.
 """
 
 from __future__ import annotations
@@ -26,8 +28,30 @@ from zerosum.secagg.keys import Identity
 
 # Sends frames to the site itself and to its children, with a time-out in seconds, and brings back what arrives.
 Carry = Callable[[Mapping[str, bytes], float], Iterable[tuple[str, Frame | None]]]
+# The plan of a digest for which a message is relayed, or an error; the message is the first one of the branch.
+PlanOf = Callable[[str, Message], Plan]
 
-MOST_PLANS = 32  # most plans that a node relays at once; chosen by hand, four times the default of studies at a site
+MOST_PLANS = 32  # most plans that are remembered; chosen by hand, four times the default of studies at a site
+
+
+class ProposedPlans:
+    """The plans that were proposed through a node, the newest ones."""
+
+    def __init__(self) -> None:
+        self._plans: OrderedDict[str, Plan] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def __call__(self, digest: str, first: Message) -> Plan:
+        """The plan of a digest. A proposal brings it along."""
+        with self._mutex:
+            if isinstance(first, Propose) and first.plan.digest() == digest:
+                self._plans[digest] = first.plan
+                if len(self._plans) > MOST_PLANS:
+                    self._plans.popitem(last=False)
+            if digest not in self._plans:
+                raise NotAgreed("no plan with this digest was proposed through this site, or it has restarted since")
+            self._plans.move_to_end(digest)
+            return self._plans[digest]
 
 
 class InnerNode:
@@ -39,12 +63,13 @@ class InnerNode:
         The site's name on rosters.
     identity:
         Gives the key with which the site signs under a plan.
+    plan_of:
+        Gives the plan for which a message is relayed; by default one that was proposed through this node.
     """
 
-    def __init__(self, name: str, identity: Callable[[Plan], Identity]) -> None:
+    def __init__(self, name: str, identity: Callable[[Plan], Identity], plan_of: PlanOf | None = None) -> None:
         self.name, self._identity = name, identity
-        self._plans: OrderedDict[str, Plan] = OrderedDict()
-        self._mutex = threading.Lock()
+        self._plan_of = plan_of or ProposedPlans()
 
     def relay(self, message: Relay, carry: Carry) -> Relayed:
         """Pass the frames of a branch on and collect the replies."""
@@ -52,7 +77,9 @@ class InnerNode:
         # No frame contains frames of a branch again: a site would relay to itself, as often as the sender nests them.
         if any(type(each) is not type(inside[0]) or isinstance(each, Relay) for each in inside):
             raise Malformed("the frames of a branch are not of one kind of message for sites")
-        plan = self._plan(message, inside[0])
+        plan = self._plan_of(message.plan, inside[0])
+        if outside := sorted(set(message.to).difference(plan.tree.branch.get(self.name, ()))):
+            raise Misdirected(f"{outside[0]!r} is not below {self.name!r} in the tree of the plan")
         frames = {name: message.frames[at] for name, at in message.to.items()}
         down = split(plan, plan.tree.children[self.name], frames)
         sent = {child: packed(plan, child, branch, message.seconds) for child, branch in down.items()}
@@ -69,21 +96,6 @@ class InnerNode:
         me = [site.name for site in plan.sites].index(self.name)
         total = vectors.partial_sum(me, self._identity(plan))
         return Relayed(self.name, replies, encode(Contribution(self.name, total)))
-
-    def _plan(self, message: Relay, first: Message) -> Plan:
-        """The plan under which a message travels. A proposal brings it along."""
-        with self._mutex:
-            if isinstance(first, Propose) and first.plan.digest() == message.plan:
-                self._plans[message.plan] = first.plan
-                if len(self._plans) > MOST_PLANS:
-                    self._plans.popitem(last=False)
-            if message.plan not in self._plans:
-                raise NotAgreed("no plan with this digest was proposed through this site, or it has restarted since")
-            self._plans.move_to_end(message.plan)
-            plan = self._plans[message.plan]
-        if outside := sorted(set(message.to).difference(plan.tree.branch.get(self.name, ()))):
-            raise Misdirected(f"{outside[0]!r} is not below {self.name!r} in the tree of the plan")
-        return plan
 
     def _addition(self, plan: Plan, message: Message) -> Addition | None:
         """An empty sum for the vectors that a request asks for; None for other messages, which bring no vectors."""

@@ -57,7 +57,7 @@ from zerosum.site.accounting import decided
 from zerosum.site.audit_log import AuditLog, consent_in_words, release_in_words
 from zerosum.site.decisions import Consents, Decision
 from zerosum.site.host import known_error
-from zerosum.site.inner_node import InnerNode
+from zerosum.site.inner_node import InnerNode, ProposedPlans
 from zerosum.site.ledger import Ledger
 from zerosum.site.ledger_records import Spend
 from zerosum.site.policy import Policy
@@ -150,7 +150,8 @@ class Service:
         self._load, self._consents, self._log, self._most, self._hold = load, consents, log, most_studies, hold
         self._settle = settle
         self._children, self._connect = frozenset(children), connect
-        self._node = InnerNode(name, self._identity)
+        self._proposed_plans = ProposedPlans()  # through this site; needed for `Dismiss` only
+        self._node = InnerNode(name, self._identity, self._plan_to_relay)
         self.counts: Counter[str] = Counter()  # for monitoring: frames, bytes, replies and refusals by kind
         self._ledger: Ledger = policy.open_ledger()
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
@@ -255,6 +256,44 @@ class Service:
                 yield from ((name, reply.result()) for name, reply in own.items())
 
         return self._node.relay(message, carry)
+
+    def _plan_to_relay(self, digest: str, first: Message) -> Plan:
+        """The plan for which frames are relayed to the children.
+
+        A proposal is relayed if this site's policy permits its plan, also while its steward decides: the stewards of a
+        branch decide at the same time. Everything else is relayed only for a study that this site takes part in, so
+        that proposals of others cannot displace the plan of a study in progress. Only `Dismiss` is also relayed for a
+        plan that was proposed before: children may have agreed to what this site refused.
+
+        Parameters
+        ----------
+        digest : str
+            The plan's digest in hex.
+        first : Message
+            The first message for the branch.
+        """
+        decision = self._consents.decision(digest)
+        if isinstance(first, Dismiss):
+            with self._mutex:
+                session = self._sessions.get(digest)
+            return self._proposed_plans(digest, first) if session is None else session.plan
+        if decision == "refused":
+            raise PolicyRefused("the steward of this site refused this study")
+        if not isinstance(first, Propose):
+            plan = self._find(digest).plan
+            self._check_keys(plan)
+            if decision is None and not self._unasked(plan):
+                raise PolicyRefused("the steward of this site no longer approves of this study")
+            return plan
+        plan = first.plan
+        if plan.digest() != digest:
+            raise Misdirected("a plan came under the digest of another one")
+        self._check_keys(plan)
+        own_position(plan, self.name, self._identity(plan))
+        # Before anything of the plan is computed or passed on: the policy bounds its size, too.
+        self.policy.review(plan, self.schema.units, BUILTIN)
+        self._log.again("relayed", "a plan is relayed to the sites below this one in its tree", plan)
+        return self._proposed_plans(digest, first)
 
     def _check_keys(self, plan: Plan) -> None:
         """Refuse a plan that pins a withdrawn key, at any point of a study."""

@@ -94,7 +94,7 @@ class NewtonRegression(Regression):
     family: ClassVar[Family]
     rounds: Literal[3, 8] | None = None
     """Number of Newton rounds; the planner's choice if not given."""
-    room: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    room: float | None = Field(default=None, gt=0, le=TUNING.declared_most, allow_inf_nan=False)
     """Rows are clipped where their squared length is this many times the average, by default the planner's choice."""
 
     @property

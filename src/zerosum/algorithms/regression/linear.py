@@ -66,7 +66,7 @@ class LinearRegressionProgram(Regression):
     """Number of rounds; the planner's choice if not given."""
     residual_clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Clip of residuals, in their standard deviations; the planner's choice if not given."""
-    room: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    room: float | None = Field(default=None, gt=0, le=TUNING.declared_most, allow_inf_nan=False)
     """Rows are clipped where their squared length is this many times the average, by default the planner's choice."""
     learning_rate: float | None = Field(default=None, gt=0, le=2)
     """The length of a step of `gradient`, by default the planner's choice."""

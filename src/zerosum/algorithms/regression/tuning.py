@@ -26,8 +26,8 @@ class Tuning:
     # ---- base: limits on declared values, as validation only -----------------------------------------------------
 
     declared_most: float = 1e4
-    """Largest (and, inverted, smallest) declared center and scale in half ranges, and clip in standardised units.
-    Chosen by hand: no real study comes near it, and the arithmetic stays in range."""
+    """Largest (and, inverted, smallest) declared center and scale in half ranges, clip in standardised units, and
+    `room`. Chosen by hand: no real study comes near it, and the arithmetic stays in range."""
     offset_most: float = 1e4
     """Largest absolute offset, in units of the linear predictor. Chosen by hand, for the same reason."""
 
