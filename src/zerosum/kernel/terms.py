@@ -201,7 +201,7 @@ class Terms:
             raise BadParameter(
                 f"absences must be a whole number that leaves two honest sites of {S}, got {self.absences}"
             )
-        # The weights of the remaining sites would no longer add up to 1, and nobody has agreed to other ones.
+        # The weights of the remaining sites would no longer add up to 1, and no site has agreed to other ones.
         if self.absences and any(site.weight is not None for site in self.sites):
             raise BadParameter(f"weights are those of all sites: declare no absences with them, got {self.absences}")
         if self.attempts and self.calibration != "exact":
