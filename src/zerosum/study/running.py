@@ -101,7 +101,9 @@ def execute_in_process(
         # The archive reserves disk space first: a release that cannot be stored must not be paid for.
         program = resolve(algorithm, plan).program(plan.adjacency)
         recorded = journal if writer is None else writer.journal
-        result = result_of(conduct(plan, program, Tree(plan, engine), observer, recorded))
+        # Without a tree the engine reaches all sites itself.
+        carrier = Tree(plan, engine) if plan.parents else engine
+        result = result_of(conduct(plan, program, carrier, observer, recorded))
         return result if writer is None else writer.conclude(result)
 
 
