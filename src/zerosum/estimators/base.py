@@ -39,6 +39,7 @@ from zerosum.estimators.validation import (
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import NoiseChoice
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, Budget, Unit, declared_unit, run
@@ -91,6 +92,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         "dropouts": WHOLE,
         "adjacency": one_of(*(each.value for each in Adjacency)),
         "calibration": one_of("exact", "published"),
+        "noise": one_of("auto", "gaussian", "laplace"),
         "policies": optional(
             Constraint(
                 "a dict from site names to objects of the class Policy",
@@ -111,6 +113,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     unit: Unit | None = None
     adjacency: AdjacencyName = "replace-one"
     calibration: CalibrationName = "exact"
+    noise: NoiseChoice = "auto"
     policies: Mapping[str, Policy] | None = None
     random_state: int | None = None
     data: DataMark = "private"
@@ -262,6 +265,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
                 unit=unit,
                 adjacency=self.adjacency,
                 calibration=self.calibration,
+                noise=self.noise,
                 policies=policies,
                 random_state=None if self.random_state is None else int(self.random_state),
                 attempts=getattr(self, "attempts", 0),

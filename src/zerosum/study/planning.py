@@ -12,17 +12,23 @@ from zerosum.algorithms.program import PublicFacts
 from zerosum.coordinator.conduct import Outcome
 from zerosum.errors import BadParameter
 from zerosum.kernel.accountant import mu_for
-from zerosum.kernel.plan import Plan
+from zerosum.kernel.plan import LAPLACE_SCHEMES, Plan
 from zerosum.kernel.quantity import Axis
 from zerosum.kernel.question import Question
-from zerosum.kernel.terms import PlannedSite, Terms
+from zerosum.kernel.terms import Noise, NoiseChoice, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 from zerosum.report.record import Result, versions
 from zerosum.report.warnings import result_warnings
 from zerosum.site.site import Site
 
 
-def make_plan(algorithm: Algorithm, terms: Terms, name: str, provenance: Provenance | None = None) -> Plan:
+def make_plan(
+    algorithm: Algorithm,
+    terms: Terms,
+    name: str,
+    provenance: Provenance | None = None,
+    noise: NoiseChoice = "gaussian",
+) -> Plan:
     """Make a plan with a new study name. Each run of a plan is a separate study.
 
     Parameters
@@ -35,6 +41,8 @@ def make_plan(algorithm: Algorithm, terms: Terms, name: str, provenance: Provena
         Name of the study. Eight random bytes are appended, so that ledgers distinguish repeated studies.
     provenance : Provenance, optional
         Public facts about the data.
+    noise : str
+        "gaussian" or "laplace" for all releases, or "auto": the law with the smaller noise (`_plan_of`).
     """
     resolved = resolve(algorithm, terms)
     # The resolved parameters and not the given ones: sites compute from the plan alone and consent to these values.
@@ -43,7 +51,50 @@ def make_plan(algorithm: Algorithm, terms: Terms, name: str, provenance: Provena
     question = Question.of(resolved.columns, parameters, provenance.preprocessing, provenance.files)
     # Ledgers identify a study by its name, so that a repeated run is charged again.
     study = f"{name} {secrets.token_hex(8)}"
-    return Plan.of(terms, study, algorithm.name, resolved.releases(terms.adjacency), question)
+    return _plan_of(resolved, terms, study, question, noise)
+
+
+def _plan_of(algorithm: Algorithm, terms: Terms, study: str, question: Question, noise: NoiseChoice) -> Plan:
+    """The plan with the noise law that was asked for.
+
+    "auto" compares the two laws for a study of one release, at the same epsilon and delta: the standard deviation of
+    each released number, which follows from the public terms. Laplace noise is smaller for few numbers, since an L1
+    norm grows faster with their count than an L2 norm, and for counts of categories, whose L1 norm does not grow.
+    Studies of several releases have Gaussian noise: losses of Gaussian releases compose at a smaller cost.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The program, resolved.
+    terms : Terms
+        Sites, budget, scheme and coalition.
+    study : str
+        Name of the study.
+    question : Question
+        The question in words.
+    noise : str
+        "auto", "gaussian" or "laplace".
+    """
+
+    def plan(law: Noise) -> Plan:
+        return Plan.of(terms, study, algorithm.name, algorithm.releases(terms.adjacency, law), question)
+
+    if noise == "laplace" and not algorithm.laplace:
+        raise BadParameter(
+            f"the algorithm {algorithm.name!r} has no intervals for Laplace noise: use noise = 'gaussian'"
+        )
+    if noise != "auto":
+        return plan(noise)
+    gaussian = plan("gaussian")
+    comparable = algorithm.laplace and terms.scheme.name in LAPLACE_SCHEMES and terms.calibration == "exact"
+    if not comparable or len(gaussian.releases) != 1:
+        return gaussian
+    try:
+        pure = plan("laplace")
+        return pure if pure.law(0).noise_std < gaussian.law(0).noise_std else gaussian
+    # no proved L1 bound, or a grid that would be too fine for this noise
+    except BadParameter:
+        return gaussian
 
 
 @dataclass(frozen=True)
