@@ -466,7 +466,7 @@ def show_report(report: PrivacyReport) -> None:
             f"{line.sensitivity:.4g}",
             f"{line.share:.3g}",
             f"{line.noise_std:.4g}",
-            f"{line.mu:.4g}",
+            f"epsilon {line.mu:.4g}" if line.noise == "laplace" else f"{line.mu:.4g}",
         )
         for line in report.releases
     ]

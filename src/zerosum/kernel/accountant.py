@@ -352,7 +352,7 @@ def _laplace(event: LaplaceSum) -> Any:
 
     last = math.ceil(event.epsilon / _INTERVAL)
     places = np.arange(-last, last + 1)
-    deltas = Curve(event.epsilon, event.moves).divergence(places * _INTERVAL)
+    deltas = Curve(event.epsilon, event.moves).divergence(np.asarray(places * _INTERVAL, dtype=np.float64))
     deltas[-1] = 0.0  # at or above the largest loss, whatever the rounding of the product
     return privacy_loss_distribution.PrivacyLossDistribution(
         pld_pmf.create_pmf_pessimistic_connect_dots(_INTERVAL, places, deltas)

@@ -2,7 +2,8 @@
 
 Two data sets are neighbours if they differ in one unit of one site. A `Sum` over the sites and a `Publication` of one
 site's units are Gaussian mechanisms with some mu; they compose by adding squares. `Subsampled` sums and sums with
-Laplace noise (`LaplaceSum`) compose by their privacy loss distributions. `Sampling` describes the sampling of a phase before its noise is known.
+Laplace noise (`LaplaceSum`) compose by their privacy loss distributions. `Sampling` describes the sampling of a phase
+before its noise is known.
 """
 
 from __future__ import annotations

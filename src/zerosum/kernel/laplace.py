@@ -129,7 +129,7 @@ def place(shape: NoiseLaw, sensitivity: float, bound: float, size: int, honest: 
             "the noise would be too large for the grid that its values need: ask for a larger epsilon or share of it, "
             "or for fewer numbers"
         )
-    # Under MASKED only sums over at least H honest sites are readable. A message that is read alone has the whole noise.
+    # Under MASKED only sums over at least H honest sites are readable. A message that is read alone has all the noise.
     parts = honest if law.mechanism is NoiseMechanism.MASKED else 1
     whole = math.sqrt(2 * (1 - decay)) / decay * step
     # A share exceeds 100 scales with a probability of less than exp(-90): wrapping around would spoil the sum, not the

@@ -68,7 +68,7 @@ class Statistic(BaseModel, ABC):
         contribution; for a statistic that is no sum over units, the largest distance that a unit more or less makes.
         """
 
-    def sensitivity_l1(self, adjacency: Adjacency) -> float | None:  # noqa: ARG002 - subclasses use it
+    def sensitivity_l1(self, adjacency: Adjacency) -> float | None:
         """The same in L1 norm, for Laplace noise; None if no bound is proved."""
         return None
 

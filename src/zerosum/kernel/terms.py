@@ -301,8 +301,8 @@ class Terms:
             return accountant.mu_for(self.epsilon, self.delta - extra_delta)
 
     def law_for(self, release: PlannedRelease, mu: float) -> NoiseLaw:
-        """Return the noise with which one round of a release costs no site more than `mu`; for Laplace noise `mu` is the
-        pure epsilon of the round.
+        """Return the noise with which one round of a release costs no site more than `mu`, which for Laplace noise is
+        the pure epsilon of the round.
         """
         shape, moved = self.shape(release), release.accounted
         with computable():

@@ -17,13 +17,14 @@ which is that of x = s_1 k_1 + ... + s_N k_N, with independent
     P(k) = a^k / (k log(1 / (1 - a))),  k = 1, 2, ...            logarithmic series distribution
     s = +1 or -1 with probability 1/2 each.
 
-A term k is proposed by its highest bit: level j with weight a^(2^j), then k = 2^j + i with i uniform in 0, ..., 2^j - 1,
-and the proposal is kept with probability a^i 2^j / (2^j + i). The product of the three is a^k / k up to a common factor,
-so kept proposals follow the logarithmic series. More than 0.6 of the proposals are kept.
+A term k is proposed by its highest bit: level j with weight a^(2^j), then k = 2^j + i with i uniform in 0, ..., 2^j -
+1, and the proposal is kept with probability a^i 2^j / (2^j + i). The product of the three is a^k / k up to a common
+factor, so kept proposals follow the logarithmic series. More than 0.6 of the proposals are kept.
 
 Distance from exact, if the words are uniform. 1 - a is a double, hence an exact fraction, and lambda and all bounds are
 computed in 120-digit decimals. Comparisons of a uniform number with a bound use the 64 leading bits first, and 256 more
-where these do not decide; such a comparison goes wrong less often than 2^-287 (as in `discrete_gaussian`). What remains:
+where these do not decide; such a comparison goes wrong less often than 2^-287 (as in `discrete_gaussian`). What
+remains:
 
     the table of N ends where the tail has probability below 2^-130,
     levels end at the first j with 2^j log(1/a) > 88.8. The terms beyond have probability below
@@ -176,4 +177,5 @@ def _propose(count: int, levels: _Levels, source: Source) -> Ints:
     signed = start + i
     negative = second.view(np.int64) < 0
     np.negative(signed, out=signed, where=negative)
-    return signed[keep]
+    kept: Ints = signed[keep]
+    return kept

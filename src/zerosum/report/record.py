@@ -29,7 +29,7 @@ import numpy as np
 from zerosum import html
 from zerosum.disk import make_folder, open_new, sync_folder
 from zerosum.errors import BadInput
-from zerosum.kernel import published
+from zerosum.kernel import laplace, published
 from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
@@ -72,17 +72,19 @@ class ReleaseLine:
     size : int
         Number of values; of a publication, per unit.
     sensitivity : float
-        L2 sensitivity.
+        L2 sensitivity; L1 for Laplace noise.
     share : float
         Share of mu squared of the study.
     noise_std : float
         Standard deviation of the noise of each released number.
     mu : float
-        Cost at the site with the largest cost.
+        Cost at the site with the largest cost; for Laplace noise its pure epsilon.
     kind : str
         "sum" or "publication".
     rate, steps : float, int
         Sampling rate and number of steps of a subsampled phase.
+    noise : str
+        Noise law: "gaussian" or "laplace".
     """
 
     statistic: str
@@ -94,6 +96,7 @@ class ReleaseLine:
     kind: str = "sum"
     rate: float | None = None  # sampling rate of a phase of subsampled sums
     steps: int = 1
+    noise: str = "gaussian"
 
 
 @dataclass(frozen=True)
@@ -247,6 +250,7 @@ def privacy_report(plan: Plan) -> PrivacyReport:
             release.kind,
             None if release.sampling is None else release.sampling.rate,
             release.steps,
+            release.noise,
         )
         for r, release in enumerate(plan.releases)
     )
@@ -303,6 +307,7 @@ def _notes(plan: Plan) -> list[str]:
             "the coordinator deals the noise that cancels and is trusted not to use it: with what it dealt, it alone "
             f"could reach epsilon {format_epsilon(worst)} at delta {plan.delta:g}"
         )
+    notes += [_laplace_note(plan, r) for r, release in enumerate(plan.releases) if release.laplace]
     notes += [_publication_note(plan, r) for r, release in enumerate(plan.releases) if release.kind == "publication"]
     if plan.attempts:
         some = "one round" if plan.attempts == 1 else f"{plan.attempts} rounds"
@@ -332,6 +337,19 @@ def _noise_std(plan: Plan, release: int) -> float:
         # A site's noise is in the units of its message c_s f_s; divided by c_s it is that of the record f_s itself.
         return float(np.max(law.own / law.factor))
     return law.noise_std
+
+
+def _laplace_note(plan: Plan, release: int) -> str:
+    """Note on a release with Laplace noise: its pure epsilon, and intervals, which are wider than those of normal noise
+    of the same standard deviation."""
+    law, planned = plan.law(plan.first_round(release)), plan.releases[release]
+    pure = float(np.max(plan.mus(plan.first_round(release))))
+    return (
+        f"the noise of {counted(planned.size, 'number')} of {planned.statistic!r} is Laplace noise, drawn in shares: "
+        f"this release alone has epsilon {format_epsilon(pure)} with delta 0, but for the error of the sampler; 95 % "
+        f"of its errors lie within {laplace.interval_factor(law.shares):.2f} standard deviations, and 90 % within "
+        f"{laplace.interval_factor(law.shares, 0.9):.2f}"
+    )
 
 
 def _publication_note(plan: Plan, release: int) -> str:

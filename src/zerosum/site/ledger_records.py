@@ -155,8 +155,8 @@ class Account:
                 f"{spend} protects a record and cannot be charged to {self}: state rows_per_unit, the most"
                 " rows a person has, or protect persons"
             )
-        # Group privacy of Gaussian-DP: k rows of one person differ, so mu is multiplied by k (Dong, Roth, Su 2022). So is
-        # the epsilon of pure differential privacy.
+        # Group privacy of Gaussian-DP: k rows of one person differ, so mu is multiplied by k (Dong, Roth, Su 2022). The
+        # epsilon of pure differential privacy is multiplied by k as well.
         return spend.mu * self.rows_per_unit
 
 
@@ -296,7 +296,7 @@ class Total:
         if not self._slow:
             return _epsilon(self, delta)
         # Sorted, since the epsilon does not depend on the order of the entries and the cache key must not either.
-        sampled, pure = (tuple(sorted(each, key=astuple)) for each in (self.sampled, self.laplace))
+        sampled, pure = tuple(sorted(self.sampled, key=astuple)), tuple(sorted(self.laplace, key=astuple))
         return accounted(_mixed_epsilon, replace(self, sampled=sampled, laplace=pure), delta)
 
     @property
@@ -306,7 +306,7 @@ class Total:
 
 
 def _epsilon(total: Total, delta: float) -> float:
-    others = (*total.sampled, *total.laplace)
+    others: tuple[Subsampled | LaplaceSum, ...] = (*total.sampled, *total.laplace)
     return with_distance(mixed_curve(total.mu, others), float(total.distance), delta)
 
 

@@ -32,8 +32,8 @@ class VectorSum(Ranged):
     count by norm((1, v)) <= sqrt(1 + c^2).
 
     In L1 norm, for Laplace noise: norm_1(v) <= sqrt(d) norm(v) <= sqrt(d) c =: c_1 by Cauchy-Schwarz, attained by d
-    equal entries. With ranges every entry of v lies in [-1, 1], also after clipping, which does not lengthen it, so that
-    c_1 is at most d. Replacing a unit moves the sum by at most 2 c_1, adding or removing one by c_1, with the count by
+    equal entries. With ranges every entry of v lies in [-1, 1], also after clipping, which shortens v, so that c_1 is
+    at most d. Replacing a unit moves the sum by at most 2 c_1, adding or removing one by c_1, with the count by
     1 + c_1.
 
     Parameters
