@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import check_delta, check_epsilon, check_mu
 from zerosum.kernel.computed_once import computed_once
@@ -34,8 +35,7 @@ _INTERVAL = 1e-4
 # Bounded losses of more than this in total add up by basic composition: their loss distributions would have more than
 # 10^6 places, and no budget is that large. Chosen by hand; no benchmark recorded.
 MOST_COMPOSED = 50.0
-# The same for Laplace noise beside plain releases of a larger mu than this.
-MOST_PLAIN = 10.0
+_CONVOLUTION_ERROR = 1e-13  # added to delta; the transforms err by less than 1e-15
 _SOLVED = 4096  # solutions of epsilon and of mu that are cached; two floats each
 
 
@@ -233,11 +233,9 @@ def _curve(
     others:
         All other releases.
     composed:
-        Composes both into one loss distribution.
+        Composes both into one loss distribution, where some are sub-sampled.
     """
     rest, pure = _merged(others)
-    # Basic composition holds for losses of any kind: a release of a bounded loss adds at most this bound to eps.
-    bound = math.fsum(event.epsilon * event.steps for event in pure)
     if not pure:
         if not rest:
             return lambda delta: epsilon(mu, delta)
@@ -245,12 +243,77 @@ def _curve(
         return lambda delta: float(sampled.get_epsilon_for_delta(delta))
     if mu == 0 and not rest and len(pure) == 1 and pure[0].steps == 1:
         return Curve(pure[0].epsilon, pure[0].moves).epsilon_at
+    # Basic composition holds for losses of any kind: a release of a bounded loss adds at most this bound to eps. The
+    # other ways are rounded up, so that it may be the smaller one.
+    bound = math.fsum(event.epsilon * event.steps for event in pure)
     without = _curve(mu, rest, composed) if mu > 0 or rest else lambda delta: 0.0
-    if bound > MOST_COMPOSED or mu > MOST_PLAIN:
+    if bound > MOST_COMPOSED:
         return lambda delta: without(delta) + bound
-    mixed = composed(mu, (*rest, *pure))
-    # Loss distributions are rounded up, so that basic composition may be the smaller bound.
-    return lambda delta: min(float(mixed.get_epsilon_for_delta(delta)), without(delta) + bound)
+    if rest:
+        mixed = composed(mu, (*rest, *pure))
+        return lambda delta: min(float(mixed.get_epsilon_for_delta(delta)), without(delta) + bound)
+    return lambda delta: _epsilon_beside(mu, pure, delta, without(delta) + bound)
+
+
+def _epsilon_beside(mu: float, pure: tuple[LaplaceSum, ...], delta: float, upper: float) -> float:
+    """The eps of plain releases beside releases with Laplace noise, at most `upper`, rounded up."""
+    low = _delta_beside(mu, pure, 0.0)
+    if low <= delta:
+        return 0.0
+    if _delta_beside(mu, pure, upper) >= delta:
+        return upper
+    root = find_root(lambda e: _delta_beside(mu, pure, e) - delta, 0.0, upper, absolute=1e-12, relative=1e-12)
+    return min(upper, _nudge(root + 1e-12, lambda e: _delta_beside(mu, pure, e) <= delta, upward=True))
+
+
+def _delta_beside(mu: float, pure: tuple[LaplaceSum, ...], eps: float) -> float:
+    """The divergence of plain releases beside releases with Laplace noise.
+
+    Losses of independent releases add up. Given the loss l of the Laplace releases, the divergence at eps is that of
+    the plain releases at eps - l, which has a closed form for any real argument: delta(eps) is its mean over l.
+    """
+    losses, probabilities = _bounded_losses(pure)
+    rest = eps - losses
+    found = -np.expm1(np.minimum(rest, 0.0)) if mu == 0 else _deltas(mu, rest)
+    # Rounding of the convolutions by Fourier transforms, far above what it is.
+    return float(probabilities @ found) + _CONVOLUTION_ERROR
+
+
+def _deltas(mu: float, eps: Floats) -> Floats:
+    """`delta` for an array of real numbers, by the same two forms as `_log_delta`."""
+    from scipy.special import erfcx, ndtr
+
+    a, b = mu / 2 - eps / mu, -mu / 2 - eps / mu
+    density = np.exp(-0.5 * a * a - _LOG_SQRT_2PI)
+    # M(x) = sqrt(pi/2) erfcx(x/sqrt(2)); the arguments are limited where the other form is taken.
+    half = math.sqrt(math.pi / 2)
+    outer = density * half * (erfcx(np.maximum(-a, 0.0) / math.sqrt(2)) - erfcx(np.maximum(-b, 0.0) / math.sqrt(2)))
+    # Phi(a) - e^eps Phi(b), whose second term is phi(a) M(-b) for b < 0 and computed directly for b >= 0, eps < 0.
+    second = np.where(b < 0, density * half * erfcx(np.maximum(-b, 0.0) / math.sqrt(2)), 0.0)
+    second = np.where(b >= 0, np.exp(np.minimum(eps, 0.0)) * ndtr(b), second)
+    return np.asarray(np.where(a < 0, outer, np.maximum(ndtr(a) - second, 0.0)))
+
+
+@computed_once(maxsize=256)
+def _bounded_losses(events: tuple[LaplaceSum, ...]) -> tuple[Floats, Floats]:
+    """The losses of releases with Laplace noise together, and their probabilities: multiples of an interval, each
+    release rounded up to a dominating distribution (`Curve.on_grid`).
+    """
+    from scipy.signal import fftconvolve
+
+    total = np.ones(1)
+    for event in events:
+        power = Curve(event.epsilon, event.moves).on_grid(_INTERVAL)
+        steps = event.steps
+        # Repeated squaring.
+        while steps:
+            if steps & 1:
+                total = np.maximum(fftconvolve(total, power), 0.0)
+            steps >>= 1
+            if steps:
+                power = np.maximum(fftconvolve(power, power), 0.0)
+    last = len(total) // 2
+    return np.arange(-last, last + 1) * _INTERVAL, total
 
 
 def best_guess(mu: float, others: Iterable[Other] = (), distance: float = 0.0) -> float:
@@ -266,12 +329,14 @@ def best_guess(mu: float, others: Iterable[Other] = (), distance: float = 0.0) -
     """
     rest, pure = _merged(others)
     bound = math.fsum(event.epsilon * event.steps for event in pure)
-    if pure and (bound > MOST_COMPOSED or mu > MOST_PLAIN):
+    if bound > MOST_COMPOSED:
         return 1.0
     if mu == 0 and not rest and len(pure) == 1 and pure[0].steps == 1:
         variation = float(Curve(pure[0].epsilon, pure[0].moves).divergence(0.0))
-    elif rest or pure:
+    elif rest:
         variation = float(_mixed(mu, (*rest, *pure)).get_delta_for_epsilon(0.0))
+    elif pure:
+        variation = _delta_beside(mu, pure, 0.0)
     else:
         variation = delta(mu, 0.0)
     return min(1.0, (1 + variation) / 2 + distance)
@@ -342,18 +407,12 @@ def _gaussian(noise: float, rate: float = 1.0) -> Any:
 
 
 def _laplace(event: LaplaceSum) -> Any:
-    """The loss distribution of one sum with Laplace noise, pessimistic.
-
-    Its divergences at multiples of the interval are exact (`zerosum.kernel.laplace.Curve`). The distribution that
-    connects them linearly in exp(eps) dominates, since a divergence is convex in exp(eps) (Doroshenko et al. 2022,
-    "Connect the dots"). The worst neighbours are symmetric: one distribution serves both directions.
+    """The loss distribution of one sum with Laplace noise, for compositions with sub-sampled sums. The worst neighbours
+    are symmetric: one distribution serves both directions.
     """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-    last = math.ceil(event.epsilon / _INTERVAL)
-    places = np.arange(-last, last + 1)
-    deltas = Curve(event.epsilon, event.moves).divergence(np.asarray(places * _INTERVAL, dtype=np.float64))
-    deltas[-1] = 0.0  # at or above the largest loss, whatever the rounding of the product
-    return privacy_loss_distribution.PrivacyLossDistribution(
-        pld_pmf.create_pmf_pessimistic_connect_dots(_INTERVAL, places, deltas)
-    )
+    probabilities = Curve(event.epsilon, event.moves).on_grid(_INTERVAL)
+    last = len(probabilities) // 2
+    places = dict(zip(range(-last, last + 1), probabilities.tolist(), strict=True))
+    return privacy_loss_distribution.PrivacyLossDistribution(pld_pmf.create_pmf(places, _INTERVAL, 0.0, True))

@@ -190,6 +190,26 @@ class Curve:
         found = self.epsilon - 2 * m * s + math.log1p(part * math.expm1(-2 * s))
         return max(found + 2.0**-48 * self.epsilon, 0.0)
 
+    def on_grid(self, interval: float) -> Floats:
+        """Probabilities of the losses -n interval, ..., n interval of a distribution that dominates this one.
+
+        Its divergences at multiples of the interval are those of the curve. Between them it is linear in exp(epsilon),
+        above the curve, which is convex there ("Connect the dots", Doroshenko et al. 2022, Algorithm 1).
+
+        Parameters
+        ----------
+        interval:
+            Spacing of the losses.
+        """
+        last = math.ceil(self.epsilon / interval)
+        deltas = self.divergence(np.arange(-last, last + 1) * interval)
+        deltas[-1] = 0.0  # at or above the largest loss, whatever the rounding of the product
+        fall = np.diff(deltas)
+        # Mass at a place: what the slopes on its two sides differ by.
+        above = np.append(1 - deltas[0], fall / math.expm1(-interval))
+        below = np.append(fall / math.expm1(interval), 0.0)
+        return np.asarray(np.maximum(above + below, 0.0))
+
 
 @lru_cache(maxsize=256)
 def interval_factor(shares: float, level: float = 0.95) -> float:

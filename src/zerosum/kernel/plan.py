@@ -329,8 +329,8 @@ class Plan(Terms):
         """The target epsilon of every release with Laplace noise.
 
         A release with share w alone may cost as much as a Gaussian release of mu = sqrt(w) mu_study. Losses of
-        different kinds do not add by squares, so one factor on all of them brings the composition down to the budget. A study
-        that is one release needs none: its pure epsilon is that of the study.
+        different kinds do not add by squares, so one factor on all of them brings the composition down to the budget. A
+        study that is one release needs none: its pure epsilon is that of the study.
 
         Parameters
         ----------
