@@ -34,7 +34,7 @@ def seeded(seed: str) -> Callable[[int], Words]:
 def one_sided(decay: float, shape: float, size: int) -> Floats:
     """Probabilities of 0, 1, ..., size - 1 of a negative binomial variable, by its recurrence."""
     steps = np.arange(1, size)
-    return decay**shape * np.concatenate([[1.0], np.cumprod((steps - 1 + shape) / steps * (1 - decay))])
+    return np.asarray(decay**shape * np.concatenate([[1.0], np.cumprod((steps - 1 + shape) / steps * (1 - decay))]))
 
 
 def share(decay: float, shape: float, size: int) -> Floats:

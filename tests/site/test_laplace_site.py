@@ -51,8 +51,8 @@ def test_site_refuses_l2_bounds_planned_for_laplace_noise(tmp_path: Path) -> Non
     sites, plan = make_sites(tmp_path), laplace_plan()
     (planned,) = plan.releases
     assert planned.sensitivity == pytest.approx(2 * math.sqrt(2))
-    for changed in ({"sensitivity": 2.0}, {"bound": 1.0}):
-        wrong = pin(replace(plan, releases=(replace(planned, **changed),)), sites)
+    for changed in (replace(planned, sensitivity=2.0), replace(planned, bound=1.0)):
+        wrong = pin(replace(plan, releases=(changed,)), sites)
         request = QUESTION.requests(Adjacency.REPLACE_ONE)[0]
         with pytest.raises(OutsidePlan):
             sites[0]._fits(wrong, 0, request)

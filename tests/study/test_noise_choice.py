@@ -95,7 +95,7 @@ def test_mean_with_laplace_noise_has_the_smaller_error() -> None:
     data = Units.from_rows(np.random.default_rng(0).uniform(size=(800, 1)))
     true, found = float(np.mean(data.rows)), {}
     for noise in ("auto", "gaussian"):
-        simulation = PlanSimulation(mean(1), planned(mean(1), noise))  # type: ignore[arg-type]
+        simulation = PlanSimulation(mean(1), planned(mean(1), noise))
         errors = [float(np.asarray(each["mean"])[0]) - true for each in simulation.runs(data, range(2000))]
         found[noise] = np.sqrt(np.mean(np.square(errors)))
     # Planned is 2.637; the relative errors of the two are about 2.4 % and 1.6 %.

@@ -66,7 +66,7 @@ def audit(
     """Attack real transcripts and compare the mu reached with the mu claimed. Exit code 4 if it is larger."""
     from zerosum import audit as module
     from zerosum.audit.demonstrations import demonstration
-    from zerosum.kernel.plan import LAPLACE_SCHEMES
+    from zerosum.kernel.laplace import LAPLACE_SCHEMES
     from zerosum.kernel.schemes import SCHEMES, Scheme
     from zerosum.study import Study
 

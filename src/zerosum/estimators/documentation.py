@@ -56,9 +56,9 @@ calibration : {"exact", "published"}, default="exact"
 """,
     "noise": """
 noise : {"auto", "gaussian", "laplace"}, default="auto"
-    Law of the noise. "auto" takes the one with the smaller noise for a mean or a histogram, at equal epsilon and delta,
-    and Gaussian noise for every other method. Laplace noise spends more of a lifetime budget when many studies of the
-    same people add up.
+    Distribution of the noise. "auto" takes the one with the smaller noise for a mean or a histogram, at equal epsilon
+    and delta, and Gaussian noise for every other method. Laplace noise spends more of a lifetime budget when many
+    studies of the same people add up.
 """,
     "policies": """
 policies : dict of str to Policy, optional

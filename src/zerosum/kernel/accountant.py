@@ -313,7 +313,7 @@ def _bounded_losses(events: tuple[LaplaceSum, ...]) -> tuple[Floats, Floats]:
             if steps:
                 power = np.maximum(fftconvolve(power, power), 0.0)
     last = len(total) // 2
-    return np.arange(-last, last + 1) * _INTERVAL, total
+    return np.asarray(np.arange(-last, last + 1) * _INTERVAL, dtype=np.float64), total
 
 
 def best_guess(mu: float, others: Iterable[Other] = (), distance: float = 0.0) -> float:

@@ -53,6 +53,8 @@ from zerosum.kernel.amounts import check_delta, check_epsilon
 from zerosum.kernel.roots import find_root
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
 
+# Schemes under which Laplace noise is on a grid and divides between the sites.
+LAPLACE_SCHEMES = ("secure-sum", "pooled", "local")
 # Least scale b of the noise in grid steps: the rounding of a site's sum is then invisible beside the noise. Chosen by
 # hand; no benchmark recorded.
 LEAST_SCALE = 1024
@@ -202,7 +204,7 @@ class Curve:
             Spacing of the losses.
         """
         last = math.ceil(self.epsilon / interval)
-        deltas = self.divergence(np.arange(-last, last + 1) * interval)
+        deltas = self.divergence(np.asarray(np.arange(-last, last + 1) * interval, dtype=np.float64))
         deltas[-1] = 0.0  # at or above the largest loss, whatever the rounding of the product
         fall = np.diff(deltas)
         # Mass at a place: what the slopes on its two sides differ by.

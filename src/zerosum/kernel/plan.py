@@ -48,9 +48,6 @@ MOST_ROUNDS = 100_000
 _PRECISION = 1e-3
 MOST_PHASES = 4  # most different sub-sampled phases: every site spends about a second of accounting on each
 
-# Schemes under which Laplace noise is on a grid and divides between the sites.
-LAPLACE_SCHEMES = ("secure-sum", "pooled", "local")
-
 # Requests to each site in one round, by mechanism; `Plan.exchanges` adds the round of signatures.
 EXCHANGES = {
     NoiseMechanism.NONE: 1,
@@ -158,9 +155,9 @@ class Plan(Terms):
 
     def _check_laplace(self) -> None:
         """Refuse Laplace noise where these terms cannot account for it."""
-        if self.scheme.name not in LAPLACE_SCHEMES:
+        if self.scheme.name not in laplace.LAPLACE_SCHEMES:
             raise BadParameter(
-                f"Laplace noise is divided under the schemes {', '.join(LAPLACE_SCHEMES)}, not under "
+                f"Laplace noise is divided under the schemes {', '.join(laplace.LAPLACE_SCHEMES)}, not under "
                 f"{self.scheme.name!r}: use noise = 'gaussian'"
             )
         if self.calibration != "exact":

@@ -12,7 +12,8 @@ from zerosum.algorithms.program import PublicFacts
 from zerosum.coordinator.conduct import Outcome
 from zerosum.errors import BadParameter
 from zerosum.kernel.accountant import mu_for
-from zerosum.kernel.plan import LAPLACE_SCHEMES, Plan
+from zerosum.kernel.laplace import LAPLACE_SCHEMES
+from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Axis
 from zerosum.kernel.question import Question
 from zerosum.kernel.terms import Noise, NoiseChoice, PlannedSite, Terms
