@@ -30,8 +30,8 @@ Cells: TypeAlias = "Text | NDArray[Any]"  # some rows of one column, as text or 
 
 # Rows per batch of formats other than text. Chosen by hand; no benchmark recorded.
 _BATCH_ROWS = 1 << 14
-# Cells per batch of Parquet and Arrow files, in at most so many rows: 32 MB of doubles. Chosen by hand; no benchmark
-# recorded.
+# Cells per batch of Parquet and Arrow files (32 MB of doubles), and the largest number of rows. Chosen by hand; no
+# benchmark recorded.
 _BATCH_CELLS = 1 << 22
 _MOST_BATCH_ROWS = 1 << 17
 # Characters of text per batch: the first, then twice as many each time up to the largest, which grows with the number

@@ -76,7 +76,9 @@ def frame_table(frame: Any, called: str) -> Table:
         return frame.iloc[:, at] if hasattr(frame, "columns") else frame
 
     if hasattr(frame, "column_names"):
-        return Table(tuple(names), lambda positions: iter([[arrow_cells(frame.column(at), called) for at in positions]]))
+        return Table(
+            tuple(names), lambda positions: iter([[arrow_cells(frame.column(at), called) for at in positions]])
+        )
     return Table(tuple(names), lambda positions: iter([[_cells(column(at), called) for at in positions]]))
 
 

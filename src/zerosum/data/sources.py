@@ -22,8 +22,8 @@ import os
 import re
 import sqlite3
 import stat
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,7 +55,9 @@ class Source(BaseModel):
     """A file (DuckDB: empty for none), or an address without a password: `"postgresql://reader@db/research"`."""
     query: str | None = Field(default=None, min_length=1)
     """One query; its result is the table. Give an ORDER BY if rows must always come in the same order."""
-    table: str | None = Field(default=None, min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*$")
+    table: str | None = Field(
+        default=None, min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*$"
+    )
     """A table or view, instead of a query."""
     driver: str | None = Field(default=None, min_length=1)
     """The driver of `"adbc"`: a Python module with `dbapi`, or a shared library."""
@@ -83,7 +85,7 @@ class Source(BaseModel):
     def statement(self) -> str:
         """The SQL text that is run."""
         # The pattern of `table` allows plain identifiers only, so that nothing needs quotes.
-        return self.query if self.query is not None else f"SELECT * FROM {self.table}"
+        return self.query if self.query is not None else f"SELECT * FROM {self.table}"  # noqa: S608 # a plain identifier
 
     def digest(self) -> str:
         """SHA-256 of the engine, the database and the SQL text, for the audit log. A password is not part of it."""
@@ -129,7 +131,7 @@ class Snapshot:
     fetched: str  # UTC time
 
 
-def fetch(source: Source, folder: Path, path: Path) -> Snapshot:
+def fetch(source: Source, folder: Path, path: Path, on_rows: Callable[[int], None] | None = None) -> Snapshot:
     """Run a site's query and replace its snapshot.
 
     The old snapshot stays until the new one is complete and on disk, also if the process is killed.
@@ -142,6 +144,8 @@ def fetch(source: Source, folder: Path, path: Path) -> Snapshot:
         Folder of the site's file; relative paths start there.
     path : Path
         The snapshot, a Parquet file. Its folder gets mode 0700 and the file mode 0600.
+    on_rows : callable, optional
+        Called with the number of rows so far.
 
     Raises
     ------
@@ -157,7 +161,7 @@ def fetch(source: Source, folder: Path, path: Path) -> Snapshot:
     part.unlink(missing_ok=True)  # of a process that was killed
     rows = 0
     try:
-        with _failing(source), _reader(source, folder) as (schema, batches):
+        with _reader(source, folder) as (schema, batches):
             if len(set(schema.names)) < len(schema.names):
                 raise BadData("two columns of the query have the same name")
             with open_new(part, private=True) as file:
@@ -166,6 +170,8 @@ def fetch(source: Source, folder: Path, path: Path) -> Snapshot:
                     for batch in batches:
                         writer.write_table(pa.Table.from_batches([batch], schema))
                         rows += batch.num_rows
+                        if on_rows is not None:
+                            on_rows(rows)
                 file.flush()
                 os.fsync(file.fileno())
         if rows == 0:
@@ -174,10 +180,31 @@ def fetch(source: Source, folder: Path, path: Path) -> Snapshot:
             digest = hashlib.file_digest(written, "sha256").hexdigest()
         part.replace(path)
         sync_folder(path.parent)
+    except OSError as error:
+        raise BadData(f"the snapshot cannot be written: {error.strerror or type(error).__name__}") from None
     finally:
         part.unlink(missing_ok=True)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Snapshot(path, rows, tuple(schema.names), source.digest(), digest, now)
+
+
+@contextmanager
+def _reader(source: Source, folder: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """Schema and record batches of the query's result, from a connection that is closed at the end."""
+    with ExitStack() as stack:
+        with _failing(source):
+            schema, batches = _result(source, folder, stack)
+
+        def guarded() -> Iterator[Any]:
+            # The engine may compute rows only when they are fetched, and fail then.
+            while True:
+                with _failing(source):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield batch
+
+        yield schema, guarded()
 
 
 @contextmanager
@@ -187,38 +214,45 @@ def _failing(source: Source) -> Iterator[None]:
         yield
     except (ZerosumError, MemoryError):
         raise
-    except OSError as error:
-        raise BadData(f"the snapshot cannot be written: {error.strerror or type(error).__name__}") from None
     except Exception as error:  # every driver has exceptions of its own
-        detail = str(error)
-        raise BadData(f"the query of the site failed ({source.engine}: {type(error).__name__})", detail=detail) from None
+        message = f"the query of the site failed ({source.engine}: {type(error).__name__})"
+        raise BadData(message, detail=str(error)) from None
 
 
-@contextmanager
-def _reader(source: Source, folder: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """Schema and record batches of the query's result. The connection is closed at the end."""
+def _result(source: Source, folder: Path, stack: ExitStack) -> tuple[Any, Iterator[Any]]:
+    """Schema and record batches of the query's result.
+
+    Parameters
+    ----------
+    source : Source
+        The database and the query.
+    folder : Path
+        Folder of the site's file.
+    stack : ExitStack
+        Closes the connection.
+    """
     match source.engine:
         case "sqlite":
-            with closing(_sqlite(folder / source.database)) as connection:
-                cursor = connection.execute(source.statement)
-                yield _text_batches([each[0] for each in cursor.description], cursor)
+            connection = stack.enter_context(closing(_sqlite(folder / source.database)))
+            rows = connection.execute(source.statement)
+            return _text_batches([each[0] for each in rows.description or ()], rows)
         case "duckdb":
             duckdb = _module("duckdb")
             # Read-only: a site's query must not change its database, and another process may have it open.
             path = str(folder / source.database) if source.database else ":memory:"
-            with closing(duckdb.connect(path, read_only=bool(source.database))) as connection:
-                # Relative paths in the query, such as 'visits/*.parquet', start at the folder of the site's file.
-                connection.execute(f"SET file_search_path = '{str(folder.absolute()).replace(chr(39), chr(39) * 2)}'")
-                relation = connection.sql(source.statement)
-                if relation is None:
-                    raise BadData("the query of the site returns no table")
-                reader = relation.to_arrow_reader(_BATCH_ROWS)
-                yield reader.schema, iter(reader)
+            connection = stack.enter_context(closing(duckdb.connect(path, read_only=bool(source.database))))
+            # Relative paths in the query, such as 'visits/*.parquet', start at the folder of the site's file.
+            connection.execute(f"SET file_search_path = '{str(folder.absolute()).replace(chr(39), chr(39) * 2)}'")
+            relation = connection.sql(source.statement)
+            if relation is None:
+                raise BadData("the query of the site returns no table")
+            reader = relation.to_arrow_reader(_BATCH_ROWS)
         case _:
-            with closing(_adbc(source, folder)) as connection, closing(connection.cursor()) as cursor:
-                cursor.execute(source.statement)
-                reader = cursor.fetch_record_batch()
-                yield reader.schema, iter(reader)
+            connection = stack.enter_context(closing(_adbc(source, folder)))
+            cursor = stack.enter_context(closing(connection.cursor()))
+            cursor.execute(source.statement)
+            reader = cursor.fetch_record_batch()
+    return reader.schema, iter(reader)
 
 
 def _sqlite(path: Path) -> sqlite3.Connection:
@@ -263,6 +297,7 @@ def _adbc(source: Source, folder: Path) -> Any:
         connection = _module("postgresql").connect(address)
         with closing(connection.cursor()) as cursor:
             cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+        connection.commit()  # the setting holds for the transactions that follow
         return connection
     driver = source.driver or ""
     try:

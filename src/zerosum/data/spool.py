@@ -67,7 +67,8 @@ class Spool:
         self._rows += len(block)
         if self._file is None:
             self._blocks.append(block)
-            if self._memory is None or 8 * self._columns * self._rows <= self._memory:
+            # Joining the blocks needs their memory once more.
+            if self._memory is None or 16 * self._columns * self._rows <= self._memory:
                 return
             self._file = self._opened()
             waiting, self._blocks = self._blocks, []
@@ -75,7 +76,8 @@ class Spool:
             waiting = [block]
         try:
             for each in waiting:
-                self._file.write(memoryview(np.ascontiguousarray(each)).cast("B"))
+                self._file.write(np.ascontiguousarray(each).data)
+            self._file.flush()  # so that a full disk is an error here
         except OSError as error:
             self._file.close()
             raise BadData(f"rows beyond the memory setting cannot be written: {error.strerror}") from None
@@ -91,7 +93,6 @@ class Spool:
         if self._file is None:
             blocks, self._blocks = self._blocks, []
             return np.concatenate(blocks) if len(blocks) != 1 else blocks[0]
-        self._file.flush()
         # The mapping stays valid after the file is closed.
         mapped = np.memmap(self._file, np.float64, "r", shape=(self._rows, self._columns))
         self._file.close()

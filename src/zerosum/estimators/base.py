@@ -587,4 +587,3 @@ def _largest_norm(units: Units) -> float:
     # A missing value has no length of its own; only for seeded runs, so that an estimate is enough.
     norms = (np.linalg.norm(np.nan_to_num(np.asarray(block.rows), nan=0.0), axis=1) for block in units.blocks())
     return max(float(np.max(each)) for each in norms)
-

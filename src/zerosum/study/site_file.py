@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -136,8 +137,13 @@ class SiteFile(_Table):
         plain = re.sub(r"[^A-Za-z0-9]+", "-", self.name).strip("-")
         return self.state_folder / f"data-{plain}-{hashlib.sha256(self.name.encode()).hexdigest()[:8]}.parquet"
 
-    def fetch(self) -> Snapshot:
+    def fetch(self, on_rows: Callable[[int], None] | None = None) -> Snapshot:
         """Run the query of the source and replace the snapshot.
+
+        Parameters
+        ----------
+        on_rows : callable, optional
+            Called with the number of rows so far.
 
         Raises
         ------
@@ -146,7 +152,12 @@ class SiteFile(_Table):
         """
         if self.source is None:
             raise BadStudy(f"the site {self.name!r} has no source to fetch from: its data are {self.path}")
-        return fetch(self.source, self.folder, self.path)
+        return fetch(self.source, self.folder, self.path, on_rows)
+
+    def check_fetched(self) -> None:
+        """Raise `BadStudy` if the site has a source and nothing was fetched from it yet."""
+        if self.source is not None and not self.path.is_file():
+            raise BadStudy(f"the site {self.name!r} has fetched nothing from its source: run `zerosum site fetch`")
 
     @property
     def reading(self) -> dict[str, Any]:
