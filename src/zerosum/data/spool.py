@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -79,7 +80,8 @@ class Spool:
                 self._file.write(np.ascontiguousarray(each).data)
             self._file.flush()  # so that a full disk is an error here
         except OSError as error:
-            self._file.close()
+            with suppress(OSError):  # closing tries to write the rest again
+                self._file.close()
             raise BadData(f"rows beyond the memory setting cannot be written: {error.strerror}") from None
 
     def _opened(self) -> IO[bytes]:
