@@ -14,8 +14,6 @@ from zerosum.kernel.events import MOST_STEPS, LaplaceSum, Sampling, Subsampled
 from zerosum.kernel.schemes import Combine, NoiseLaw, NoiseMechanism, Scheme, SiteShape, weighted_laws
 from zerosum.kernel.view import Coalition, calibrate, worst_mu
 
-# Grid steps of a unit's move that the calculator assumes for Laplace noise; plans have at least 4096.
-_FINE_MOVES = 4096
 _HALVINGS = 40  # of the bracket of a pure epsilon
 
 
@@ -264,7 +262,7 @@ def account_laplace(
     honest = coalition.honest(sites)
 
     def together(pure: float) -> float:
-        return accountant.trial_epsilon(0.0, [LaplaceSum(pure, _FINE_MOVES, rounds)], delta)
+        return accountant.trial_epsilon(0.0, [LaplaceSum(pure, laplace.FEWEST_MOVES, rounds)], delta)
 
     if epsilon is not None:
         amounts.check_epsilon(epsilon)

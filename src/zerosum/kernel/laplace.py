@@ -55,6 +55,9 @@ from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
 
 # Schemes under which Laplace noise is on a grid and divides between the sites.
 LAPLACE_SCHEMES = ("secure-sum", "pooled", "local")
+# A plan's largest move K has at least this number of grid steps (`place`). With fewer steps a divergence is larger, so
+# calculations before there is a plan assume this number.
+FEWEST_MOVES = 4096
 # Least scale b of the noise in grid steps: the rounding of a site's sum is then invisible beside the noise. Chosen by
 # hand; no benchmark recorded.
 LEAST_SCALE = 1024

@@ -344,11 +344,14 @@ def _laplace_note(plan: Plan, release: int) -> str:
     of the same standard deviation."""
     law, planned = plan.law(plan.first_round(release)), plan.releases[release]
     pure = float(np.max(plan.mus(plan.first_round(release))))
+    # Intervals in standard deviations are widest where all sites that may be lost are lost.
+    left = 1.0 if plan.scheme.facts.sees_data else 1 - plan.coalition.dropouts / len(plan.sites)
+    shares = law.shares * left
     return (
         f"the noise of {counted(planned.size, 'number')} of {planned.statistic!r} is Laplace noise, drawn in shares: "
         f"this release alone has epsilon {format_epsilon(pure)} with delta 0, but for the error of the sampler; 95 % "
-        f"of its errors lie within {laplace.interval_factor(law.shares):.2f} standard deviations, and 90 % within "
-        f"{laplace.interval_factor(law.shares, 0.9):.2f}"
+        f"of its errors lie within {laplace.interval_factor(shares):.2f} standard deviations, and 90 % within "
+        f"{laplace.interval_factor(shares, 0.9):.2f}"
     )
 
 

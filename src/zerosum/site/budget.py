@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from zerosum.errors import BudgetExceeded, LedgerRefused, OutsidePlan, PolicyRefused
 from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.plan import Plan
+from zerosum.kernel.terms import Noise
 from zerosum.site.ledger import Ledger
 from zerosum.site.ledger_records import Spend, StudyProgress, Total, left_under
 from zerosum.site.policy import Policy
@@ -95,6 +96,11 @@ def unpaid(plan: Plan, position: int, standing: StudyProgress) -> list[Spend]:
     return spends
 
 
+def law_of(plan: Plan) -> Noise:
+    """The noise law of a plan, for what one more study like it may cost: "laplace" if all of it is Laplace noise."""
+    return "laplace" if all(release.laplace for release in plan.releases) else "gaussian"
+
+
 def refusals(plan: Plan, policy: Policy) -> Iterator[PolicyRefused]:
     """The refusals of a policy that do not depend on data. Identities are checked only if the plan pins them.
 
@@ -147,6 +153,6 @@ def check_budget(plan: Plan, position: int, policy: Policy) -> float | None:
         raise BudgetExceeded(
             f"population {policy.population!r} has spent epsilon {before} at delta {cap.delta:g}, and with this study "
             f"it would be {format_epsilon(after.epsilon(cap.delta))}, above its lifetime cap of {cap.epsilon:g}: "
-            f"one more study may cost {left_under(total, cap):.4g} at that delta"
+            f"one more study may cost {left_under(total, cap, law_of(plan)):.4g} at that delta"
         )
     return left_under(after, cap)

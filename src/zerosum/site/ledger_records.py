@@ -15,7 +15,9 @@ from zerosum.kernel.accountant import epsilon, mixed_curve, mu_for, with_distanc
 from zerosum.kernel.amounts import check_delta, check_epsilon
 from zerosum.kernel.computed_once import computed_once
 from zerosum.kernel.events import LaplaceSum, Subsampled
+from zerosum.kernel.laplace import FEWEST_MOVES
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import Noise
 from zerosum.site.accounting import accounted
 
 _HOPELESS = 1e6  # a mu whose epsilon, about mu^2/2, exceeds any cap
@@ -314,9 +316,9 @@ def _epsilon(total: Total, delta: float) -> float:
 _mixed_epsilon = computed_once(maxsize=1024)(_epsilon)
 
 
-def left_under(total: Total, cap: Cap) -> float:
+def left_under(total: Total, cap: Cap, noise: Noise = "gaussian") -> float:
     """The largest epsilon that one more study may cost at the cap's delta. Losses do not compose by adding epsilons, so
-    the result is larger than the difference of cap and total.
+    the result is larger than the difference of cap and total; for a study with Laplace noise hardly so.
 
     Parameters
     ----------
@@ -324,16 +326,26 @@ def left_under(total: Total, cap: Cap) -> float:
         What was spent.
     cap : Cap
         The bound, with its delta.
+    noise : str
+        The noise law of that study; with "laplace" it is one release.
 
     >>> spend = Spend("s", 0, 0, "person", "mean", 1.0, mu_for(1.0, 1e-5), "aa")
-    >>> round(left_under(Total().plus([(spend, spend.mu)]), Cap(1.5, 1e-5)), 4)
-    1.0467
+    >>> spent, cap = Total().plus([(spend, spend.mu)]), Cap(1.5, 1e-5)
+    >>> round(left_under(spent, cap), 4), round(left_under(spent, cap, "laplace"), 4)
+    (1.0467, 0.6219)
     """
-    # Bisection over the mu of one more Gaussian study; the largest one is that of an empty ledger.
-    low, high = 0.0, mu_for(cap.epsilon, cap.delta)
-    slow = total.sampled or total.laplace
+
+    def fits(more: float) -> bool:
+        if noise == "laplace":
+            after = replace(total, laplace=(*total.laplace, LaplaceSum(more, FEWEST_MOVES)))
+        else:
+            after = replace(total, squares=total.squares + Fraction(more) ** 2)
+        return _epsilon(after, cap.delta) <= cap.epsilon
+
+    # Bisection over the parameter of one more study; the largest one is that of an empty ledger.
+    low, high = 0.0, cap.epsilon if noise == "laplace" else mu_for(cap.epsilon, cap.delta)
+    slow = total.sampled or total.laplace or noise == "laplace"
     for _ in range(16 if slow else 60):  # loss distributions are slow to compute; `low` is always allowed
         middle = (low + high) / 2
-        with_more = replace(total, squares=total.squares + Fraction(middle) ** 2)
-        low, high = (middle, high) if _epsilon(with_more, cap.delta) <= cap.epsilon else (low, middle)
-    return epsilon(low, cap.delta) if low > 0 else 0.0
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low if noise == "laplace" else epsilon(low, cap.delta) if low > 0 else 0.0

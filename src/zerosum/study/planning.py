@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +18,7 @@ from zerosum.kernel.laplace import LAPLACE_SCHEMES
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Axis
 from zerosum.kernel.question import Question
-from zerosum.kernel.terms import Noise, NoiseChoice, PlannedSite, Terms
+from zerosum.kernel.terms import NoiseChoice, PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 from zerosum.report.record import Result, versions
 from zerosum.report.warnings import result_warnings
@@ -59,9 +61,14 @@ def _plan_of(algorithm: Algorithm, terms: Terms, study: str, question: Question,
     """The plan with the noise law that was asked for.
 
     "auto" compares the two laws for a study of one release, at the same epsilon and delta: the standard deviation of
-    each released number, which follows from the public terms. Laplace noise is smaller for few numbers, since an L1
-    norm grows faster with their count than an L2 norm, and for counts of categories, whose L1 norm does not grow.
-    Studies of several releases have Gaussian noise: losses of Gaussian releases compose at a smaller cost.
+    each released number. Under one scheme both are a common factor times
+
+        D_2 sqrt(1 + A) / mu             Gaussian noise: L2 sensitivity, mu of (epsilon, delta)
+        sqrt(2) D_1 (1 + A) / epsilon    Laplace noise: L1 sensitivity
+
+    for A attempts, whose Laplace losses are added up here. Laplace noise is smaller for few numbers, since an L1 norm
+    grows faster with their count than an L2 norm, and for counts of categories, whose L1 norm does not grow. Studies of
+    several releases have Gaussian noise: losses of Gaussian releases compose at a smaller cost.
 
     Parameters
     ----------
@@ -77,25 +84,27 @@ def _plan_of(algorithm: Algorithm, terms: Terms, study: str, question: Question,
         "auto", "gaussian" or "laplace".
     """
 
-    def plan(law: Noise) -> Plan:
-        return Plan.of(terms, study, algorithm.name, algorithm.releases(terms.adjacency, law), question)
+    def plan(releases: tuple[PlannedRelease, ...]) -> Plan:
+        return Plan.of(terms, study, algorithm.name, releases, question)
 
     if noise == "laplace" and not algorithm.laplace:
         raise BadParameter(
             f"the algorithm {algorithm.name!r} has no intervals for Laplace noise: use noise = 'gaussian'"
         )
     if noise != "auto":
-        return plan(noise)
-    gaussian = plan("gaussian")
-    comparable = algorithm.laplace and terms.scheme.name in LAPLACE_SCHEMES and terms.calibration == "exact"
-    if not comparable or len(gaussian.releases) != 1:
-        return gaussian
-    try:
-        pure = plan("laplace")
-        return pure if pure.law(0).noise_std < gaussian.law(0).noise_std else gaussian
-    # no proved L1 bound, or a grid that would be too fine for this noise
-    except BadParameter:
-        return gaussian
+        return plan(algorithm.releases(terms.adjacency, noise))
+    releases = algorithm.releases(terms.adjacency)
+    able = algorithm.laplace and terms.scheme.name in LAPLACE_SCHEMES and terms.calibration == "exact"
+    if able and len(releases) == 1:
+        # Without a proved L1 bound, or on a grid that would be too fine for the sampler, Gaussian noise is left.
+        with suppress(BadParameter):
+            pure, rounds = algorithm.releases(terms.adjacency, "laplace"), 1 + terms.attempts
+            gaussian_noise = releases[0].sensitivity * math.sqrt(rounds) / mu_for(terms.epsilon, terms.delta)
+            if math.sqrt(2) * pure[0].sensitivity * rounds / terms.epsilon < gaussian_noise:
+                found = plan(pure)
+                _ = found.law(0)  # calibrated now, so that a refusal is one of the law
+                return found
+    return plan(releases)
 
 
 @dataclass(frozen=True)
