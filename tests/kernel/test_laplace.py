@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -293,3 +295,21 @@ def test_statistic_without_l1_bound_is_refused(adjacency: Adjacency) -> None:
     with pytest.raises(BadParameter):
         scatter.distance(adjacency, "laplace")
     assert scatter.distance(adjacency, "gaussian") == scatter.sensitivity(adjacency)
+
+
+def test_plan_of_too_many_different_laplace_releases_is_refused() -> None:
+    equal = plan_of(*[pure(share=0.02)] * 40)
+    assert equal.worst_epsilon <= 1.0
+    with pytest.raises(BadParameter, match="16"):
+        plan_of(*[pure(share=0.01 + at / 1000) for at in range(17)])
+
+
+@pytest.mark.parametrize(
+    "changed", [{"sensitivity": 1e-100}, {"sensitivity": 1e100, "bound": 1e100}, {"size": 10**11}, {"bound": 1e100}]
+)
+@pytest.mark.parametrize("asked", [1e-30, 1.0, 40.0])
+def test_plan_of_extreme_numbers_is_planned_or_refused(changed: dict[str, Any], asked: float) -> None:
+    release = PlannedRelease("vector_sum", **{"sensitivity": 2.0, "bound": 1.0, "size": 1, **changed}, share=1.0)
+    with suppress(BadParameter):
+        plan = plan_of(replace(release, noise="laplace"), epsilon=asked)
+        assert np.all(plan.mus(0) <= asked)

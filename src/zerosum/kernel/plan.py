@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -44,6 +45,8 @@ MOST_PUBLISHED = (1 << 25) - (1 << 17)
 # most rounds and attempts: secure aggregation makes keys for each of them before the first round. Chosen by hand; no
 # benchmark recorded
 MOST_ROUNDS = 100_000
+# most different releases with Laplace noise: each takes milliseconds in every step of a calibration
+MOST_LAPLACE = 16
 # relative precision of the factor on the targets of Laplace noise that is planned beside other releases
 _PRECISION = 1e-3
 MOST_PHASES = 4  # most different sub-sampled phases: every site spends about a second of accounting on each
@@ -108,6 +111,10 @@ class Plan(Terms):
             raise BadParameter(
                 f"a plan may have {MOST_PHASES} different sub-sampled phases at most, got {self.phases}: give some "
                 "of them the same share, rate and number of steps"
+            )
+        if (different := len({release for release in self.releases if release.laplace})) > MOST_LAPLACE:
+            raise BadParameter(
+                f"a plan may have {MOST_LAPLACE} different releases with Laplace noise at most, got {different}"
             )
         # The tolerance allows for shares such as 1/3 that do not add up to 1 in floating point; `_targets` stays below
         # the whole budget by PRIVATE_SIDE.
@@ -317,12 +324,14 @@ class Plan(Terms):
             asked = tuple((shares[r], self._with_attempts(sampling)) for r, sampling in phases)
             steps = step_mus(whole, rest, asked, self.epsilon, self.delta - self.extra_delta)
             targets |= {r: mu * PRIVATE_SIDE for (r, _), mu in zip(phases, steps, strict=True)}
-        if pure := [r for r, release in enumerate(self.releases) if release.laplace]:
-            rest = self._plain_mu({r: targets[r] for r in plain})
-            targets |= self._pure_targets({r: shares[r] for r in pure}, whole, rest)
+        if pure := [release for release in self.releases if release.laplace]:
+            found = self._pure_targets(Counter(pure), whole, self._plain_mu({r: targets[r] for r in plain}))
+            targets |= {r: found[release] for r, release in enumerate(self.releases) if release.laplace}
         return tuple(targets[r] for r in range(len(self.releases)))
 
-    def _pure_targets(self, shares: Mapping[int, float], whole: float, rest: float) -> dict[int, float]:
+    def _pure_targets(
+        self, pure: Mapping[PlannedRelease, int], whole: float, rest: float
+    ) -> dict[PlannedRelease, float]:
         """The target epsilon of every release with Laplace noise.
 
         A release with share w alone may cost as much as a Gaussian release of mu = sqrt(w) mu_study. Losses of
@@ -331,26 +340,26 @@ class Plan(Terms):
 
         Parameters
         ----------
-        shares:
-            Share of the budget of every release with Laplace noise.
+        pure:
+            How often each release with Laplace noise is in the plan.
         whole:
             The mu of the whole study.
         rest:
             The mu of all plain releases together.
         """
         if len(self.releases) == 1 and not self.attempts:
-            return dict.fromkeys(shares, self.epsilon * PRIVATE_SIDE)
+            return dict.fromkeys(pure, self.epsilon * PRIVATE_SIDE)
         delta = self.delta - self.extra_delta
-        alone = {r: accountant.epsilon(whole * math.sqrt(share), delta) for r, share in shares.items()}
+        alone = {each: accountant.epsilon(whole * math.sqrt(min(each.share, 1.0)), delta) for each in pure}
 
         def fits(factor: float) -> bool:
             events = []
-            for r, target in alone.items():
-                moved = self.releases[r].accounted
-                law = self.law_for(self.releases[r], target * factor)
-                worst = int(np.argmax(laplace.losses(law, moved)))
-                loss, moves = float(laplace.losses(law, moved)[worst]), laplace.moves(law, moved, worst)
-                events.append(LaplaceSum(loss, moves, 1 + self.attempts))
+            for each, target in alone.items():
+                law = self.law_for(each, target * factor)
+                losses = laplace.losses(law, each.accounted)
+                worst = int(np.argmax(losses))
+                moves = laplace.moves(law, each.accounted, worst)
+                events.append(LaplaceSum(float(losses[worst]), moves, pure[each] * (1 + self.attempts)))
             return accountant.trial_epsilon(rest, events, delta) <= self.epsilon
 
         low, high = 0.0, 1.0
@@ -361,7 +370,7 @@ class Plan(Terms):
             low, high = (middle, high) if fits(middle) else (low, middle)
             if high < 1e-6:
                 raise BadParameter("the plain releases leave no budget for the Laplace noise: give them smaller shares")
-        return {r: target * low * PRIVATE_SIDE for r, target in alone.items()}
+        return {each: target * low * PRIVATE_SIDE for each, target in alone.items()}
 
     def _plain_mu(self, mus: Mapping[int, float]) -> float:
         """The mu of all releases that are not sub-sampled, given the mu of one round of each, with every attempt used
