@@ -46,6 +46,7 @@ def claimed_delta(mu_squared: float, epsilon: float) -> float:
     1e-05
     """
     spread = math.sqrt(mu_squared)
+    # The privacy loss is normal with mean mu^2/2 and variance mu^2 (capeDJICA, Theorem 1: mu_z and sigma_z).
     x = (epsilon - mu_squared / 2) / spread
     return min(1.0, 2 / x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)) if x > 0 else 1.0
 
@@ -63,6 +64,7 @@ def deltas(sites: int, epsilon: float, tau: float, colluders: int | None = None)
     own = tau / math.sqrt(sites)  # noise of a message without cancelling noise, for the same noise in the result
     claimed = theorem_1(sites, coalition.colluders)
     return {
+        # The classical formula tau = sqrt(2 ln(1.25/delta))/epsilon, solved for delta.
         "conv claimed": min(1.0, 1.25 * math.exp(-((epsilon * own) ** 2) / 2)),
         "conv exact": exact("local", own),
         "cape claimed": math.nan if claimed is None else claimed_delta(claimed / tau**2, epsilon),

@@ -154,6 +154,7 @@ def communication(
 def growth(rows: Table, scheme: str, phase: str) -> tuple[float, float, float]:
     """Bytes of a site as a + b S + c D, by least squares over the measured settings: (a, b, c)."""
     own = [row for row in rows if (row["scheme"], row["phase"]) == (scheme, phase)]
+    # The least-squares plane is exact up to bytes of encoding where the orders of the papers hold, O(S + D).
     design = np.array([[1.0, float(row["sites"]), float(row["numbers"])] for row in own])
     a, b, c = np.linalg.lstsq(design, np.array([float(row["site_bytes"]) for row in own]), rcond=None)[0]
     return float(a), float(b), float(c)

@@ -197,6 +197,7 @@ def independence(
         truth = study.maps
         sources = np.asarray(study.sources[0], dtype=np.float64)
         rng = np.random.default_rng([seed, len(truth)])
+        # An orthogonal mixture of white sources is white: second moments cannot tell it from the sources.
         mixing = np.linalg.qr(rng.standard_normal((len(truth), len(truth))))[0]
         for done, (method, gains) in enumerate(((SOURCES, np.eye(len(truth))), (MIXTURES, mixing)), 1):
             rows += _courses(method, amari_index(gains, np.eye(len(truth))), math.inf, seed, sources @ gains.T)

@@ -69,6 +69,8 @@ class Classes:
     def drawn(reading: Reading, count: int, seed: int) -> Classes:
         """Normal classes of unit variance, one at 0 and one at distance 1 in norm or in every coordinate."""
         rng = np.random.default_rng(seed)
+        # "The means are separated by 1" (capeFM, section 5.1) can be read as a norm or for each coordinate; the second
+        # is an easier task by a factor of sqrt(D).
         apart = 1.0 if reading == "coordinate" else 1 / math.sqrt(COLUMNS)
         y = rng.integers(0, 2, count).astype(np.float64)
         return Classes(rng.standard_normal((count, COLUMNS)) + apart * y[:, None], y)
@@ -129,6 +131,7 @@ def noise_of(
     if calibration == "published" and method not in PUBLISHED:
         raise BadParameter(f"the paper has no calibration for {method!r}")
     (request,) = algorithm.requests(Adjacency.REPLACE_ONE)
+    # Equal Gaussian releases of sensitivity s cost as one of sensitivity s sqrt(iterations).
     whole = request.statistic.sensitivity(Adjacency.REPLACE_ONE) * math.sqrt(algorithm.steps or 1)
     terms: dict[str, Any] = {"sites": SITES, "colluders": COLLUDERS, "sensitivity": whole}
     if calibration == "exact":

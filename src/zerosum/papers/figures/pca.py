@@ -90,6 +90,7 @@ def synthetic(rows: int, columns: int = 200, seed: int = 0) -> Floats:
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.standard_normal((columns, columns)))[0]
     values = np.exp(-np.arange(columns) / 20) + 0.01
+    # Variance of a column: the diagonal of basis diag(values) basis'.
     spread = float(np.sqrt(np.max((basis**2) @ values)))
     drawn = (rng.standard_normal((rows, columns)) * np.sqrt(values)) @ basis.T
     return np.asarray(np.clip(0.5 + drawn / (8 * spread), 0.0, 1.0))
@@ -135,6 +136,7 @@ class _Setting:
     def __init__(self, data: Records, records: int) -> None:
         self.sites, self.components = data.sites(records), data.components
         self.records = len(self.sites[-1])
+        # The papers' methods need sites of equal size; the last site is the smallest.
         self.sites = [rows[: self.records] for rows in self.sites]
         everyone = np.concatenate(self.sites)
         mean = everyone.mean(axis=0)
@@ -149,6 +151,7 @@ class _Setting:
 
     def energy(self, vectors: Floats) -> float:
         """Captured energy as a fraction of the best."""
+        # tr(V' A V) without the product of two wide matrices.
         return float(np.sum(vectors * (self.matrix @ vectors)) / self.best)
 
     def non_private(self) -> Floats:

@@ -85,6 +85,7 @@ def _moments(x: Floats, y: Floats) -> _Moments:
 
 def _loss(moments: _Moments, w: Floats) -> float:
     """Mean squared residual from moments."""
+    # capeFM, equation (14), expanded: no pass over the records for each of some hundred coefficients.
     matrix, linear, constant = moments
     return float(w @ matrix @ w - 2 * w @ linear + constant)
 

@@ -110,8 +110,11 @@ class FLDPProgram(RowClassifier):
         """The rounds: local training at each site, then the weighted mean of the weights."""
         weights, noise = self.first_weights(), 0.0
         for turn in range(self.rounds):
+            # Every round is planned at the first weights and asked at the current ones: the sensitivity 2C does not
+            # depend on them.
             release = yield PrivateSum(self.statistic(weights, turn), 1 / self.rounds)
             sites = (release.units or 1.0) / self.largest_site
+            # `units` is the public sum of n_s, so that this divides by the sum over s of n_s/M.
             weights, noise = release.value / sites, release.noise_std / sites
         return {
             "weights": Quantity(weights, "coefficient"),
