@@ -9,8 +9,8 @@ same population, and compares with what they would have given.
 
 * `linked`: share of published rows whose nearest candidate, mapped alike, is the correct one. Chance is one over the
   number of candidates.
-* `told_apart`: probability that a member has a higher likelihood ratio of the published data than a non-member. Chance
-  is one half.
+* `membership_auc`: probability that a member has a higher likelihood ratio of the published data than a non-member.
+  Chance is one half.
 * `update_scores`: the same for models. The server has every client's weights before and after its training, and trains
   shadow clients from the same weights on its own records. The score is how much more confident the client's model is
   about a record than the shadow models (Carlini et al. 2022, with non-member models only), over all rounds.
@@ -60,7 +60,7 @@ def linked(published: Floats, candidates: Floats) -> float:
     return hits / len(published)
 
 
-def told_apart(published: Floats, members: Floats, others: Floats, noise: float, reference: Floats) -> float:
+def membership_auc(published: Floats, members: Floats, others: Floats, noise: float, reference: Floats) -> float:
     """Probability that a member makes the published rows more likely than a non-member; ties count half.
 
     The likelihood ratio of "one of these rows is x plus noise" is the mean over rows p of N(p; x)/f(p). The density f

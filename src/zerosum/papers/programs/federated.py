@@ -30,7 +30,6 @@ from pydantic import Field
 from zerosum.algorithms.program import Program
 from zerosum.algorithms.training.network import RowClassifier
 from zerosum.arrays import Floats
-from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel.grid import MAX_UNITS
 from zerosum.kernel.quantity import Quantity
@@ -120,21 +119,3 @@ class FLDPProgram(RowClassifier):
             "weights": Quantity(weights, "coefficient"),
             "noise_std": Quantity(np.array([noise]), "diagnostic"),
         }
-
-    def probabilities(self, weights: Floats, features: Floats) -> Floats:
-        """Probabilities of the classes for rows in the units of the data.
-
-        Parameters
-        ----------
-        weights : array of shape (n,)
-            Weights of the network.
-        features : array of shape (rows, features)
-            Rows without the class.
-
-        Returns
-        -------
-        probabilities : array of shape (rows, classes)
-        """
-        # A statistic expects a class in the last column, which predictions do not use.
-        rows = np.column_stack([np.asarray(features, dtype=np.float64), np.zeros(len(features))])
-        return self.statistic(np.asarray(weights)).probabilities(Units(rows))
