@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -614,6 +614,11 @@ def check_target(folder: Path) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Zerosum and of the libraries that determine results."""
-    # Libraries that determine noise and numerical results.
-    return {"zerosum": VERSION} | {name: version(name) for name in ("numpy", "scipy", "cryptography")}
+    """Versions of Zerosum and of the libraries that determine noise and numerical results."""
+    return {"zerosum": VERSION} | {name: _installed_version(name) for name in ("numpy", "scipy", "cryptography")}
+
+
+@cache
+def _installed_version(name: str) -> str:
+    """The version of a library. Reading its metadata takes as long as a small study, hence the cache."""
+    return version(name)

@@ -25,8 +25,18 @@ import numpy as np
 
 from zerosum.algorithms.metrics import amari_index
 from zerosum.compute.units import Units
-from zerosum.errors import BadData, BadParameter
-from zerosum.papers.figures.experiment import Experiment, OnStep, Row, Table, averages, curve, quiet
+from zerosum.errors import BadData
+from zerosum.papers.figures.experiment import (
+    Experiment,
+    OnStep,
+    Row,
+    Table,
+    averages,
+    curve,
+    quiet,
+    run_count,
+    subplots,
+)
 from zerosum.papers.figures.separating import OPEN, rehearsed
 from zerosum.papers.methods import ica as published
 from zerosum.papers.methods import ica_costs as costs
@@ -104,9 +114,7 @@ def carry(
     on_step: OnStep = quiet,
 ) -> Table:
     """Normalised gain index against the epsilon of a round, the number of people or delta."""
-    runs = seeds if seeds is not None else 10 if full else 2
-    if runs < 1:
-        raise BadParameter(f"at least one seed is needed, got {runs}")
+    runs = run_count(seeds, 10 if full else 2)
     whole = load(folder, PEOPLE)
     rng = np.random.default_rng(0)
     # The Amari index compares an unmixing with a mixing matrix.
@@ -176,13 +184,8 @@ def summary(rows: Table) -> Table:
 
 def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
     """capeDJICA along one axis, with lines for the starting point and for djICA."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     lines = summary(rows)
-    figure, axes = plt.subplots(figsize=(8.5, 6.2), constrained_layout=True)
+    figure, axes = subplots(figsize=(8.5, 6.2))
     colours = dict(zip(STEPS, ("#d9843b", "#8057b8"), strict=True))
     for name, colour in colours.items():
         shown = [line for line in lines if (line["method"], line["step"]) == ("capeDJICA", name)]
@@ -215,7 +218,6 @@ def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
     axes.set_title(f"ABIDE: {', '.join(fixed)} (shaded: usable)", fontsize=11)
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=1)
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 # Figure to its axis, the epsilon of a round and the number of people.

@@ -23,7 +23,7 @@ from zerosum.kernel.calculator import account
 from zerosum.kernel.published import theorem_1
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.view import Coalition
-from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
+from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet, subplots
 
 # Numbers of sites and values of epsilon, one panel each.
 SITES, EPSILONS = (5, 10, 30), (1.0, 3.0)
@@ -112,12 +112,7 @@ def summary(rows: Table) -> Table:
 
 def draw(rows: Table, path: Path) -> None:
     """One panel for each number of sites and epsilon, both axes logarithmic."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(len(EPSILONS), len(SITES), figsize=(12.5, 7.5), sharey=True, constrained_layout=True)
+    figure, panels = subplots(len(EPSILONS), len(SITES), figsize=(12.5, 7.5), sharey=True)
     for line, epsilon in zip(panels, EPSILONS, strict=True):
         for axes, sites in zip(line, SITES, strict=True):
             for name, (label, colour, style) in _LOOKS.items():
@@ -137,7 +132,6 @@ def draw(rows: Table, path: Path) -> None:
     figure.legend(handles, labels, fontsize=9, loc="outside lower center", ncols=3)
     figure.suptitle("The δ of CAPE, as claimed and exactly, at the same noise in the result", fontsize=13)
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 # Sites and epsilon of the panels of `cape-collusion`, and the exact delta of pooled data, which sets the noise.
@@ -190,12 +184,7 @@ def collusion_summary(rows: Table) -> Table:
 
 def draw_collusion(rows: Table, path: Path) -> None:
     """One panel for each number of sites and epsilon; the range of Theorem 1 is shaded."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(2, 2, figsize=(12.5, 8.2), sharex=True, constrained_layout=True)
+    figure, panels = subplots(2, 2, figsize=(12.5, 8.2), sharex=True)
     for axes, (sites, epsilon) in zip(panels.T.flat, COLLUSION, strict=True):
         for name, (label, colour, style) in _LOOKS.items():
             shown = [row for row in rows if (row["sites"], row["epsilon"], row["curve"]) == (sites, epsilon, name)]
@@ -216,7 +205,6 @@ def draw_collusion(rows: Table, path: Path) -> None:
         f"The δ of CAPE against colluders, at the noise of δ = {POOLED_DELTA:g} for pooled data", fontsize=13
     )
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 EXPERIMENTS = (

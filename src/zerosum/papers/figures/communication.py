@@ -185,14 +185,12 @@ def summary(rows: Table) -> Table:
 
 def draw(rows: Table, path: Path) -> None:
     """Set-up against sites, a round against sites and numbers, and the table of the papers with the measured growth."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     schemes = list(dict.fromkeys(str(row["scheme"]) for row in rows))
     sites, numbers = (sorted({int(row[column]) for row in rows}) for column in ("sites", "numbers"))
-    figure, grid = plt.subplot_mosaic("abc;ttt", figsize=(13.5, 9.2), height_ratios=[1.25, 1], constrained_layout=True)
+    figure = Figure(figsize=(13.5, 9.2), layout="constrained")
+    grid = figure.subplot_mosaic("abc;ttt", height_ratios=[1.25, 1])
     panels = (
         ("a", "set-up", "sites", {"numbers": numbers[-1]}, "set-up, once a study"),
         ("b", "round", "sites", {"numbers": numbers[0]}, f"a round of {numbers[0]} numbers"),
@@ -256,7 +254,6 @@ def draw(rows: Table, path: Path) -> None:
         "Communication: table I of capeDJICA beside bytes measured (the aggregator: S times a site)", fontsize=13
     )
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 EXPERIMENTS = (

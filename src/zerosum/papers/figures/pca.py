@@ -22,7 +22,17 @@ import numpy as np
 from zerosum.algorithms.pca.program import PCAProgram
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Table, averages, curve, quiet
+from zerosum.papers.figures.experiment import (
+    Carry,
+    Experiment,
+    OnStep,
+    Table,
+    averages,
+    curve,
+    quiet,
+    run_count,
+    subplots,
+)
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import pca as baselines
 from zerosum.papers.programs import CapePCAProgram
@@ -228,12 +238,9 @@ def _sweep(data: Records, points: Sequence[_Point], seeds: Sequence[int], on_ste
 
 def _prepare(data: str, folder: Path | None, full: bool, seeds: int | None) -> tuple[Records, range]:
     """Load the data and choose the seeds."""
-    if seeds is None:
-        seeds = _FULL_SEEDS if full else _QUICK_SEEDS.get(data, 1)
-    if seeds < 1:
-        raise BadParameter(f"at least one seed is needed, got {seeds}")
+    runs = run_count(seeds, _FULL_SEEDS if full else _QUICK_SEEDS.get(data, 1))
     rows = _FULL_ROWS if full else _QUICK_ROWS.get(data, _FULL_ROWS)
-    return load(data, folder, rows), range(seeds)
+    return load(data, folder, rows), range(runs)
 
 
 def pca_epsilon(
@@ -288,13 +295,8 @@ _LOOKS: dict[str, tuple[str, str]] = {
 
 def draw(rows: Table, path: Path, x: Literal["epsilon", "records", "delta"] = "epsilon") -> None:
     """Two panels: all methods at the same exact epsilon, and the published calibration at its exact epsilon."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     lines = summary(rows)
-    figure, panels = plt.subplots(1, 2, figsize=(12.5, 6.4), sharey=True, constrained_layout=True)
+    figure, panels = subplots(1, 2, figsize=(12.5, 6.4), sharey=True)
     for axes, calibration in zip(panels, ("exact", "published"), strict=True):
         for method, (label, colour) in _LOOKS.items():
             chosen = "exact" if method == OURS else calibration
@@ -320,7 +322,6 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "records", "delta"] = "e
     data = str(rows[0]["data"]) if rows else ""
     figure.suptitle(f"Private principal components, {data}: {SITES} sites, {COLLUDERS} colluding", fontsize=13)
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 _SWEPT: dict[str, tuple[Carry, Literal["epsilon", "records", "delta"]]] = {
