@@ -26,17 +26,8 @@ import numpy as np
 from zerosum.algorithms.metrics import amari_index
 from zerosum.compute.units import Units
 from zerosum.errors import BadData
-from zerosum.papers.figures.experiment import (
-    Experiment,
-    OnStep,
-    Row,
-    Table,
-    averages,
-    curve,
-    quiet,
-    run_count,
-    subplots,
-)
+from zerosum.papers.figures.experiment import Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.figures.separating import OPEN, rehearsed
 from zerosum.papers.methods import ica as published
 from zerosum.papers.methods import ica_costs as costs

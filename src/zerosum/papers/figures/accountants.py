@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet, subplots
+from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.methods import ica_costs as costs
 
 # Sites, colluding sites and components of the paper's experiments.

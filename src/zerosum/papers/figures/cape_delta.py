@@ -23,7 +23,8 @@ from zerosum.kernel.calculator import account
 from zerosum.kernel.published import theorem_1
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.view import Coalition
-from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet, subplots
+from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
+from zerosum.papers.figures.panels import subplots
 
 # Numbers of sites and values of epsilon, one panel each.
 SITES, EPSILONS = (5, 10, 30), (1.0, 3.0)

@@ -24,18 +24,8 @@ from zerosum.algorithms import DataCollaborationProgram, FeatureClassifierProgra
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
-from zerosum.papers.figures.experiment import (
-    Carry,
-    Experiment,
-    OnStep,
-    Row,
-    Table,
-    averages,
-    curve,
-    quiet,
-    run_count,
-    subplots,
-)
+from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.methods import collaboration as methods
 from zerosum.papers.methods.collaboration import Records
 from zerosum.papers.programs.federated import CLIP

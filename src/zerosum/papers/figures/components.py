@@ -18,7 +18,8 @@ from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
-from zerosum.papers.figures.experiment import Experiment, OnStep, Table, averages, curve, quiet, run_count, subplots
+from zerosum.papers.figures.experiment import Experiment, OnStep, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.methods import tensor
 from zerosum.papers.rehearsal import PublicData
 

@@ -20,18 +20,9 @@ import numpy as np
 from zerosum.algorithms.metrics import amari_index
 from zerosum.arrays import Floats
 from zerosum.data.fmri import Brains, make_fmri
-from zerosum.papers.figures.experiment import (
-    Experiment,
-    OnStep,
-    Row,
-    Table,
-    averages,
-    curve,
-    quiet,
-    run_count,
-    subplots,
-)
+from zerosum.papers.figures.experiment import Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
 from zerosum.papers.figures.ica import FULL, QUICK, USABLE, Size
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.figures.separating import (
     NOT_PRIVATE,
     OPEN,

@@ -156,15 +156,6 @@ def run_count(asked: int | None, usual: int) -> int:
     return runs
 
 
-def subplots(rows: int = 1, columns: int = 1, *, figsize: tuple[float, float], **settings: Any) -> tuple[Any, Any]:
-    """A figure of this size in inches and its axes, as those of `matplotlib.pyplot`, without a display or a list of
-    open figures."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=figsize, layout="constrained")
-    return figure, figure.subplots(rows, columns, **settings)
-
-
 def curve(axes: Any, lines: Table, along: str, measured: str, *, label: str, colour: str, bold: bool) -> None:
     """Plot the mean of one method with its standard deviation as error bars."""
     axes.errorbar(

@@ -25,19 +25,8 @@ import numpy as np
 
 from zerosum.arrays import Floats
 from zerosum.data.fmri import make_fmri
-from zerosum.papers.figures.experiment import (
-    Carry,
-    Experiment,
-    OnStep,
-    Row,
-    Table,
-    averages,
-    curve,
-    quiet,
-    run_count,
-    subplots,
-)
-from zerosum.papers.figures.panels import Panel, aligned, draw_panels
+from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.panels import Panel, aligned, draw_panels, subplots
 from zerosum.papers.figures.separating import (
     CAPE_TUNED,
     NOT_PRIVATE,

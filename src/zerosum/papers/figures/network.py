@@ -28,18 +28,8 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel.statistic import Adjacency
-from zerosum.papers.figures.experiment import (
-    Carry,
-    Experiment,
-    OnStep,
-    Row,
-    Table,
-    averages,
-    curve,
-    quiet,
-    run_count,
-    subplots,
-)
+from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.programs.network import ITERATIONS, CapeNetworkProgram
 from zerosum.papers.rehearsal import PublicData, exact_epsilon, exact_tau, published_tau
 from zerosum.study.rehearsal import Rehearsal

@@ -22,17 +22,8 @@ import numpy as np
 from zerosum.algorithms.pca.program import PCAProgram
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.papers.figures.experiment import (
-    Carry,
-    Experiment,
-    OnStep,
-    Table,
-    averages,
-    curve,
-    quiet,
-    run_count,
-    subplots,
-)
+from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import pca as baselines
 from zerosum.papers.programs import CapePCAProgram

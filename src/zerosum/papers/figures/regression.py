@@ -25,7 +25,8 @@ import numpy as np
 
 from zerosum.arrays import Floats
 from zerosum.papers.figures import fitting
-from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, quiet, run_count, subplots
+from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, quiet, run_count
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.figures.regression_data import DATA, Regression, load
 from zerosum.papers.methods import regression as methods
 from zerosum.papers.methods.functional import Sample
