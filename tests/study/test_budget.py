@@ -32,7 +32,8 @@ def tables(count: int = 40) -> dict[str, Any]:
 
 
 def mean(budget: zerosum.Budget | None, **more: Any) -> zerosum.Mean:
-    return zerosum.Mean(clip=3.0, unit="person", budget=budget, **{"epsilon": 0.5, "noise": "gaussian"} | more)
+    settings: dict[str, Any] = {"epsilon": 0.5, "noise": "gaussian"} | more
+    return zerosum.Mean(clip=3.0, unit="person", budget=budget, **settings)
 
 
 def test_budget_shared_by_several_estimators_adds_up_exactly() -> None:
