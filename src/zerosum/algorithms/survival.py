@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.groups import ALL, Level, shown
-from zerosum.algorithms.intervals import Z
+from zerosum.algorithms.intervals import ENDS, Z
 from zerosum.algorithms.program import MissingAlgorithm, Program
 from zerosum.arrays import Floats
 from zerosum.kernel.missing import OBSERVED, OWN_ROWS, Rule
@@ -44,7 +44,6 @@ _STEP = 1e-30
 # Entries of the table that are perturbed together: the perturbed tables of all entries would need the square of the
 # table in memory. Chosen by hand.
 _ENTRIES = 256
-ENDS = Axis("end", ("lower", "upper"))
 
 
 class SurvivalProgram(MissingAlgorithm):
