@@ -1,0 +1,145 @@
+"""Plausible structures of data of which a user has stated only a part.
+
+The error of a regression, of a correlation, of a quantile and of a principal component depends on how the columns are
+distributed and correlated. What a user does not state is completed in three ways: as typical, as favourable (uniform,
+independent columns; a steep spectrum) and as difficult (skewed, strongly correlated columns; tied whole numbers; a flat
+spectrum). A forecast is made for the typical structure, and its range is that over all three.
+
+The values were chosen by hand on made-up tables: the typical structure is a table of measurements, the other two are as
+far to either side as tables of people commonly are. `benchmarks/forecasts.py` compares them with real tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from zerosum.algorithms import Algorithm, CovarianceProgram, PCAProgram
+from zerosum.algorithms.groups import GroupedAlgorithm
+from zerosum.algorithms.regression.base import Regression
+from zerosum.data.design import Design
+from zerosum.forecast.assumptions import Assumptions, ColumnShape, Spectrum
+from zerosum.forecast.populations import ranges_of
+
+# Whole numbers in a range of at most this width are tied in the difficult structure.
+_TIED_WIDTH = 200.0
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Values of the facts that are not stated.
+
+    Attributes
+    ----------
+    name : str
+        "typical", "favourable" or "difficult".
+    shape : str
+        Of columns without a guess.
+    correlation : float
+        Of neighbouring columns.
+    spectrum : str
+        Of principal components.
+    whole : bool
+        Whether columns with few whole numbers in their range hold only these.
+    """
+
+    name: str
+    shape: str
+    correlation: float
+    spectrum: str
+    whole: bool = False
+
+
+COMPLETIONS = (
+    Completion("typical", "centered", 0.5, "power:1.3"),
+    Completion("favourable", "uniform", 0.0, "power:2"),
+    Completion("difficult", "tailed", 0.95, "power:0.6", whole=True),
+)
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Assumptions in which every fact is known, and the name of what completed them ("" if nothing was missing)."""
+
+    name: str
+    assumptions: Assumptions
+
+
+def structures_of(
+    algorithm: Algorithm, assumptions: Assumptions, design: Design | None = None
+) -> tuple[Structure, ...]:
+    """The structures that agree with what is stated, the typical one first; a single one if nothing is missing.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The study's algorithm.
+    assumptions : Assumptions
+        What is stated.
+    design : Design or None
+        The design of a regression.
+
+    Examples
+    --------
+    >>> from zerosum.algorithms import CovarianceProgram
+    >>> table = CovarianceProgram(columns=("a", "b"), lower=[0, 0], upper=[1, 2])
+    >>> [each.name for each in structures_of(table, Assumptions())]
+    ['typical', 'favourable', 'difficult']
+    >>> stated = Assumptions(usual=ColumnShape("uniform"), correlation=0.0)
+    >>> [each.name for each in structures_of(table, stated)]
+    ['']
+    """
+    found: list[Structure] = []
+    if assumptions.like is None:
+        for each in COMPLETIONS:
+            completed = _completed(algorithm, assumptions, design, each)
+            if completed != assumptions and all(completed != other.assumptions for other in found):
+                found.append(Structure(each.name, completed))
+    return tuple(found) or (Structure("", assumptions),)
+
+
+def _completed(
+    algorithm: Algorithm, assumptions: Assumptions, design: Design | None, completion: Completion
+) -> Assumptions:
+    """The assumptions with the facts that the algorithm depends on and that are not stated."""
+    if isinstance(algorithm, PCAProgram):
+        known = assumptions.spectrum or Spectrum.parse(completion.spectrum)
+        return assumptions if assumptions.spectrum is not None else replace(assumptions, spectrum=known)
+    if not isinstance(algorithm, Regression | GroupedAlgorithm | CovarianceProgram):
+        return assumptions
+    ranges = ranges_of(algorithm) if design is None else design.ranges
+    inputs = _inputs(algorithm, design)
+    # A column of categories of a descriptive table has no distribution within a range.
+    described = [name for name in inputs if name in ranges or isinstance(algorithm, Regression)]
+    guessed = all(name in assumptions.columns for name in described)
+    found = assumptions
+    if assumptions.usual is None and not guessed and ranges:
+        found = replace(found, usual=ColumnShape(completion.shape))
+    # Quantiles and means of a column do not depend on the others.
+    joint = not isinstance(algorithm, GroupedAlgorithm) and len(inputs) > 1
+    if assumptions.correlation is None and joint:
+        found = replace(found, correlation=completion.correlation)
+    if completion.whole and not assumptions.whole and isinstance(algorithm, GroupedAlgorithm):
+        found = replace(found, whole=_tied(algorithm, ranges))
+    return found
+
+
+def _inputs(algorithm: Algorithm, design: Design | None) -> tuple[str, ...]:
+    """Columns that are made up: all, or those before the response of a regression."""
+    columns = algorithm.columns if design is None else design.read
+    return tuple(columns[:-1] if isinstance(algorithm, Regression) else columns)
+
+
+def _tied(algorithm: GroupedAlgorithm, ranges: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
+    """Columns whose range could be one of few whole numbers."""
+    declared = getattr(algorithm, "whole", ())
+    return tuple(
+        name
+        for name, (low, high) in ranges.items()
+        if name not in declared
+        and float(low).is_integer()
+        and float(high).is_integer()
+        # A range with two whole numbers at least.
+        and 1 <= math.floor(high) - math.ceil(low) <= _TIED_WIDTH
+    )
