@@ -191,7 +191,7 @@ def test_forecast_spread_agrees_with_simulation(
     study = study_of(algorithm, parameters)
     advisor = Advisor(study, assumptions)
     said = advisor.at(advisor.own, runs)
-    seen = spreads(study, assumptions, runs)
+    seen = spreads(study, advisor.assumptions, runs)
     scale = np.array([line.scale for line in said.lines])
     forecast = np.array([line.noise for line in said.lines])
     ratio = math.sqrt(float(np.mean((forecast / scale) ** 2) / np.mean((seen / scale) ** 2)))
@@ -205,7 +205,7 @@ def test_forecast_by_fewer_people_agrees_with_simulation() -> None:
     )
     advisor = Advisor(study)
     said = advisor.at(advisor.own, 48)
-    seen = spreads(study, Assumptions(), 48, samples=2)
+    seen = spreads(study, advisor.assumptions, 48, samples=2)
     ratio = [line.noise / each for line, each in zip(said.lines, seen, strict=True)]
     assert float(np.mean(ratio)) == pytest.approx(1, abs=0.3)
 

@@ -53,7 +53,7 @@ class Completion:
 
 COMPLETIONS = (
     Completion("typical", "centered", 0.5, "power:1.3"),
-    Completion("favourable", "uniform", 0.0, "power:2"),
+    Completion("favourable", "uniform", 0.0, "exponential:0.5"),
     Completion("difficult", "tailed", 0.95, "power:0.6", whole=True),
 )
 
@@ -90,13 +90,12 @@ def structures_of(
     >>> [each.name for each in structures_of(table, stated)]
     ['']
     """
-    found: list[Structure] = []
-    if assumptions.like is None:
-        for each in COMPLETIONS:
-            completed = _completed(algorithm, assumptions, design, each)
-            if completed != assumptions and all(completed != other.assumptions for other in found):
-                found.append(Structure(each.name, completed))
-    return tuple(found) or (Structure("", assumptions),)
+    if assumptions.like is not None:
+        return (Structure("", assumptions),)
+    each = [Structure(one.name, _completed(algorithm, assumptions, design, one)) for one in COMPLETIONS]
+    first = each[0]
+    others = tuple(one for one in each[1:] if one.assumptions != first.assumptions)
+    return (first, *others) if others else (Structure("", first.assumptions),)
 
 
 def _completed(
