@@ -3,11 +3,11 @@
     python benchmarks/forecasts.py [--runs 30] [--epsilon 1] [--only diabetes,...]
 
 For each question about a set of `fresh_data`: the error that privacy adds, as `zerosum plan --what-if` forecasts it
-from the study file alone, its range over plausible structures of the data, and the forecast with `--like` and a public file;
-all over the error that runs of the study show. The study has one half of the rows, the public file the other half.
-Seen: root mean square (or mean increase of a loss) over `--runs` seeds of the difference to the result of the same
-program without privacy, on five random halves of the rows, in the unit of the forecast. The standard error of what is
-seen is about 10 % with 30 runs. Eight sites, two colluding, delta 1e-5.
+from the study file alone, its range over plausible structures of the data, and the forecast with `--like` and a public
+file; all over the error that runs of the study show. The study has one half of the rows, the public file the other
+half. Seen: root mean square (or mean increase of a loss) over `--runs` seeds of the difference to the result of the
+same program without privacy, on five random halves of the rows, in the unit of the forecast. The standard error of what
+is seen is about 10 % with 30 runs. Eight sites, two colluding, delta 1e-5.
 """
 
 from __future__ import annotations

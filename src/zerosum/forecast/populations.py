@@ -43,7 +43,7 @@ from zerosum.forecast.structured_populations import ROWS, Classes, Classifier, D
 
 _CENTRE_SHARE = 0.6  # share of the ranges that contains the cluster centres
 _MAX_SPREAD = 0.12  # largest standard deviation of a cluster, in half ranges
-_RANGE_STDS = 4.0  # standard deviations of the widest column in half its range
+_RANGE_STDS = 4.0  # standard deviations of a column in half its range
 _COLUMNS = 5000  # largest number of synthetic columns
 # Defaults of the guesses `r_squared`, `separation` and `spectrum`.
 _R_SQUARED, _SEPARATION, _SPECTRUM = 0.3, 6.0, "power:1"
@@ -253,8 +253,8 @@ class ClustersPopulation(Population):
 class SpectrumPopulation(Population):
     """Gaussian rows whose covariance, in scaled columns, has the guessed spectrum along random directions.
 
-    The directions are equal in every sample. The size is chosen so that four standard deviations of the widest column
-    fill half its range. If the study centres rows within recordings, each unit has `length` rows.
+    The directions are equal in every sample. The size is chosen so that four standard deviations of a column fill half
+    its range, in the root mean square over columns. If the study centres rows within recordings, each unit has `length` rows.
     """
 
     def __init__(self, algorithm: PCAProgram, assumptions: Assumptions) -> None:
@@ -280,8 +280,8 @@ class SpectrumPopulation(Population):
             # largest norm.
             size = algorithm.radius / 2 / math.sqrt(float(np.sum(root**2)))
         else:
-            widest = np.sqrt(np.sum(root**2, axis=1)) * algorithm.scale / algorithm.half
-            size = 1 / (_RANGE_STDS * float(np.max(widest)))
+            deviations = np.sqrt(np.sum(root**2, axis=1)) * algorithm.scale / algorithm.half
+            size = 1 / (_RANGE_STDS * float(np.sqrt(np.mean(deviations**2))))
         self.root, self.center = size * root * algorithm.scale[:, None], algorithm.middle
         of = f", {self.length} of them a person" if recorded else ""
         self.description = f"normal rows with a spectrum {spectrum.text}{of}"

@@ -1,12 +1,15 @@
 """Plausible structures of data of which a user has stated only a part.
 
 The error of a regression, of a correlation, of a quantile and of a principal component depends on how the columns are
-distributed and correlated. What a user does not state is completed in three ways: as typical, as favourable (uniform,
-independent columns; a steep spectrum) and as difficult (skewed, strongly correlated columns; tied whole numbers; a flat
-spectrum). A forecast is made for the typical structure, and its range is that over all three.
+distributed and correlated. What a user does not state is completed in three ways:
 
-The values were chosen by hand on made-up tables: the typical structure is a table of measurements, the other two are as
-far to either side as tables of people commonly are. `benchmarks/forecasts.py` compares them with real tables.
+    typical      columns normal within their ranges, neighbours correlated, a falling spectrum, some events
+    favourable   uniform, independent columns, a steep spectrum, frequent events
+    difficult    skewed, strongly correlated columns, tied whole numbers, a flatter spectrum, rare events
+
+A forecast is made for the typical structure, and its range is that over all three. The values were chosen by hand: the
+typical structure is a table of measurements, the other two are as far to either side as tables of people commonly are.
+`benchmarks/forecasts.py` compares them with real tables.
 """
 
 from __future__ import annotations
@@ -15,7 +18,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from zerosum.algorithms import Algorithm, CovarianceProgram, PCAProgram
+from zerosum.algorithms import (
+    Algorithm,
+    CovarianceProgram,
+    LogisticRegressionProgram,
+    PCAProgram,
+    PoissonRegressionProgram,
+)
 from zerosum.algorithms.groups import GroupedAlgorithm
 from zerosum.algorithms.regression.base import Regression
 from zerosum.data.design import Design
@@ -40,6 +49,10 @@ class Completion:
         Of neighbouring columns.
     spectrum : str
         Of principal components.
+    events : float
+        Share of people with the event, of a logistic regression.
+    counts : float
+        Mean count over the upper end of its range, of a Poisson regression.
     whole : bool
         Whether columns with few whole numbers in their range hold only these.
     """
@@ -48,13 +61,15 @@ class Completion:
     shape: str
     correlation: float
     spectrum: str
+    events: float
+    counts: float
     whole: bool = False
 
 
 COMPLETIONS = (
-    Completion("typical", "centered", 0.5, "power:1.3"),
-    Completion("favourable", "uniform", 0.0, "exponential:0.5"),
-    Completion("difficult", "tailed", 0.95, "power:0.6", whole=True),
+    Completion("typical", "centered", 0.5, "power:1.3", events=0.3, counts=1 / 12),
+    Completion("favourable", "uniform", 0.0, "exponential:0.5", events=0.5, counts=1 / 6),
+    Completion("difficult", "tailed", 0.95, "power:0.6", events=0.1, counts=1 / 24, whole=True),
 )
 
 
@@ -119,9 +134,29 @@ def _completed(
     joint = not isinstance(algorithm, GroupedAlgorithm) and len(inputs) > 1
     if assumptions.correlation is None and joint:
         found = replace(found, correlation=completion.correlation)
+    if isinstance(algorithm, Regression):
+        found = _with_response(algorithm, found, design, completion)
     if completion.whole and not assumptions.whole and isinstance(algorithm, GroupedAlgorithm):
         found = replace(found, whole=_tied(algorithm, ranges))
     return found
+
+
+def _with_response(
+    algorithm: Regression, assumptions: Assumptions, design: Design | None, completion: Completion
+) -> Assumptions:
+    """The assumptions with the share of events or the mean count of the response, unless they are stated."""
+    name = algorithm.columns[-1] if design is None else design.read[-1]
+    if name in assumptions.columns:
+        return assumptions
+    if isinstance(algorithm, LogisticRegressionProgram):
+        shape = ColumnShape("shares", (1 - completion.events, completion.events))
+    elif isinstance(algorithm, PoissonRegressionProgram):
+        high = ranges_of(algorithm)[algorithm.columns[-1]][1]
+        # The spread follows from the mean; the second number is not used.
+        shape = ColumnShape("normal", (high * completion.counts, math.sqrt(high * completion.counts)))
+    else:
+        return assumptions
+    return replace(assumptions, columns={**assumptions.columns, name: shape})
 
 
 def _inputs(algorithm: Algorithm, design: Design | None) -> tuple[str, ...]:
