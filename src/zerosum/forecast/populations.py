@@ -254,7 +254,8 @@ class SpectrumPopulation(Population):
     """Gaussian rows whose covariance, in scaled columns, has the guessed spectrum along random directions.
 
     The directions are equal in every sample. The size is chosen so that four standard deviations of a column fill half
-    its range, in the root mean square over columns. If the study centres rows within recordings, each unit has `length` rows.
+    its range, in the root mean square over columns. If the study centres rows within recordings, each unit has `length`
+    rows.
     """
 
     def __init__(self, algorithm: PCAProgram, assumptions: Assumptions) -> None:
