@@ -170,11 +170,14 @@ class ColumnShape:
 class Spectrum:
     """Eigenvalues of a covariance matrix, up to a common factor: a parametric form, or the values of a public file.
 
-    `values(count)` gives the largest `count` of them in descending order.
+    `values(count)` gives the largest `count` of them in descending order. They are those of the columns as the study
+    scales them or, with `relative`, of columns divided by half their ranges: without a statement about the spectrum,
+    every column fills its range alike.
     """
 
     text: str
     values: Callable[[int], Floats]
+    relative: bool = False
 
     @classmethod
     def parse(cls, text: str, folder: Path = Path()) -> Spectrum:

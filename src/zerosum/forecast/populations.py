@@ -276,16 +276,19 @@ class SpectrumPopulation(Population):
         directions = np.linalg.qr(rng.normal(size=(columns, columns)))[0]
         # root root' is the covariance up to a factor: eigenvectors times roots of eigenvalues.
         root = directions * np.sqrt(values / values[0])
+        unit = algorithm.scale
         if algorithm.lower is None:
             # The expected squared norm of a row is the squared Frobenius norm of `root`. A typical row has half the
             # largest norm.
             size = algorithm.radius / 2 / math.sqrt(float(np.sum(root**2)))
         else:
-            deviations = np.sqrt(np.sum(root**2, axis=1)) * algorithm.scale / algorithm.half
+            unit = algorithm.half if spectrum.relative else algorithm.scale
+            deviations = np.sqrt(np.sum(root**2, axis=1)) * unit / algorithm.half
             size = 1 / (_RANGE_STDS * float(np.sqrt(np.mean(deviations**2))))
-        self.root, self.center = size * root * algorithm.scale[:, None], algorithm.middle
+        self.root, self.center = size * root * unit[:, None], algorithm.middle
         of = f", {self.length} of them a person" if recorded else ""
-        self.description = f"normal rows with a spectrum {spectrum.text}{of}"
+        relative = " of columns over their ranges" if spectrum.relative and algorithm.lower is not None else ""
+        self.description = f"normal rows with a spectrum {spectrum.text}{relative}{of}"
 
     @property
     def numbers_each(self) -> int:

@@ -118,8 +118,9 @@ def _completed(
 ) -> Assumptions:
     """The assumptions with the facts that the algorithm depends on and that are not stated."""
     if isinstance(algorithm, PCAProgram):
-        known = assumptions.spectrum or Spectrum.parse(completion.spectrum)
-        return assumptions if assumptions.spectrum is not None else replace(assumptions, spectrum=known)
+        if assumptions.spectrum is not None:
+            return assumptions
+        return replace(assumptions, spectrum=replace(Spectrum.parse(completion.spectrum), relative=True))
     if not isinstance(algorithm, Regression | GroupedAlgorithm | CovarianceProgram):
         return assumptions
     ranges = ranges_of(algorithm) if design is None else design.ranges
