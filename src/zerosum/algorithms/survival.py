@@ -333,7 +333,7 @@ class LeavingTable:
             return self.std**2 * (both - tie)
 
         def limits(sums: Floats, entries: Floats) -> Floats:
-            """Limits (B, 2) of sums over so many entries of the group's row, divided by the sum of the row."""
+            """Limits (B, 2) of sums over `entries` of the group's row, divided by the sum of the row."""
             whole = width * ones
             own, cross = covariance(entries, entries, entries), covariance(entries, whole, entries)
             return ratio_interval(sums, total * ones, own, cross, covariance(whole, whole, whole), 0.0, 1.0)
