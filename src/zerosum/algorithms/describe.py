@@ -22,9 +22,9 @@ from pydantic import model_validator
 
 from zerosum.algorithms.groups import shown
 from zerosum.algorithms.histogram import nearest_probabilities
-from zerosum.algorithms.intervals import Z, difference_interval, ratio_interval, widened, within
+from zerosum.algorithms.intervals import ENDS, Z, difference_interval, ratio_interval, widened, within
 from zerosum.algorithms.program import Estimate, Program, PublicFacts
-from zerosum.algorithms.quantiles import ENDS, QuantileAlgorithm
+from zerosum.algorithms.quantiles import QuantileAlgorithm
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 from zerosum.kernel.request import PrivateSum, Release

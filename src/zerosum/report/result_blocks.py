@@ -34,7 +34,7 @@ from zerosum.report.document import (
 )
 from zerosum.report.number_format import format_number, format_percent
 from zerosum.report.slices import slices
-from zerosum.report.tables import tables_of
+from zerosum.report.tables import correlation_table, tables_of
 
 Estimate = Mapping[str, Quantity]
 # 97.5 % quantile of the standard normal distribution.
@@ -204,13 +204,15 @@ def _survival(estimate: Estimate, question: Question) -> Iterator[Block]:
 
 
 def _covariance(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
-    """Heat map of correlations."""
+    """Heat map and table of correlations."""
     found = estimate["correlation"]
     labels = found.axes[0].labels if found.axes else ()
     # Cells of larger matrices would be too small to read.
     if 1 < len(labels) <= _MOST_CELLS:
         about = "From -1 to 1; blue is positive, orange negative."
         yield Grid("Correlations", about, labels, labels, tuple(all_known(row) for row in found.value))
+        if (table := correlation_table(estimate)) is not None:
+            yield table
 
 
 # ---- regressions ---------------------------------------------------------------------------------------------------

@@ -76,6 +76,30 @@ def _records(estimate: Estimate, name: str) -> Iterator[dict[str, Any]]:
         }
 
 
+def correlation_table(estimate: Estimate) -> Table | None:
+    """Table of the correlations of all pairs of columns with both intervals; None without intervals or pairs."""
+    if "correlation_interval" not in estimate:
+        return None
+    found = estimate["correlation"]
+    labels, std = found.axes[0].labels, np.asarray(found.std)
+    rows = [
+        (
+            visible(first),
+            visible(labels[b]),
+            number(found[a, b]) if std[a, b] < 1 else "-",
+            interval(estimate["correlation_interval"][a, b]),
+            interval(estimate["correlation_population_interval"][a, b]),
+        )
+        for a, first in enumerate(labels)
+        for b in range(a + 1, len(labels))
+    ]
+    heading = ("column", "and", "correlation", "95 % these data", "95 % population")
+    return Table("Correlations in numbers", heading, tuple(rows), folded=len(rows) > _UNFOLDED) if rows else None
+
+
+_UNFOLDED = 16  # rows of a table that is shown without a click
+
+
 def _means(estimate: Estimate) -> Iterator[Table]:
     """Table of means and standard deviations."""
     if "mean_population_interval" not in estimate:
