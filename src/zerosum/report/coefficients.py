@@ -7,6 +7,7 @@ population that the people are a sample of; it contains the sampling error as we
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -128,9 +129,25 @@ class CoefficientTable:
         heading = ("coefficient", "estimate", "95 % pooled data", "95 % population", "remark")
         return Table("Coefficients", heading[:count], tuple(line[:count] for line in lines))
 
+    def as_hazard_ratios(self) -> Table:
+        """Table of coefficients of a Cox regression with hazard ratios: exponentials of estimates and ends."""
+        lines = []
+        for row, line in zip(self.rows, self.lines(), strict=True):
+            ratio = _interval_text((_ratio(row.pooled_95[0]), _ratio(row.pooled_95[1])))
+            wider = _interval_text((_ratio(row.population_95[0]), _ratio(row.population_95[1])))
+            lines.append((*line[:2], f"{_ratio(row.estimate):.4g}", ratio, wider, line[4]))
+        count = 6 if any(line[5] for line in lines) else 5
+        heading = ("covariate", "coefficient", "hazard ratio", "95 % pooled data", "95 % population", "remark")
+        return Table("Hazard ratios in numbers", heading[:count], tuple(line[:count] for line in lines))
+
     def __str__(self) -> str:
         """The table as text, without title."""
         return str(replace(self.as_table(), title=""))
+
+
+def _ratio(logarithm: float) -> float:
+    """exp, without overflow."""
+    return math.exp(min(max(logarithm, -700.0), 700.0))
 
 
 def _interval_text(interval: Interval) -> str:

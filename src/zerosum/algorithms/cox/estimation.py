@@ -79,6 +79,19 @@ def likely_size(information: Floats, weighted: Floats, p: int) -> float:
     return float(grid[int(np.argmax(density))])
 
 
+def evidence(information: Floats, weighted: Floats, prior: Floats) -> float:
+    """Logarithm of the likelihood of the rounds under a normal prior around zero, up to a constant.
+
+    Parameters
+    ----------
+    information, weighted : J and J t of `merged`.
+    prior : precision of the prior (m, m).
+    """
+    whole = information + prior
+    size = np.linalg.slogdet(prior)[1] - np.linalg.slogdet(whole)[1]
+    return 0.5 * float(size + weighted @ np.linalg.solve(whole, weighted))
+
+
 def shrunk_moments(moments: Floats, noise: float, weight: float, low: Floats) -> tuple[Floats, float]:
     """Second moments per unit of weight, with correlations shrunk by the share of them that is noise.
 

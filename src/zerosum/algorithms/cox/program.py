@@ -37,7 +37,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.cox.baseline import Exits, bent, exits_of, normal_nodes, parts_of, uncover
-from zerosum.algorithms.cox.estimation import Score, likely_size, merged, positive, shrunk_moments
+from zerosum.algorithms.cox.estimation import Score, evidence, likely_size, merged, positive, shrunk_moments
 from zerosum.algorithms.cox.tuning import TUNING
 from zerosum.algorithms.groups import ALL, Level, shown
 from zerosum.algorithms.intervals import Z
@@ -62,7 +62,7 @@ class CoxRegressionProgram(RangedAlgorithm):
     `identified` as for the other regressions; `score_coefficients`, which are shrunk more and rank better;
     `baseline_survival` by stratum at the ends of bins, for a unit with the covariates `baseline_at`, with
     `baseline_interval` (pooled data) and `baseline_population_interval`; `events`; `lost_information`, the share that
-    stopping and weighting leave out; and `unidentified_reason` (0 for an identified coefficient).
+    stopping and weighting leave out; `baseline_steps`, how far the baseline is from the table of exits; and `unidentified_reason` (0 for an identified coefficient).
     """
 
     name: ClassVar[str] = "cox-regression"
@@ -292,7 +292,7 @@ class Fit:
         self.parts = parts_of(np.sum(self.exits.events, axis=0), self.plan.parts)
         self.p, self.K, self.G = p, len(self.parts), G
         self.theta = np.zeros(p + self.K + G - 1)
-        self.tau = math.exp(TUNING.size_log)
+        self.tau, self.smooth = math.exp(TUNING.size_log), TUNING.smooth
         self.whitening, self.mean = np.eye(p), np.zeros(p)
         self.kept = self.exits.total  # events that are left after stopping and weighting
         self.loose = np.zeros((0, 0))
@@ -394,6 +394,7 @@ class Fit:
             J, y = self._merged()
             self.theta = np.linalg.solve(J + self._prior(self.tau), y)
         self.tau = likely_size(J, y, p)
+        self.smooth = self._likely_smoothness(J, y)
         self.theta = np.linalg.solve(J + self._prior(self.tau), y)
         b = self.theta[:p]
         self.spread = math.sqrt(max(float(b @ self._own_moments() @ b), 0.0))
@@ -409,8 +410,20 @@ class Fit:
         # A random walk over the parts: neighbours are alike, and none is far from the table.
         steps = np.diff(np.eye(self.K), axis=0)
         parts = slice(self.p, self.p + self.K)
-        found[parts, parts] = np.eye(self.K) / TUNING.shift**2 + steps.T @ steps / TUNING.smooth**2
+        found[parts, parts] = np.eye(self.K) / TUNING.shift**2 + steps.T @ steps / self.smooth**2
         return found
+
+    def _likely_smoothness(self, J: Floats, y: Floats) -> float:
+        """The deviation of the walk over the parts that explains the rounds best, with a prior around `TUNING.smooth`.
+
+        Where follow-up depends on the covariates, the table is far from the baseline and the walk is rough.
+        """
+        before, found = self.smooth, {}
+        for factor in (0.5, 1.0, 2.0, 4.0, 8.0):
+            self.smooth = factor * TUNING.smooth
+            found[self.smooth] = evidence(J, y, self._prior(self.tau)) - 0.5 * (math.log(factor) / 1.0) ** 2
+        self.smooth = before
+        return max(found, key=lambda each: found[each])
 
     def _own_moments(self) -> Floats:
         """Covariance of the covariates among events, parts and strata taken out: (p, p) per event."""
@@ -497,8 +510,11 @@ class Fit:
         sampling, noise = np.linalg.inv(self.hessian), np.linalg.inv(J)
         lost = float(np.clip(1 - self.kept / self.exits.total, 0, 0.9))
         # Effects that are not proportional differ between the information that is lost and the rest.
+        # A baseline that steps from part to part is not known within parts either.
+        steps = np.diff(self.theta[p : p + self.K])
+        rough = float(np.mean(steps**2)) if len(steps) else 0.0
         drift = np.zeros_like(noise)
-        drift[:p, :p] = (TUNING.wander * lost) ** 2 * np.linalg.inv(self._own_moments())
+        drift[:p, :p] = ((TUNING.wander * lost) ** 2 + TUNING.within**2 * rough) * np.linalg.inv(self._own_moments())
 
         def about(variance: Floats) -> Floats:
             return np.asarray(np.linalg.inv(np.linalg.inv(variance + drift) + prior))
@@ -523,7 +539,7 @@ class Fit:
         at = plan.middle[:p] + plan.half[:p] * self.center
         estimate["baseline_at"] = Quantity(at, "number", (axis,))
         estimate |= self._survival(noise, sampling)
-        single = {"events": self.exits.total, "lost_information": lost, "stop": self.stop, "clip": self.clip}
+        single = {"baseline_steps": math.sqrt(rough), "events": self.exits.total, "lost_information": lost, "stop": self.stop, "clip": self.clip}
         return estimate | {name: Quantity(np.array([value]), "diagnostic") for name, value in single.items()}
 
     def _reasons(self, J: Floats, noise: Floats) -> Floats:

@@ -35,10 +35,12 @@ class Tuning:
     """The same if there is one stratum only."""
     rooms: tuple[float, ...] = (0.5, 0.65, 0.8, 1.0, 1.25, 1.6, 2.0, 2.5, 3.2)
     """Squared clips over the mean squared length of rows that are compared."""
-    drift: float = 0.1
+    drift: float = 0.15
     """How far effects of the information that is lost may be from those of the rest, for the choice of the bounds."""
     wander: float = 0.2
     """The same, in intervals."""
+    within: float = 0.1
+    """What steps of the baseline between parts leave open within parts, in intervals."""
     shift: float = 0.6
     """Prior deviation of the logarithm of a part's baseline from that of the table."""
     smooth: float = 0.1
@@ -62,7 +64,7 @@ class Tuning:
     known: float = 0.2
     """Privacy noise of a coefficient above which it is not identified: noise alone makes a hazard ratio of 1.5 or 0.67
     for one standard deviation in one of twenty studies."""
-    collinear: float = 1.0
+    collinear: float = 0.3
     """An eigenvalue of the correlations of the columns below this many times their error is not known."""
     hidden_share: float = 0.1
     """A coefficient is hidden if more than this share of its column lies in such combinations."""
