@@ -169,7 +169,7 @@ def _cox(rng: Rng) -> Ask:
     if rng.integers(2):
         columns = (*features, *late, "time", "sick")
         high = [COLUMNS[n].high for n in (*features, *late)]
-        bounds = {"lower": [*(COLUMNS[n].low for n in features), *(0.0 for _ in late), 0.0, 0.0]}
+        bounds: dict[str, Any] = {"lower": [*(COLUMNS[n].low for n in features), *(0.0 for _ in late), 0.0, 0.0]}
         bounds |= {"upper": [*high, 10.0, 1.0], "entry": late[0] if late else None}
         return Ask("cox-regression", "table", columns, bounds | _rule(rng, features, 0.0, "own-rows") | more)
     ranges: dict[str, Any] = {each: (COLUMNS[each].low, COLUMNS[each].high) for each in features}

@@ -51,7 +51,7 @@ def _weights(columns: int, hidden: int, classes: int) -> NDArray[np.float64]:
 
 
 _COX: dict[str, Any] = {"columns": 3, "lower": [-3.0], "upper": [5.0], "edges": [0, 0.5, 1, 2]}
-# A row at the upper end of its range has length 1, the hazard is next to nothing in the first bin and then rises at once.
+# A row at the upper end of its range has length 1. The hazard is next to nothing in the first bin and then rises.
 _COX_STEP: dict[str, Any] = {
     **{"columns": 3, "lower": [-1.0], "upper": [0.1], "edges": [0, 3, 6, 100]},
     "coefficients": [0.1],
@@ -61,7 +61,7 @@ _COX_STEP: dict[str, Any] = {
     "shift": [0.1],
     "part_weight": 0.3,
     "stratum_weight": math.sqrt(0.1),
-    "curvature": 1.3,
+    "curvature": 1.0,
 }
 
 SMALL: list[Case] = [

@@ -61,7 +61,7 @@ def random_rows(statistic: CoxStep, rng: np.random.Generator, count: int) -> Flo
     features = np.sign(rng.normal(size=(count, p))) * rng.random((count, p)) ** 0.3
     after = rng.choice(statistic.edges, count) + 1e-3 * rng.random(count)
     times = np.where(rng.random(count) < 0.5, rng.uniform(0, bins, count), after)
-    roles = [rng.uniform(0, bins, count) * rng.integers(0, 2, count)] if statistic.entry else []
+    roles: list[Any] = [rng.uniform(0, bins, count) * rng.integers(0, 2, count)] if statistic.entry else []
     roles += [rng.integers(0, statistic.strata, count)] if statistic.strata > 1 else []
     return np.column_stack([features, *roles, times, rng.integers(0, 2, count)])
 

@@ -133,6 +133,7 @@ __all__ = [
     "ALGORITHMS",
     "Algorithm",
     "CovarianceProgram",
+    "CoxRegressionProgram",
     "CustomProgram",
     "DataCollaborationProgram",
     "DescribeProgram",

@@ -205,9 +205,9 @@ class Design(BaseModel):
                     raise ValueError(f"strata must be 'site', 'none' or a column with levels, got {name!r}")
             elif name not in self.ranges:
                 raise ValueError(f"{name!r} needs a public range, as an offset, an exposure, a weight or a time")
-        for name in (self.time, self.entry):
-            if name is not None and self.ranges[name][0] != 0:
-                raise ValueError(f"the range of the time {name!r} must begin at 0, got {self.ranges[name][0]:g}")
+        for each in (self.time, self.entry):
+            if each is not None and self.ranges[each][0] != 0:
+                raise ValueError(f"the range of the time {each!r} must begin at 0, got {self.ranges[each][0]:g}")
         if self.exposure is not None and not self.ranges[self.exposure][0] > 0:
             raise ValueError(
                 f"the range of the exposure {self.exposure!r} must begin above 0, got {self.ranges[self.exposure][0]:g}"

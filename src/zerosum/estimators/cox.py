@@ -134,7 +134,7 @@ class CoxRegression(Supervised, ColumnRanges):
     missing: Missing = None
     measured_in: Mapping[str, str] | None = None
 
-    def fit(  # type: ignore[override]  # the response has two parts
+    def fit(
         self, X: Any, time: Any = None, event: Any = None, *, sites: ArrayLike | None = None, entry: Any = None
     ) -> Self:
         """Run one study over the sites and charge their ledgers.

@@ -311,9 +311,9 @@ class CoxStep(CoxRows):
     most (b^2/4)(1 + 4) apart: 1 + 4 q + (5/4) b^2.
     (iv) Zero and any: at most max(1 + b^2/4, 2 q + b^2), which is below (ii) or (iii).
 
-    So D^2 = max(4, 2 b^2, 2 f(q), 1 + 4 q + (5/4) b^2) for b^2 <= 2, which is 4 for b <= `free_curvature(a)`: the second
-    moments cost nothing beside the score. D = 2 is attained at B = 1 by one row with |u| = 1, once with an event at the
-    beginning and once stopped without one.
+    So D^2 = max(4, 2 b^2, 2 f(q), 1 + 4 q + (5/4) b^2) for b^2 <= 2, which is 4 for b <= `free_curvature(a)`: the
+    second moments cost nothing beside the score. D = 2 is attained at B = 1 by one row with |u| = 1, once with an event
+    at the beginning and once stopped without one.
 
     With `everybody` and b^2 <= 1/2: (i) 2 + 2 kappa + b^2 (2 - 2 kappa^2), which grows up to 4; (ii) 6 q + 2 b^2 <= 4
     for q <= 1/4; (iii) 1 + 4 q + 2 b^2 <= 3; (iv) less. So D = 2.
@@ -368,7 +368,9 @@ class CoxStep(CoxRows):
             raise ValueError(f"parts must rise up to the number of bins, {self.bins}")
         most = EVERYBODY if self.everybody else free_curvature(self.part_weight)
         if self.curvature > most:
-            raise ValueError(f"curvature must be at most {most:g}, so that the sensitivity is 2, got {self.curvature:g}")
+            raise ValueError(
+                f"curvature must be at most {most:g}, so that the sensitivity is 2, got {self.curvature:g}"
+            )
         return self
 
     @property

@@ -36,6 +36,13 @@ class Score:
     blur: Floats  # standard deviations of the errors of the entries of R H R' (m, m)
 
 
+def inverted(matrix: Floats) -> Floats:
+    """The inverse of a symmetric positive definite matrix, also where rounding makes it singular."""
+    values, vectors = np.linalg.eigh(matrix)
+    values = np.maximum(values, 1e-15 * max(float(values[-1]), 1e-300))
+    return np.asarray((vectors / values) @ vectors.T, dtype=np.float64)
+
+
 def merged(rounds: Sequence[Score], hessian: Floats, to: Floats, parts: slice) -> tuple[Floats, Floats]:
     """Information J (m, m) and J t (m,) of all rounds about the maximiser near `to`.
 
@@ -57,7 +64,9 @@ def merged(rounds: Sequence[Score], hessian: Floats, to: Floats, parts: slice) -
         variance = each.noise**2 + each.blur**2 @ way**2
         # Third order: the sum of w h u (u'd)^2, with (u'd)^2 on average d'H d over the number of events.
         variance = variance + (TUNING.bend * float(way @ own @ way)) ** 2 * np.diag(own) / kept
-        weight = np.linalg.solve((each.inverse * variance) @ each.inverse.T, hessian).T
+        # The inverse of R^-1 diag(variance) R^-T.
+        precision = (root.T / np.maximum(variance, 1e-18 * kept)) @ root
+        weight = hessian @ precision
         information += weight @ hessian
         weighted += weight @ (each.score + hessian @ each.at)
     return information, weighted

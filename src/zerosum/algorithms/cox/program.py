@@ -37,7 +37,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.cox.baseline import Exits, bent, exits_of, normal_nodes, parts_of, uncover
-from zerosum.algorithms.cox.estimation import Score, evidence, likely_size, merged, positive, shrunk_moments
+from zerosum.algorithms.cox.estimation import Score, evidence, inverted, likely_size, merged, positive, shrunk_moments
 from zerosum.algorithms.cox.tuning import TUNING
 from zerosum.algorithms.groups import ALL, Level, shown
 from zerosum.algorithms.intervals import Z
@@ -56,13 +56,14 @@ NOISE, COLLINEAR, FEW = 1, 2, 3
 
 
 class CoxRegressionProgram(RangedAlgorithm):
-    """Cox regression: columns are the covariates, then the optional entry time and stratum, then the time and the event.
+    """Cox regression: columns are covariates, then the optional entry time and stratum, then the time and the event.
 
     Results, in the units of the data: `coefficients` (logarithms of hazard ratios) with `pooled_std`, intervals and
     `identified` as for the other regressions; `score_coefficients`, which are shrunk more and rank better;
     `baseline_survival` by stratum at the ends of bins, for a unit with the covariates `baseline_at`, with
     `baseline_interval` (pooled data) and `baseline_population_interval`; `events`; `lost_information`, the share that
-    stopping and weighting leave out; `baseline_steps`, how far the baseline is from the table of exits; and `unidentified_reason` (0 for an identified coefficient).
+    stopping and weighting leave out; `baseline_steps`, how far the baseline is from the table of exits; and
+    `unidentified_reason` (0 for an identified coefficient).
     """
 
     name: ClassVar[str] = "cox-regression"
@@ -392,10 +393,10 @@ class Fit:
         # The errors of moved scores depend on the maximiser: a few iterations, of a fixed number.
         for _ in range(5):
             J, y = self._merged()
-            self.theta = np.linalg.solve(J + self._prior(self.tau), y)
+            self.theta = inverted(J + self._prior(self.tau)) @ y
         self.tau = likely_size(J, y, p)
         self.smooth = self._likely_smoothness(J, y)
-        self.theta = np.linalg.solve(J + self._prior(self.tau), y)
+        self.theta = inverted(J + self._prior(self.tau)) @ y
         b = self.theta[:p]
         self.spread = math.sqrt(max(float(b @ self._own_moments() @ b), 0.0))
         self._whiten()
@@ -406,7 +407,9 @@ class Fit:
 
     def _prior(self, tau: float) -> Floats:
         """Prior precision of theta, for a prior deviation tau of the coefficients."""
-        found = np.diag(np.concatenate([np.full(self.p, tau**-2), np.zeros(self.K), np.full(self.G - 1, TUNING.constant**-2)]))
+        found = np.diag(
+            np.concatenate([np.full(self.p, tau**-2), np.zeros(self.K), np.full(self.G - 1, TUNING.constant**-2)])
+        )
         # A random walk over the parts: neighbours are alike, and none is far from the table.
         steps = np.diff(np.eye(self.K), axis=0)
         parts = slice(self.p, self.p + self.K)
@@ -495,7 +498,7 @@ class Fit:
         inverse = np.linalg.inv(R)
         self.hessian = inverse @ positive(found, np.maximum(np.diag(guess), 1e-9) * 0.03) @ inverse.T
         self.kept = float(np.sum(np.diag(self.hessian)[p : p + self.K]))
-        left = spread * np.sqrt(1 - rho)
+        left: Floats = spread * np.sqrt(1 - rho)
         self.loose = np.sqrt(self.loose**2 * (1 - rho) + (TUNING.loose / 2) ** 2)
         return left
 
@@ -507,21 +510,21 @@ class Fit:
         half = plan.half[:p] * self.scale
         J, y = self._merged()
         prior = self._prior(TUNING.weak)
-        sampling, noise = np.linalg.inv(self.hessian), np.linalg.inv(J)
+        sampling, noise = inverted(self.hessian), inverted(J)
         lost = float(np.clip(1 - self.kept / self.exits.total, 0, 0.9))
         # Effects that are not proportional differ between the information that is lost and the rest.
         # A baseline that steps from part to part is not known within parts either.
         steps = np.diff(self.theta[p : p + self.K])
         rough = float(np.mean(steps**2)) if len(steps) else 0.0
         drift = np.zeros_like(noise)
-        drift[:p, :p] = ((TUNING.wander * lost) ** 2 + TUNING.within**2 * rough) * np.linalg.inv(self._own_moments())
+        drift[:p, :p] = ((TUNING.wander * lost) ** 2 + TUNING.within**2 * rough) * inverted(self._own_moments())
 
         def about(variance: Floats) -> Floats:
-            return np.asarray(np.linalg.inv(np.linalg.inv(variance + drift) + prior))
+            return inverted(inverted(variance + drift) + prior)
 
         # Stopping and weighting lose part of the information: the fit differs from that of all by as much sampling.
         pooled, population = about(noise + lost * sampling), about(noise + sampling)
-        mean = np.linalg.solve(J + prior, y)
+        mean = inverted(J + prior) @ y
         units = np.outer(half, half)
         found = interval_table(
             mean[:p] / half, pooled[:p, :p] / units, population[:p, :p] / units, np.full(p, math.inf)
@@ -538,8 +541,14 @@ class Fit:
             estimate[name] = Quantity(value, "diagnostic", (axis, ENDS)[: value.ndim])
         at = plan.middle[:p] + plan.half[:p] * self.center
         estimate["baseline_at"] = Quantity(at, "number", (axis,))
-        estimate |= self._survival(noise, sampling)
-        single = {"baseline_steps": math.sqrt(rough), "events": self.exits.total, "lost_information": lost, "stop": self.stop, "clip": self.clip}
+        estimate |= self._survival(noise + lost * sampling, noise + sampling)
+        single = {
+            "baseline_steps": math.sqrt(rough),
+            "events": self.exits.total,
+            "lost_information": lost,
+            "stop": self.stop,
+            "clip": self.clip,
+        }
         return estimate | {name: Quantity(np.array([value]), "diagnostic") for name, value in single.items()}
 
     def _reasons(self, J: Floats, noise: Floats) -> Floats:
@@ -559,11 +568,16 @@ class Fit:
         few = self.exits.total < TUNING.events_each * p
         return np.asarray(np.where((reasons == NOISE) & few, FEW, reasons), dtype=np.float64)
 
-    def _survival(self, noise: Floats, sampling: Floats) -> Estimate:
+    def _survival(self, pooled: Floats, population: Floats) -> Estimate:
         """Survival of a unit at the centers by stratum at the ends of bins, with intervals.
 
         The logarithm of the cumulative hazard has normal errors: of the parts and strata, and of the table, which
         alone gives the shape within a part and, with several strata, of each stratum.
+
+        Parameters
+        ----------
+        pooled, population : array of shape (m, m)
+            Covariances of theta.
         """
         hazards = self.hazards()[:, 1:]
         bins, ends = hazards.shape[1], np.array([0, *self.parts])
@@ -571,7 +585,7 @@ class Fit:
         full = np.concatenate([np.zeros((self.G, 1)), hazards], axis=1)
         upto = np.minimum(np.arange(1, bins + 1)[:, None], ends[1:]), np.broadcast_to(ends[:-1], (bins, self.K))
         share = (full[:, np.maximum(*upto)] - full[:, upto[1]]) / np.maximum(hazards, 1e-300)[:, :, None]
-        slopes = np.zeros((self.G, bins, len(noise)))
+        slopes = np.zeros((self.G, bins, len(pooled)))
         slopes[:, :, self.p : self.p + self.K] = share
         for g in range(1, self.G):
             slopes[g, :, self.p + self.K + g - 1] = 1.0
@@ -588,16 +602,17 @@ class Fit:
             position = np.clip(spent / np.maximum(whole, 1e-300), 0, 1)
             relative = self.table_noise**2 * np.repeat(size / np.maximum(events, 1.0) ** 2, size)
             shape = (position * (1 - position) * relative * (whole / np.maximum(hazards[0], 1e-300)) ** 2)[None, :]
-        shape = np.minimum(shape, 4.0)
+        # The hazard is constant within bins that were merged; that misfit has no noise to estimate it from.
+        shape = np.minimum(shape, 4.0) + TUNING.band**2
         axes = self.plan.stratum_axis, Axis("time", tuple(f"{end:g}" for end in self.plan.times[1:]))
         found = {"baseline_survival": Quantity(np.exp(-hazards), "share", axes)}
         greenwood = 1 / counts
         for kind, covariance, extra in (
-            ("baseline_interval", noise, shape),
-            ("baseline_population_interval", noise + sampling, shape + (greenwood if self.G > 1 else 0.0)),
+            ("baseline_interval", pooled, shape),
+            ("baseline_population_interval", population, shape + (greenwood if self.G > 1 else 0.0)),
         ):
             deviation = np.sqrt(np.einsum("gbi,ij,gbj->gb", slopes, covariance, slopes) + extra)
-            reach = np.exp(Z * deviation)
+            reach = np.exp(np.minimum(Z * deviation, 50.0))
             ends_ = np.stack([np.exp(-hazards * reach), np.exp(-hazards / reach)], axis=-1)
             found[kind] = Quantity(ends_, "number", (*axes, ENDS))
         return found

@@ -39,8 +39,10 @@ class Tuning:
     """How far effects of the information that is lost may be from those of the rest, for the choice of the bounds."""
     wander: float = 0.2
     """The same, in intervals."""
-    within: float = 0.1
+    within: float = 0.15
     """What steps of the baseline between parts leave open within parts, in intervals."""
+    band: float = 0.06
+    """Standard error of the logarithm of the baseline's cumulative hazard that bins of constant hazard leave."""
     shift: float = 0.6
     """Prior deviation of the logarithm of a part's baseline from that of the table."""
     smooth: float = 0.1
