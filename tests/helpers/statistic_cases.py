@@ -280,7 +280,7 @@ SMALL: list[Case] = [
     ("covariate_moments", _COX),
     ("exit_table", _COX),
     ("cox_step", _COX_STEP),
-    ("cox_step", {**_COX_STEP, "curvature": 0.7, "everybody": True}),
+    ("cox_step", {**_COX_STEP, "curvature": 0.7, "all_rows": True}),
     ("survival_table", {"columns": 3, "edges": [0, 1], "group": 2, "groups": 2, "fill": [0.5, None, None]}),
 ]
 

@@ -12,7 +12,7 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel.statistic import Adjacency
-from zerosum.statistics.cox import EVERYBODY, CovariateMoments, CoxStep, ExitTable, free_curvature
+from zerosum.statistics.cox import ALL_ROWS, CovariateMoments, CoxStep, ExitTable, free_curvature
 
 COMMON: dict[str, Any] = {"lower": [-1.0], "upper": [1.0], "edges": [0.0, 1.0, 2.0, 4.0]}
 
@@ -30,7 +30,7 @@ def one(statistic: Any, *row: float) -> Floats:
     return np.asarray(statistic.total(Units.from_rows(np.array([row]))))
 
 
-def random_step(rng: np.random.Generator, *, everybody: bool, entry: bool) -> CoxStep:
+def random_step(rng: np.random.Generator, *, all_rows: bool, entry: bool) -> CoxStep:
     p, strata, parts = int(rng.integers(1, 4)), int(rng.integers(1, 3)), int(rng.integers(1, 5))
     bins, weight = parts + int(rng.integers(0, 3)), float(rng.uniform(0.05, 0.5))
     rates = rng.exponential(1, (strata, bins)) * 10 ** rng.uniform(-2, 2, (strata, bins))
@@ -50,8 +50,8 @@ def random_step(rng: np.random.Generator, *, everybody: bool, entry: bool) -> Co
         bound=float(rng.choice([1.0, 1.5])),
         part_weight=weight,
         stratum_weight=float(rng.uniform(0, 0.6)),
-        curvature=EVERYBODY if everybody else free_curvature(weight),
-        everybody=everybody,
+        curvature=ALL_ROWS if all_rows else free_curvature(weight),
+        all_rows=all_rows,
     )
 
 
@@ -67,12 +67,12 @@ def random_rows(statistic: CoxStep, rng: np.random.Generator, count: int) -> Flo
 
 
 @pytest.mark.parametrize("entry", [False, True])
-@pytest.mark.parametrize("everybody", [False, True])
-def test_cox_step_random_designs_have_no_pair_beyond_sensitivity(everybody: bool, entry: bool) -> None:
-    rng = np.random.default_rng(5 + everybody)
+@pytest.mark.parametrize("all_rows", [False, True])
+def test_cox_step_random_designs_have_no_pair_beyond_sensitivity(all_rows: bool, entry: bool) -> None:
+    rng = np.random.default_rng(5 + all_rows)
     farthest = longest = 0.0
     for _ in range(20):
-        statistic = random_step(rng, everybody=everybody, entry=entry)
+        statistic = random_step(rng, all_rows=all_rows, entry=entry)
         rows = random_rows(statistic, rng, 80)
         sums = np.array([one(statistic, *row) for row in rows] + [np.zeros(statistic.size)])
         norms = np.sum(sums**2, axis=1)
@@ -161,7 +161,7 @@ def test_exit_table_with_entry_attains_root_five() -> None:
     "changes",
     [
         {"curvature": 1.4},
-        {"curvature": 0.8, "everybody": True},
+        {"curvature": 0.8, "all_rows": True},
         {"hazards": [[0.0, 1.0, 0.5, 2.0]]},
         {"parts": [1, 2]},
         {"bound": 0.5},

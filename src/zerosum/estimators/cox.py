@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +19,7 @@ from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import ColumnRanges, Tables
 from zerosum.estimators.documentation import documented
 from zerosum.estimators.supervised import Supervised
-from zerosum.estimators.validation import LIST, MAPPING, POSITIVE, WHOLE, Constraint, one_of, optional
+from zerosum.estimators.validation import BOOLEAN, LIST, MAPPING, POSITIVE, WHOLE, Constraint, optional
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.report.coefficients import CoefficientTable
@@ -41,7 +41,7 @@ class CoxRegression(Supervised, ColumnRanges):
     horizon : float
         Public end of the follow-up; people who are observed longer are censored there. A seeded run may leave it out;
         it takes the longest time of the data and adds a note to `notes_`.
-    strata : {"site", "none"}, default="site"
+    stratify_by_site : bool, default=True
         Whether each site has a baseline hazard of its own.
     events : sequence, default=(0, 1)
         Public values of `event`: first without an event, then one event or several (competing risks).
@@ -110,12 +110,13 @@ class CoxRegression(Supervised, ColumnRanges):
         **ColumnRanges._not_parameters,
         "entry": "given to `fit` as `entry`",
         "stratum": "made by `fit` from the sites",
+        "strata": "made by `fit` from the sites",
         "clip": "chosen from the releases",
     }
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **ColumnRanges._constraints,
         "horizon": optional(POSITIVE),
-        "strata": one_of("site", "none"),
+        "stratify_by_site": BOOLEAN,
         "events": LIST,
         "time_step": optional(POSITIVE),
         "parts": WHOLE,
@@ -124,7 +125,7 @@ class CoxRegression(Supervised, ColumnRanges):
     }
 
     horizon: float | None = None
-    strata: Literal["site", "none"] = "site"
+    stratify_by_site: bool = True
     events: Sequence[Any] = (0, 1)
     cause: Any = None
     edges: ArrayLike | None = None
@@ -157,7 +158,7 @@ class CoxRegression(Supervised, ColumnRanges):
 
         def tables(scheme: Scheme) -> Tables:
             found = self._tables(X, sites, scheme)
-            by_site = self.strata == "site" and len(found) > 1
+            by_site = self.stratify_by_site and len(found) > 1
             self._roles = (*(["entry"] if entry is not None else []), *([SITE] if by_site else []), "time")
             times, events = (
                 self._by_table(what, values, found, X, sites) for what, values in (("time", time), ("event", event))

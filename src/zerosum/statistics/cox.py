@@ -42,8 +42,8 @@ from zerosum.statistics.groups import MOST_BINS, codes_of
 from zerosum.statistics.missing import Filled
 from zerosum.statistics.regression import SQUARE
 
-# Weight b of the second moments of everybody in the first round; the proof of `CoxStep` holds up to it.
-EVERYBODY = math.sqrt(0.5) * (1 - 1e-12)
+# Weight b of the second moments of all people in the first round; the proof of `CoxStep` holds up to it.
+ALL_ROWS = math.sqrt(0.5) * (1 - 1e-12)
 # Largest weight a of a part of the time in the proof of `CoxStep`.
 PART_MOST = 0.5
 # Linear predictors are clipped to this absolute value before exp, which avoids overflow. exp(-30) = 9e-14. Chosen by
@@ -289,7 +289,7 @@ class CoxStep(CoxRows):
 
     the second in isometric coordinates, without the entries that are always zero (two different parts, two different
     strata). So the columns of z may be correlated with the time, and parts of the baseline are fitted jointly with the
-    coefficients. With `everybody` the second moments are b u u' without the part constants, of all rows alike. They
+    coefficients. With `all_rows` the second moments are b u u' without the part constants, of all rows alike. They
     are known better where few rows have an event.
 
     Sensitivity. Let q = a^2, and write (x, y) for a row's u_k = (x, y e_k) with y <= a, and s = sqrt(w) <= 1. E_k is
@@ -315,11 +315,11 @@ class CoxStep(CoxRows):
     second moments cost nothing beside the score. D = 2 is attained at B = 1 by one row with |u| = 1, once with an event
     at the beginning and once stopped without one.
 
-    With `everybody` and b^2 <= 1/2: (i) 2 + 2 kappa + b^2 (2 - 2 kappa^2), which grows up to 4; (ii) 6 q + 2 b^2 <= 4
+    With `all_rows` and b^2 <= 1/2: (i) 2 + 2 kappa + b^2 (2 - 2 kappa^2), which grows up to 4; (ii) 6 q + 2 b^2 <= 4
     for q <= 1/4; (iii) 1 + 4 q + 2 b^2 <= 3; (iv) less. So D = 2.
 
     Adding or removing a unit moves the sum by at most the largest norm of a corner, the root of
-    max(1 + b^2/4, b^2, (b^2/2)(1 + (1 - q)^2) + 2 q), and with `everybody` of 1 + b^2. A row that does not
+    max(1 + b^2/4, b^2, (b^2/2)(1 + (1 - q)^2) + 2 q), and with `all_rows` of 1 + b^2. A row that does not
     count contributes zero.
 
     Parameters
@@ -337,8 +337,8 @@ class CoxStep(CoxRows):
     part_weight, stratum_weight : float
         a and c.
     curvature : float
-        b, the weight of second moments; at most `free_curvature(part_weight)`, with `everybody` `EVERYBODY`.
-    everybody : bool
+        b, the weight of second moments; at most `free_curvature(part_weight)`, with `all_rows` `ALL_ROWS`.
+    all_rows : bool
         Whether second moments are of all rows alike.
     columns, lower, upper, edges, entry, strata, causes, cause, fill, own_rows
         As for `CoxRows`.
@@ -354,7 +354,7 @@ class CoxStep(CoxRows):
     part_weight: float = Field(default=0.3, ge=0.01, le=PART_MOST)
     stratum_weight: float = Field(default=0.3, ge=0, le=1)
     curvature: float = Field(default=1.0, ge=0.01, le=math.sqrt(2))
-    everybody: bool = False
+    all_rows: bool = False
 
     @model_validator(mode="after")
     def _step_fits(self) -> Self:
@@ -366,7 +366,7 @@ class CoxStep(CoxRows):
             raise ValueError("hazards must hold a cumulative hazard for each stratum and edge, which rises from 0")
         if not all(np.diff((0, *self.parts)) > 0) or self.parts[-1] != self.bins:
             raise ValueError(f"parts must rise up to the number of bins, {self.bins}")
-        most = EVERYBODY if self.everybody else free_curvature(self.part_weight)
+        most = ALL_ROWS if self.all_rows else free_curvature(self.part_weight)
         if self.curvature > most:
             raise ValueError(
                 f"curvature must be at most {most:g}, so that the sensitivity is 2, got {self.curvature:g}"
@@ -378,7 +378,7 @@ class CoxStep(CoxRows):
         """The number of second moments."""
         p, K, G = self.features, len(self.parts), self.strata
         within = coordinates.size(p) + p * G + G
-        return within if self.everybody else within + p * K + K + K * G
+        return within if self.all_rows else within + p * K + K + K * G
 
     @property
     def size(self) -> int:
@@ -390,7 +390,7 @@ class CoxStep(CoxRows):
         if adjacency is Adjacency.REPLACE_ONE:
             return 2.0
         q, b = self.part_weight**2, self.curvature**2
-        if self.everybody:
+        if self.all_rows:
             return math.sqrt(1 + b)
         return math.sqrt(max(1 + b / 4, b, b / 2 * (1 + (1 - q) ** 2) + 2 * q))
 
@@ -426,14 +426,14 @@ class CoxStep(CoxRows):
         groups[np.arange(len(v)), stratum] = self.stratum_weight
         score = [whole @ z, self.part_weight * (weight @ residual), whole @ groups]
         half = weight[:, None] * (happened + counts) / (2 * self.bound)
-        moved = weight if self.everybody else np.sum(half, axis=1)
+        moved = weight if self.all_rows else np.sum(half, axis=1)
         root = math.sqrt(2)
         second = [
             coordinates.pack((z * moved[:, None]).T @ z),
             root * np.ravel((z * moved[:, None]).T @ groups),
             self.stratum_weight * (moved @ groups),
         ]
-        if not self.everybody:
+        if not self.all_rows:
             second += [
                 root * self.part_weight * np.ravel(z.T @ half),
                 self.part_weight**2 * np.sum(half, axis=0),
@@ -460,7 +460,7 @@ class CoxStep(CoxRows):
         score : array of shape (p + K + G,)
             Sum of w (d - E) times (z, a e_k, c e_g).
         moments : array of shape (p + K + G, p + K + G)
-            Sum of w h B times the products of the same; entries of parts are zero with `everybody`, where the factor
+            Sum of w h B times the products of the same; entries of parts are zero with `all_rows`, where the factor
             is w alone.
         """
         p, K, G = self.features, len(self.parts), self.strata
@@ -477,9 +477,9 @@ class CoxStep(CoxRows):
         moments[x, x] = coordinates.unpack(take(coordinates.size(p)), p)
         moments[x, g] = take(p * G).reshape(p, G) / math.sqrt(2)
         moments[g, g] = np.diag(take(G))
-        if not self.everybody:
+        if not self.all_rows:
             moments[x, k] = take(p * K).reshape(p, K) / math.sqrt(2)
             moments[k, k] = np.diag(take(K))
             moments[k, g] = take(K * G).reshape(K, G) / math.sqrt(2)
         moments = np.triu(moments) + np.triu(moments, 1).T
-        return score, moments if self.everybody else self.bound * moments
+        return score, moments if self.all_rows else self.bound * moments

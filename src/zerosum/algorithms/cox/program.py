@@ -14,7 +14,7 @@ Releases
    hazards, the number of events, and the bounds of the rounds.
 3. Rounds of `CoxStep` (D = 2): score and second moments of covariates, parts of the time, and strata. Parts and strata
    are fitted jointly with the coefficients, so that follow-up that depends on covariates does not bias them. The first
-   round has the second moments of everybody.
+   round has the second moments of all people.
 
 Between rounds the covariates are centred and their correlations removed (whitening), so that noise falls where it
 matters least. All rounds count: each is a noisy score of the same maximiser (`estimation`).
@@ -47,7 +47,7 @@ from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency, FloatArray
-from zerosum.statistics.cox import EVERYBODY, PART_MOST, CovariateMoments, CoxStep, ExitTable, free_curvature
+from zerosum.statistics.cox import ALL_ROWS, PART_MOST, CovariateMoments, CoxStep, ExitTable, free_curvature
 from zerosum.statistics.regression import SQUARE
 
 ENDS = Axis("end", ("lower", "upper"))
@@ -265,9 +265,9 @@ class CoxRegressionProgram(RangedAlgorithm):
 
 
 def _second(part: float, *, first: bool) -> dict[str, Any]:
-    """Weights of a part of the time and of second moments, and whether these are of everybody."""
-    curvature = EVERYBODY if first else free_curvature(part)
-    return {"part_weight": part, "curvature": curvature, "everybody": first}
+    """Weights of a part of the time and of second moments, and whether these are of all rows."""
+    curvature = ALL_ROWS if first else free_curvature(part)
+    return {"part_weight": part, "curvature": curvature, "all_rows": first}
 
 
 @dataclass(eq=False)
@@ -383,7 +383,7 @@ class Fit:
         own = inverse @ (Q.T @ (clip * score))
         gradient_noise = clip * self.stop * noise
         if first:
-            self._everybody(step, clip**2 * moments, clip**2 * noise / step.curvature)
+            self._first_hessian(step, clip**2 * moments, clip**2 * noise / step.curvature)
             root = np.sqrt(np.diag(R @ self.hessian @ R.T))
             blur = self.loose * np.outer(root, root)
         else:
@@ -444,8 +444,8 @@ class Fit:
         # Correlations go and scales stay, so that noise falls where it matters least.
         self.whitening = root[:, None] * ((vectors * np.maximum(values, 0.03) ** -0.5) @ vectors.T) / root
 
-    def _everybody(self, step: CoxStep, moments: Floats, noise: float) -> None:
-        """The first Hessian: events times the second moments of everybody."""
+    def _first_hessian(self, step: CoxStep, moments: Floats, noise: float) -> None:
+        """The first Hessian: events times the second moments of all people."""
         p, K, G = self.p, self.K, self.G
         units = float(np.sum(self.exits.units))
         size2 = self.stratum_size**2
@@ -476,7 +476,7 @@ class Fit:
         H[p + K :, p + K :] = np.diag(np.sum(cells[1:], axis=1))
         H = np.triu(H) + np.triu(H, 1).T
         self.hessian = positive(H, np.maximum(np.diag(H), 1e-6) * 0.02)
-        # What is not known yet: moments of events may differ from those of everybody, and means drift with the time.
+        # What is not known yet: moments of events may differ from those of all people, and means drift with the time.
         loose = np.full_like(H, 1.0) * self.dark
         loose[:p, p:] = loose[p:, :p] = TUNING.loose_parts
         self.loose = loose
