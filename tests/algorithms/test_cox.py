@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from zerosum.algorithms import CoxRegressionProgram, Estimate
 from zerosum.algorithms.cox.baseline import bent, exits_of, parts_of, uncover
@@ -133,19 +135,16 @@ def test_cox_program_follow_up_that_depends_on_columns_does_not_bias() -> None:
 
 def test_cox_program_time_step_moves_edges_to_multiples() -> None:
     edges = program(upper=[2, 1, 28, 1], time_step=1.0).times
-    assert np.array_equal(edges, np.round(edges)) and edges[0] == 0 and edges[-1] == 28
+    assert np.array_equal(edges, np.round(edges))
+    assert (edges[0], edges[-1]) == (0, 28)
 
 
 def test_cox_program_few_events_are_flagged_with_reason() -> None:
     found = driven(program(), people(60), unit=8.0)
     assert np.all(found["identified"].value == 0)
     assert np.all(found["unidentified_reason"].value > 0)
-
-    class Asked:
-        class question:
-            parameters: dict[str, Any] = {}
-
-    assert any("no coefficient" in each for each in result_warnings(found, Asked()))  # type: ignore[arg-type]
+    plan = SimpleNamespace(question=SimpleNamespace(parameters={}))
+    assert any("no coefficient" in each for each in result_warnings(found, plan))  # type: ignore[arg-type]
 
 
 def test_cox_program_collinear_columns_are_flagged_with_reason() -> None:
@@ -210,7 +209,7 @@ def test_design_with_time_has_columns_and_roles_of_cox_regression() -> None:
 )
 def test_design_with_time_unsound_entries_are_refused(changes: dict[str, Any]) -> None:
     given: dict[str, Any] = {"ranges": {"age": (18, 100), "months": (0, 60)}, "levels": {"died": ["no", "yes"]}}
-    with pytest.raises(ValueError):
+    with pytest.raises(ValidationError):
         Design(**{"response": "died", "time": "months", **given, **changes})
 
 

@@ -185,9 +185,9 @@ _SENSITIVITIES.append(
 
 _SENSITIVITIES.append(
     Fault(
-        "late-stop",
-        "a row of a Cox regression that is stopped keeps its event",
-        (Edit("statistics.cox:CoxStep.sum_block", "event = event & ~stopped", "event = event | False"),),
+        "weightless-constants",
+        "the weight of a row of a Cox regression forgets its constants",
+        (Edit("statistics.cox:CoxStep.sum_block", "fold(z * z) + constants", "fold(z * z) + 0.0 * constants"),),
     )
 )
 

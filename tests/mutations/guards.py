@@ -43,7 +43,7 @@ GUARDS = {
     "rounded-scatter-sensitivity": f"{ROUNDED}_rounded_scatter_records_and_neighbours_stay_within_sensitivity",
     "unmixing-score-sensitivity": f"{SENSITIVITY}[unmixing_score-*",
     "cox-step-sensitivity": f"{SENSITIVITY}[cox_step-*",
-    "late-stop": "statistics/test_cox_statistics.py::test_cox_step_random_designs_have_no_pair_beyond_sensitivity",
+    "weightless-constants": "statistics/test_cox_statistics.py::test_cox_step_random_designs_have_no_pair_beyond_sensitivity",
     "band-scatter-sensitivity": f"{SENSITIVITY}[band_scatter-*",
     "user-sensitivity": f"{SENSITIVITY}[attacked_by_tests-*",
     "augmented-scatter-sensitivity": MOMENTS,
