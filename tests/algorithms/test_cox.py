@@ -18,6 +18,7 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.data.design import Design
 from zerosum.errors import BadParameter
+from zerosum.estimators.cox import CoxRegression
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency
 from zerosum.report.warnings import result_warnings
@@ -153,6 +154,22 @@ def test_cox_program_collinear_columns_are_flagged_with_reason() -> None:
     more = {"columns": ("a", "twin", "b", "time", "event"), "lower": [-2, -2, 0, 0, 0], "upper": [2, 2, 1, 4, 1]}
     found = driven(program(**more), np.insert(rows, 1, twin, axis=1), unit=1.0)
     assert found["unidentified_reason"].value.tolist() == [2, 2, 0]
+
+
+def test_cox_program_in_study_equals_driven_program() -> None:
+    """A study over four sites has the noise that the driven program assumes."""
+    rows = people(2000, 6)
+    seeded: dict[str, Any] = {"data": "synthetic", "random_state": 3}
+    model = CoxRegression(
+        lower=[-2, 0], upper=[2, 1], horizon=4, stratify_by_site=False, epsilon=6.0, colluders=1, **seeded
+    ).fit(*([part[:, at] for part in np.array_split(rows, 4)] for at in (slice(0, 2), 2, 3)))
+    plan = model.result_.plan
+    assert plan.releases == program().releases(plan.adjacency)
+    unit = math.sqrt(4 / 3) / 1.31  # mu of epsilon 6 at delta 1e-5; three of four sites add noise that counts
+    stated = np.mean([driven(program(), rows, unit, seed)["pooled_std"].value for seed in range(4)], axis=0)
+    assert np.allclose(model.noise_std_, stated, rtol=0.3)
+    exact = driven(program(), rows)["coefficients"].value
+    assert np.all(np.abs(model.coef_ - exact) < 5 * model.noise_std_)
 
 
 @pytest.mark.parametrize("unit", [0.0, 1e3])
