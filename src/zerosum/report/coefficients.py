@@ -7,15 +7,25 @@ population that the people are a sample of; it contains the sampling error as we
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from zerosum.errors import BadInput
 from zerosum.kernel.quantity import Quantity
 from zerosum.report.document import Table
 
 Interval = tuple[float, float]
+# Why a coefficient is not identified, by the number in `unidentified_reason` of an estimate.
+_REASONS = (
+    "",
+    "the privacy noise is too large",
+    "nearly collinear with other columns",
+    "too few events for the number of columns",
+)
 
 
 @dataclass(frozen=True)
@@ -36,11 +46,19 @@ class Coefficient:
     population_95: Interval
     identified: bool
     unit: str = ""  # unit of measurement, if declared: "per year", "mmHg per year"
+    reason: str = ""  # why it is not identified, where the program says so
 
     @property
     def label(self) -> str:
         """The name with the unit of measurement."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
+
+    @property
+    def remark(self) -> str:
+        """Whether it is identified, and why not."""
+        if self.identified:
+            return ""
+        return "not identified at this budget" + (f": {self.reason}" if self.reason else "")
 
 
 @dataclass(frozen=True)
@@ -54,11 +72,14 @@ class CoefficientTable:
 
     @classmethod
     def of(cls, estimate: Mapping[str, Quantity]) -> CoefficientTable:
-        """Table of the result of a linear, logistic or Poisson regression. Raises `BadInput` for other results."""
+        """Table of the result of a linear, logistic, Poisson or Cox regression. Raises `BadInput` for other results."""
         if "pooled_std" not in estimate:
             raise BadInput("this result has no standard errors of coefficients")
         # The intercept is last, as on the axis of the errors.
-        values = [*estimate["coefficients"].tolist(), *estimate["intercept"].tolist()]
+        # A Cox regression has none.
+        values = estimate["coefficients"].tolist()
+        values += estimate["intercept"].tolist() if "intercept" in estimate else []
+        reasons = estimate["unidentified_reason"].value if "unidentified_reason" in estimate else np.zeros(len(values))
         axis = estimate["pooled_std"].axes[0]
         units = axis.units or ("",) * len(axis.labels)
         rows = []
@@ -78,6 +99,7 @@ class CoefficientTable:
                     population_std=float(estimate["population_std"][at]),
                     identified=bool(estimate["identified"][at]),
                     unit=unit,
+                    reason=_REASONS[int(reasons[at])],
                     **spread,
                 )
             )
@@ -95,7 +117,7 @@ class CoefficientTable:
                 f"{row.estimate:.4g}",
                 _interval_text(row.pooled_95),
                 _interval_text(row.population_95),
-                "" if row.identified else "not identified at this budget",
+                row.remark,
             )
             for row in self.rows
         ]
@@ -107,9 +129,25 @@ class CoefficientTable:
         heading = ("coefficient", "estimate", "95 % pooled data", "95 % population", "remark")
         return Table("Coefficients", heading[:count], tuple(line[:count] for line in lines))
 
+    def as_hazard_ratios(self) -> Table:
+        """Table of coefficients of a Cox regression with hazard ratios: exponentials of estimates and ends."""
+        lines = []
+        for row, line in zip(self.rows, self.lines(), strict=True):
+            ratio = _interval_text((_ratio(row.pooled_95[0]), _ratio(row.pooled_95[1])))
+            wider = _interval_text((_ratio(row.population_95[0]), _ratio(row.population_95[1])))
+            lines.append((*line[:2], f"{_ratio(row.estimate):.4g}", ratio, wider, line[4]))
+        count = 6 if any(line[5] for line in lines) else 5
+        heading = ("covariate", "coefficient", "hazard ratio", "95 % pooled data", "95 % population", "remark")
+        return Table("Hazard ratios in numbers", heading[:count], tuple(line[:count] for line in lines))
+
     def __str__(self) -> str:
         """The table as text, without title."""
         return str(replace(self.as_table(), title=""))
+
+
+def _ratio(logarithm: float) -> float:
+    """exp, without overflow."""
+    return math.exp(min(max(logarithm, -700.0), 700.0))
 
 
 def _interval_text(interval: Interval) -> str:

@@ -220,6 +220,9 @@ def _covariance(estimate: Estimate, question: Question, space: Masker | None) ->
 
 def _coefficients(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """Coefficients of a regression, each on an axis that includes 0."""
+    if "baseline_survival" in estimate:  # hazard ratios
+        yield from _hazards(estimate, question, space)
+        return
     table = CoefficientTable.of(estimate)
     rows = []
     for each in table.rows:
@@ -232,6 +235,37 @@ def _coefficients(estimate: Estimate, question: Question, space: Masker | None) 
         about = f"Each on an axis of its own that holds 0 (the mark). {_TWO_INTERVALS}"
         yield Intervals("Coefficients", about, tuple(rows))
     yield replace(table.as_table(), title="Coefficients in numbers")
+
+
+def _hazards(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Hazard ratios with both intervals, survival at typical covariates, and what the reader should know."""
+    table = CoefficientTable.of(estimate)
+    if len(table.rows) <= _MOST_ROWS:
+        rows = []
+        for each in table.rows:
+            # On the scale of logarithms; 0 is a hazard ratio of 1.
+            ends = (*each.pooled_95, *each.population_95, 0.0)
+            room = 0.08 * (max(ends) - min(ends))
+            span = each.estimate, *each.pooled_95, min(ends) - room, max(ends) + room, *each.population_95
+            rows.append(Interval(each.label, *all_known(span)))
+        about = f"Logarithms of hazard ratios, each on an axis of its own that holds 0 (the mark). {_TWO_INTERVALS}"
+        yield Intervals("Hazard ratios", about, tuple(rows))
+    yield table.as_hazard_ratios()
+    strata, times = estimate["baseline_survival"].axes
+    places, series = [float(label) for label in times.labels], []
+    for g, label in enumerate(strata.labels[:6]):
+        ends_ = estimate["baseline_population_interval"].value[g]
+        curve = [1.0, *estimate["baseline_survival"].value[g]], [1.0, *ends_[:, 0]], [1.0, *ends_[:, 1]]
+        y, low, high = map(all_known, curve)
+        series.append(Series(label, all_known([0.0, *places]), y, low, high))
+    typical = [
+        f"{name} {format_number(value, 3)}"
+        for name, value in zip(estimate["baseline_at"].axes[0].labels, estimate["baseline_at"].value, strict=True)
+    ]
+    some = ", ".join(typical[:8]) + (", ..." if len(typical) > 8 else "")
+    about = f"The share without the event for {some} (noisy means), with 95 % intervals for the population."
+    name = question.columns[-2] if len(question.columns) > 1 else "time"
+    yield Curves("Survival at typical covariates", about, name, "survival", tuple(series), percent=True)
 
 
 def _residuals(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
