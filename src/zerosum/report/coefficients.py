@@ -1,29 +1,58 @@
-"""Table of regression coefficients: estimates, intervals for pooled data and population, identifiability.
+"""Tables of regression coefficients and of quantities derived from them, all post-processing of released numbers.
 
 Two kinds of error are kept apart. The pooled error answers how far the estimate is from the fit on all sites' data
 together; only the privacy noise causes it. The population error answers how far it is from the coefficients of the
 population that the people are a sample of; it contains the sampling error as well.
+
+Model
+-----
+For coefficients w with covariance C (one for each kind) and a linear combination a'w, the estimate is a'w with variance
+a'C a, and its interval is Wald's. Ratios (odds, rate and hazard ratios) are exp(a'w), and their intervals are the
+exponentials of the ends. Predicted margins are g(a'w) at given values a of the features, with the inverse link g.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+import itertools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
-from zerosum.errors import BadInput
+import numpy as np
+
+from zerosum.arrays import Floats
+from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.quantity import Quantity
-from zerosum.report.document import Table
+from zerosum.report.document import Forest, ForestRow, Table, known
 
 Interval = tuple[float, float]
+Link = Literal["identity", "logit", "log"]
+
+INTERCEPT = "intercept"
+NOT_IDENTIFIED = "not identified at this budget"
+# Link of each algorithm, and the name of an exponentiated coefficient.
+_MODELS: dict[str, tuple[Link, str]] = {
+    "logistic-regression": ("logit", "odds ratio"),
+    "poisson-regression": ("log", "rate ratio"),
+    "cox-regression": ("log", "hazard ratio"),
+}
+_PREDICTIONS: dict[Link, str] = {"identity": "means", "logit": "probabilities", "log": "rates"}
+_LEVELS = {"90": 1.6448536269514722, "95": 1.959963984540054}  # two-sided quantiles of the normal law
+_KINDS = ("pooled", "population")
+_IDENTIFIED = "identified"  # key of the largest covariance at which a combination is identified
+# Largest number of rows of a table of predicted margins: the values of several features multiply.
+_MARGINS_MOST = 200
 
 
 @dataclass(frozen=True)
 class Coefficient:
-    """One coefficient.
+    """One coefficient, ratio or prediction.
 
     The pooled errors refer to the fit on the pooled data and contain the privacy noise only. The population errors
-    refer to the population and contain sampling error and privacy noise.
+    refer to the population and contain sampling error and privacy noise. Standard errors of a ratio and of a prediction
+    are those of the linear combination, before the link is inverted.
     """
 
     name: str
@@ -45,28 +74,65 @@ class Coefficient:
 
 @dataclass(frozen=True)
 class CoefficientTable:
-    """All coefficients in order, the intercept last.
+    """All coefficients in order, the intercept last; or ratios, contrasts, predictions derived from them.
 
-    `str(table)` is a text table; `as_record()` has every number.
+    `str(table)` is a text table; `as_record()` has every number; `to_frame()` makes a data frame.
+
+    Attributes
+    ----------
+    rows : tuple of Coefficient
+        One for each coefficient.
+    measure : str
+        Name of the estimates: "coefficient", "odds ratio", and so on.
+    link : {"identity", "logit", "log"}
+        Link of the model.
+    ratio : str
+        Name of an exponentiated coefficient; empty if the model has none.
+    is_ratio : bool
+        Whether the rows are ratios.
+    covariances : mapping of str to array
+        Covariance of the coefficients by kind; empty if the result has none.
+    feature_mean, feature_std : mapping of str to float
+        Released means and standard deviations of the features; empty if they were not bought.
+    response_std : float, optional
+        Released standard deviation of the response.
     """
 
     rows: tuple[Coefficient, ...]
+    measure: str = "coefficient"
+    link: Link = "identity"
+    ratio: str = ""
+    is_ratio: bool = False
+    covariances: Mapping[str, Floats] = field(default_factory=dict, repr=False, compare=False)
+    feature_mean: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
+    feature_std: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
+    response_std: float | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, estimate: Mapping[str, Quantity]) -> CoefficientTable:
-        """Table of the result of a linear, logistic or Poisson regression. Raises `BadInput` for other results."""
+    def of(cls, estimate: Mapping[str, Quantity], algorithm: str = "") -> CoefficientTable:
+        """Table of the result of a regression. Raises `BadInput` for other results.
+
+        Parameters
+        ----------
+        estimate : mapping of str to Quantity
+            The result.
+        algorithm : str
+            Name of the algorithm, which decides whether coefficients have ratios.
+        """
         if "pooled_std" not in estimate:
             raise BadInput("this result has no standard errors of coefficients")
-        # The intercept is last, as on the axis of the errors.
-        values = [*estimate["coefficients"].tolist(), *estimate["intercept"].tolist()]
+        # The intercept is last, as on the axis of the errors. A hazard model has none.
+        values = [
+            value for name in ("coefficients", "intercept") if name in estimate for value in estimate[name].tolist()
+        ]
         axis = estimate["pooled_std"].axes[0]
         units = axis.units or ("",) * len(axis.labels)
         rows = []
         for at, (name, unit, value) in enumerate(zip(axis.labels, units, values, strict=True)):
             spread = {
                 f"{kind}_{level}": (float(low), float(high))
-                for kind in ("pooled", "population")
-                for level in ("90", "95")
+                for kind in _KINDS
+                for level in _LEVELS
                 # `for ... in [value]` names the pair within the comprehension.
                 for low, high in [estimate[f"{kind}_interval_{level}"][at]]
             }
@@ -81,37 +147,380 @@ class CoefficientTable:
                     **spread,
                 )
             )
-        return cls(tuple(rows))
+        link, ratio = _MODELS.get(algorithm, ("identity", ""))
+        names = [f"{kind}_covariance" for kind in (*_KINDS, _IDENTIFIED)]
+        covariances = {name.partition("_")[0]: estimate[name].value for name in names if name in estimate}
+        moments = {
+            name: estimate[name].labelled() if name in estimate else {} for name in ("feature_mean", "feature_std")
+        }
+        response = float(estimate["response_std"]) if "response_std" in estimate else None
+        return cls(tuple(rows), link=link, ratio=ratio, covariances=covariances, response_std=response, **moments)
+
+    # ---- derived tables --------------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the rows."""
+        return tuple(row.name for row in self.rows)
+
+    def ratios(self) -> CoefficientTable:
+        """Odds, rate or hazard ratios: exponentiated coefficients with both kinds of intervals, without the intercept.
+
+        Raises
+        ------
+        BadInput
+            If the coefficients of the model have no ratios.
+
+        Examples
+        --------
+        >>> row = Coefficient("age", 0.7, 0.1, (0.5, 0.9), (0.5, 0.9), 0.2, (0.4, 1.0), (0.3, 1.1), True)
+        >>> round(CoefficientTable((row,), link="logit", ratio="odds ratio").ratios().rows[0].estimate, 2)
+        2.01
+        """
+        if not self.ratio:
+            raise BadInput("ratios are defined for logistic, Poisson and Cox regression only")
+        if self.is_ratio:
+            return self
+        if self.measure.startswith("predicted"):
+            raise BadInput(f"ratios are derived from coefficients, and this table holds {self.title.lower()}")
+        rows = tuple(_mapped(row, _exp) for row in self.rows if row.name != INTERCEPT)
+        return replace(self, rows=rows, measure=self.ratio, is_ratio=True, covariances={})
+
+    def contrast(self, weights: Mapping[str, float], name: str = "") -> Coefficient:
+        """A linear combination of coefficients with both kinds of errors, from their covariances.
+
+        It counts as identified by the criterion of a coefficient: its pooled variance is small against its prior one.
+
+        Parameters
+        ----------
+        weights : mapping of str to float
+            Weight of each coefficient; the others have weight 0. The intercept is called "intercept".
+        name : str
+            Name of the combination; by default its terms.
+
+        Raises
+        ------
+        BadParameter
+            If a name is not that of a coefficient.
+        BadInput
+            If the result has no covariances and the combination has several terms.
+        """
+        self._coefficients_only("contrasts")
+        if strangers := [term for term in weights if term not in self.names]:
+            raise BadParameter(f"there is no coefficient {strangers[0]!r}; coefficients: {', '.join(self.names)}")
+        given = {term: float(weight) for term, weight in weights.items() if weight != 0}
+        if not given or not all(map(math.isfinite, given.values())):
+            raise BadParameter("a combination needs finite weights, and one that is not 0")
+        vector = np.array([given.get(term, 0.0) for term in self.names])
+        value = float(vector @ np.array([row.estimate for row in self.rows]))
+        errors: dict[str, Any] = {}
+        for kind in _KINDS:
+            if kind in self.covariances:
+                # The quadratic form of a covariance; rounding may leave it slightly below 0.
+                std = math.sqrt(max(float(vector @ self.covariances[kind] @ vector), 0.0))
+            elif len(given) == 1:
+                # One coefficient needs no covariance: results of 0.2 have none.
+                (term,) = given
+                std = abs(given[term]) * float(getattr(self.rows[self.names.index(term)], f"{kind}_std"))
+            else:
+                raise BadInput("this result has no covariances of its coefficients: it is older, or has too many")
+            errors[f"{kind}_std"] = std
+            for level, quantile in _LEVELS.items():
+                errors[f"{kind}_{level}"] = value - quantile * std, value + quantile * std
+        identified = all(row.identified for row in self.rows if row.name in given)
+        if len(given) > 1 and _IDENTIFIED in self.covariances:
+            most = float(vector @ self.covariances[_IDENTIFIED] @ vector)
+            identified = errors["pooled_std"] ** 2 <= most
+        return Coefficient(name or _combination_text(given), value, identified=identified, **errors)
+
+    def contrasts(self, combinations: Mapping[str, Mapping[str, float]]) -> CoefficientTable:
+        """Table of several linear combinations.
+
+        Parameters
+        ----------
+        combinations : mapping of str to mapping
+            Weights by the name of the combination, as for `contrast`.
+        """
+        rows = tuple(self.contrast(weights, name) for name, weights in combinations.items())
+        return replace(self, rows=rows, covariances={})
+
+    def per(self, amounts: Mapping[str, float]) -> CoefficientTable:
+        """The table with coefficients for larger steps of a feature, such as 10 years.
+
+        Parameters
+        ----------
+        amounts : mapping of str to float
+            Step of a feature in its own units, positive.
+        """
+        if strangers := [term for term in amounts if term not in self.names or term == INTERCEPT]:
+            raise BadParameter(f"there is no coefficient {strangers[0]!r}; coefficients: {', '.join(self.names)}")
+        if wrong := [term for term, amount in amounts.items() if not (amount > 0 and math.isfinite(amount))]:
+            raise BadParameter(f"the step of {wrong[0]!r} must be a positive number, got {amounts[wrong[0]]}")
+        self._coefficients_only("steps")
+        rows = tuple(
+            replace(
+                self.contrast({row.name: amounts[row.name]}, row.name),
+                unit=_step_text(row.unit, amounts[row.name]),
+            )
+            if row.name in amounts
+            else row
+            for row in self.rows
+        )
+        factors = np.array([amounts.get(name, 1.0) for name in self.names])
+        scaled = {kind: each * np.outer(factors, factors) for kind, each in self.covariances.items()}
+        # The combinations of the new table are about the new steps, so means and deviations are in these steps too.
+        moments = {
+            which: {name: value / amounts.get(name, 1.0) for name, value in getattr(self, which).items()}
+            for which in ("feature_mean", "feature_std")
+        }
+        return replace(self, rows=rows, covariances=scaled, **moments)
+
+    def standardised(self) -> CoefficientTable:
+        """Coefficients per standard deviation of each feature; for a linear model also in deviations of the response.
+
+        The released deviations count as known: their own noise is not in the intervals.
+
+        Raises
+        ------
+        BadInput
+            If the study did not release the standard deviations of the columns (`standardise = "dp"`).
+        """
+        if not self.feature_std:
+            raise BadInput('the standard deviations of the columns were not released: standardise = "dp" releases them')
+        self._coefficients_only("standardised coefficients")
+        unit = 1.0 if self.link != "identity" or self.response_std is None else self.response_std
+        rows = tuple(
+            replace(self.contrast({name: std / unit}, name), unit="per SD")
+            for name, std in self.feature_std.items()
+            if name in self.names
+        )
+        return replace(self, rows=rows, measure="standardised coefficient", covariances={})
+
+    def margins(self, at: Mapping[str, float | Sequence[float]] | None = None) -> CoefficientTable:
+        """Predicted means, probabilities or rates at given values of the features, one row for each combination.
+
+        Features that are not given are at their released means (margins at the means). Averages of predictions over
+        the people of the study would need a release of their own.
+
+        Parameters
+        ----------
+        at : mapping of str to float or sequence of float, optional
+            Values of features.
+
+        Raises
+        ------
+        BadInput
+            If the model has no intercept, or a feature has neither a value nor a released mean.
+        """
+        self._coefficients_only("margins")
+        if INTERCEPT not in self.names:
+            raise BadInput("a model without an intercept has no predicted margins")
+        given = {
+            name: np.atleast_1d(np.asarray(value, dtype=np.float64)).tolist() for name, value in (at or {}).items()
+        }
+        features = [name for name in self.names if name != INTERCEPT]
+        if strangers := [name for name in given if name not in features]:
+            raise BadParameter(f"there is no feature {strangers[0]!r}; features: {', '.join(features)}")
+        if lacking := [name for name in features if name not in given and name not in self.feature_mean]:
+            raise BadInput(
+                f"give a value of {', '.join(lacking)}: the means of the columns were not released "
+                '(standardise = "dp" releases them)'
+            )
+        if math.prod(map(len, given.values())) > _MARGINS_MOST:
+            raise BadParameter(f"the values make more than {_MARGINS_MOST} combinations: give fewer")
+        inverse = {"identity": float, "logit": _logistic, "log": _exp}[self.link]
+        rows = []
+        for values in itertools.product(*given.values()):
+            chosen = dict(zip(given, values, strict=True))
+            weights = dict(self.feature_mean) | chosen
+            name = ", ".join(f"{feature} = {value:g}" for feature, value in chosen.items()) or "at the means"
+            # The intercept has weight 1, so that a profile of zeros is a combination, too.
+            rows.append(
+                _mapped(self.contrast({name_: weights[name_] for name_ in features} | {INTERCEPT: 1.0}, name), inverse)
+            )
+        measure = f"predicted {_PREDICTIONS[self.link].removesuffix('s').replace('probabilitie', 'probability')}"
+        return replace(self, rows=tuple(rows), measure=measure, covariances={})
+
+    def named(self, measure: str) -> CoefficientTable:
+        """The same rows under another name of the estimates, such as "contrast"; ratios stay ratios.
+
+        Parameters
+        ----------
+        measure : str
+            The name, in the singular.
+        """
+        return replace(self, measure=measure, is_ratio=self.exponentiated)
+
+    def _coefficients_only(self, what: str) -> None:
+        """Refuse to derive a table from one that holds no coefficients."""
+        if self.measure != "coefficient":
+            raise BadInput(f"{what} are derived from coefficients, and this table holds {self.title.lower()}")
+
+    # ---- output ----------------------------------------------------------------------------------------------------
 
     def as_record(self) -> list[dict[str, Any]]:
         """JSON-compatible form."""
         return [asdict(row) for row in self.rows]
+
+    def to_frame(self) -> Any:
+        """The table as a data frame of pandas or polars, with one row for each term and kind of interval."""
+        from zerosum.report.tidy import of_coefficients
+
+        return of_coefficients(self).to_frame()
 
     def lines(self) -> list[tuple[str, str, str, str, str]]:
         """Rows of text: name, estimate, 95 % interval for the pooled data, for the population, and a remark."""
         return [
             (
                 row.label,
-                f"{row.estimate:.4g}",
-                _interval_text(row.pooled_95),
-                _interval_text(row.population_95),
-                "" if row.identified else "not identified at this budget",
+                self.text(row.estimate),
+                self.interval_text(row.pooled_95),
+                self.interval_text(row.population_95),
+                "" if row.identified else NOT_IDENTIFIED,
             )
             for row in self.rows
         ]
+
+    @property
+    def exponentiated(self) -> bool:
+        """Whether the estimates are ratios, whose natural axis is logarithmic and whose neutral value is 1."""
+        return self.is_ratio
+
+    def text(self, value: float) -> str:
+        """An estimate or an end of an interval as text."""
+        return ratio_text(value) if self.exponentiated else f"{value:.4g}"
+
+    def interval_text(self, interval: Interval) -> str:
+        """An interval as text."""
+        return f"{self.text(interval[0])} to {self.text(interval[1])}"
+
+    @property
+    def title(self) -> str:
+        """What the table holds, in the plural."""
+        plural = self.measure.replace("probability", "probabilitie") + "s"
+        return plural[0].upper() + plural[1:]
 
     def as_table(self) -> Table:
         """Table of text. The column of remarks is left out if there are none."""
         lines = self.lines()
         count = 5 if any(line[4] for line in lines) else 4
-        heading = ("coefficient", "estimate", "95 % pooled data", "95 % population", "remark")
-        return Table("Coefficients", heading[:count], tuple(line[:count] for line in lines))
+        plain = self.measure in ("coefficient", "standardised coefficient")
+        first = ("coefficient", "estimate") if plain else ("term", self.measure)
+        heading = (*first, "95 % pooled data", "95 % population", "remark")
+        return Table(self.title, heading[:count], tuple(line[:count] for line in lines))
+
+    def tables(self) -> list[Table]:
+        """Coefficients, and their ratios where the model has them, as tables of text."""
+        found = [self.as_table()]
+        if self.ratio and self.measure == "coefficient" and any(row.name != INTERCEPT for row in self.rows):
+            found.append(self.ratios().as_table())
+        return found
+
+    def forest(self) -> Forest:
+        """Forest plot on one axis: logarithmic for ratios."""
+        rows = tuple(
+            ForestRow(
+                row.label,
+                *(known(each) for each in (row.estimate, *row.pooled_95, *row.population_95)),
+                f"{self.text(row.estimate)} ({self.interval_text(row.population_95)})"
+                if row.identified
+                else "not identified",
+            )
+            for row in self.rows
+        )
+        about = (
+            "All on one axis. The thick bar is the 95 % interval for these data (privacy noise), the thin one for the "
+            "population they are a sample of (privacy noise and sampling error), which is also written at the right."
+        )
+        if self.exponentiated:
+            about += " The axis is logarithmic."
+        return Forest(self.title, about, rows, self.measure, self.exponentiated, 1.0 if self.exponentiated else 0.0)
 
     def __str__(self) -> str:
-        """The table as text, without title."""
-        return str(replace(self.as_table(), title=""))
+        """The table as text, without title; ratios follow with their title."""
+        first, *others = self.tables()
+        return "\n\n".join([str(replace(first, title="")), *map(str, others)])
 
 
-def _interval_text(interval: Interval) -> str:
-    """An interval as text."""
-    return f"{interval[0]:.4g} to {interval[1]:.4g}"
+def combination(text: str, names: Sequence[str]) -> tuple[str, dict[str, float]]:
+    """Name and weights of a linear combination that is written as text.
+
+    Parameters
+    ----------
+    text : str
+        "NAME: 10*age + sex - 0.5*chol"; the name may be left out.
+    names : sequence of str
+        Names of the coefficients, which may hold any characters.
+
+    Raises
+    ------
+    BadParameter
+        If the text is not a sum of known coefficients.
+
+    Examples
+    --------
+    >>> combination("older men: 10*age + sex", ["age", "sex"])
+    ('older men', {'age': 10.0, 'sex': 1.0})
+    """
+    # Longest names first, so that `age2` is not read as `age` and a rest.
+    known_names = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    term = re.compile(rf"\s*([+-])?\s*(?:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)\s*\*\s*)?({known_names})\s*(?=[+-]|$)")
+    name, separator, sum_ = text.partition(":")
+    # A coefficient's own name may have a colon (an interaction): then the text before it is no name.
+    for own, rest in ((name.strip(), sum_), ("", text)) if separator else (("", text),):
+        weights: dict[str, float] = {}
+        at = 0
+        while at < len(rest) and (found := term.match(rest, at)) and (at == 0 or found[1]):
+            weight = float(found[2] or 1) * (-1 if found[1] == "-" else 1)
+            weights[found[3]] = weights.get(found[3], 0.0) + weight
+            at = found.end()
+        if weights and at == len(rest):
+            return own, weights
+    raise BadParameter(
+        f"{text!r} is not a combination such as 'older men: 10*age + sex' of the coefficients {', '.join(names)}"
+    )
+
+
+def ratio_text(value: float) -> str:
+    """A ratio with two decimals as journals print it; three digits where two decimals would hide it.
+
+    >>> ratio_text(1.2345), ratio_text(0.01234), ratio_text(1234.5), ratio_text(float("inf"))
+    ('1.23', '0.0123', '1.23e+03', '-')
+    """
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:.2f}" if 0.1 <= value < 100 or value == 0 else f"{value:.3g}"
+
+
+def _exp(value: float) -> float:
+    """The exponential; infinity where it overflows."""
+    return math.exp(value) if value < 700 else math.inf
+
+
+def _logistic(value: float) -> float:
+    """The inverse of the logit, without overflow."""
+    return 1 / (1 + math.exp(-value)) if value > -700 else 0.0
+
+
+def _mapped(row: Coefficient, function: Any) -> Coefficient:
+    """A row with an increasing function applied to the estimate and to the ends of its intervals."""
+    ends = {
+        f"{kind}_{level}": tuple(map(function, getattr(row, f"{kind}_{level}"))) for kind in _KINDS for level in _LEVELS
+    }
+    return replace(row, estimate=function(row.estimate), **ends)
+
+
+def _step_text(unit: str, amount: float) -> str:
+    """Unit of a coefficient for a larger step: "per 10", "mmHg per 10 year"."""
+    before, per, after = unit.rpartition("per ")
+    return f"{before if per else ''}per {amount:g}{f' {after}' if per else ''}"
+
+
+def _combination_text(weights: Mapping[str, float]) -> str:
+    """A linear combination as text: "10*age + sex"."""
+    text = ""
+    for name, weight in weights.items():
+        factor = "" if abs(weight) == 1 else f"{abs(weight):g}*"
+        sign = ("-" if weight < 0 else "") if not text else (" - " if weight < 0 else " + ")
+        text += f"{sign}{factor}{name}"
+    return text

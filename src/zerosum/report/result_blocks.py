@@ -47,7 +47,9 @@ _MOST_MAPS = 12
 _TOPIC_WORDS = 8  # words shown per topic
 
 
-def result_blocks(estimate: Estimate, question: Question, space: Masker | None = None) -> list[Block]:
+def result_blocks(
+    estimate: Estimate, question: Question, space: Masker | None = None, algorithm: str = ""
+) -> list[Block]:
     """Blocks of a result: plots where one fits, then tables, then a list of all quantities.
 
     Parameters
@@ -58,12 +60,16 @@ def result_blocks(estimate: Estimate, question: Question, space: Masker | None =
         Public question, for ranges and column names.
     space : Masker, optional
         Public grid, for brain maps.
+    algorithm : str
+        Name of the algorithm, which decides whether coefficients of a regression have ratios.
     """
     blocks: list[Block] = []
     # A set is <= another if it is a subset: all required quantities are there.
     for fits, show in _BLOCKS:
         if fits <= estimate.keys():
             blocks += list(show(estimate, question, space))
+    if "pooled_std" in estimate:
+        blocks = [*_coefficients(CoefficientTable.of(estimate, algorithm)), *blocks]
     blocks = blocks or list(_short_tables(estimate))
     return [*blocks, *_numbers(estimate), *_all_quantities(estimate)]
 
@@ -193,14 +199,25 @@ def _survival(estimate: Estimate, question: Question) -> Iterator[Block]:
         return
     names, series = (*question.columns, "", "", "")[:3], []
     for g, group in enumerate(groups.labels[:6]):
-        ends = estimate["survival_population_interval"].value[g]
+        survival = estimate["survival"].value[g]
+        # Where the curve is unknown, the band and the number at risk end with it.
+        known_ = np.isfinite(survival)
+        ends = np.where(known_[:, None], estimate["survival_population_interval"].value[g], np.nan)
+        # Results of 0.2 have the number at risk on average over a bin only.
+        at_risk = np.where(known_, estimate.get("at_risk_start", estimate["at_risk"]).value[g], np.nan)
         # Survival is 1 at time 0.
-        curve = [1.0, *estimate["survival"].value[g]], [1.0, *ends[:, 0]], [1.0, *ends[:, 1]]
+        curve = [1.0, *survival], [1.0, *ends[:, 0]], [1.0, *ends[:, 1]]
         y, low, high = map(all_known, curve)
         label = f"{names[2]} = {group}" if names[2] and len(groups.labels) > 1 else group
-        series.append(Series(label, all_known([0.0, *places]), y, low, high, "steps"))
-    about = "The share that has not had the event, with 95 % intervals for the population (sampling and privacy)."
-    yield Curves("Survival", about, names[0] or "time", "survival", tuple(series), percent=True)
+        counts = all_known([*at_risk, np.nan])
+        series.append(Series(label, all_known([0.0, *places]), y, low, high, "steps", counts))
+    about = (
+        "The share that has not had the event, with 95 % intervals for the population (sampling and privacy). A curve "
+        "ends where the number at risk is near its noise."
+    )
+    yield Curves(
+        "Survival", about, names[0] or "time", "survival", tuple(series), percent=True, counts_label="number at risk"
+    )
 
 
 def _covariance(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
@@ -216,9 +233,12 @@ def _covariance(estimate: Estimate, question: Question, space: Masker | None) ->
 # ---- regressions ---------------------------------------------------------------------------------------------------
 
 
-def _coefficients(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
-    """Coefficients of a regression, each on an axis that includes 0."""
-    table = CoefficientTable.of(estimate)
+def _coefficients(table: CoefficientTable) -> Iterator[Block]:
+    """Coefficients of a regression: ratios on one logarithmic axis, others each on an axis that includes 0."""
+    # Coefficients of a linear model have different units, so that they share an axis only if they are standardised.
+    shared = table.ratios() if table.ratio else table.standardised() if table.feature_std else None
+    if shared is not None and 0 < len(shared.rows) <= _MOST_ROWS:
+        yield shared.forest()
     rows = []
     for each in table.rows:
         # 0 on every axis: whether an interval excludes it is what readers look for.
@@ -226,10 +246,13 @@ def _coefficients(estimate: Estimate, question: Question, space: Masker | None) 
         room = 0.08 * (max(ends) - min(ends))
         span = each.estimate, *each.pooled_95, min(ends) - room, max(ends) + room, *each.population_95
         rows.append(Interval(each.label, *all_known(span)))
-    if len(rows) <= _MOST_ROWS:
+    if len(rows) <= _MOST_ROWS and not table.ratio:
         about = f"Each on an axis of its own that holds 0 (the mark). {_TWO_INTERVALS}"
         yield Intervals("Coefficients", about, tuple(rows))
-    yield replace(table.as_table(), title="Coefficients in numbers")
+    for each in table.tables():
+        yield replace(each, title=f"{each.title} in numbers")
+    if shared is not None and not table.ratio:
+        yield replace(shared.as_table(), title=f"{shared.title} in numbers")
 
 
 def _residuals(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
@@ -438,7 +461,8 @@ def _numbers(estimate: Estimate) -> Iterator[Block]:
     """Table of single numbers."""
     rows = []
     for name, each in estimate.items():
-        if each.value.size == 1:
+        # The table of the log-rank test has its numbers.
+        if each.value.size == 1 and not name.startswith("log_rank"):
             half = "" if each.std is None else f"± {format_number(_Z95 * float(np.ravel(each.std)[0]), 3)}"
             rows.append((name.replace("_", " "), format_number(float(each.value.item())), half))
     if rows:
@@ -490,7 +514,6 @@ _BLOCKS: tuple[tuple[set[str], _BlockFunction], ...] = (
     ({"mean_population_interval"}, _descriptions),
     ({"quantile"}, lambda e, q, s: iter(()) if "mean_population_interval" in e else _descriptions(e, q, s)),
     ({"survival", "survival_population_interval"}, _descriptions),
-    ({"pooled_std"}, _coefficients),
     ({"residuals"}, _residuals),
     ({"scores"}, _scores),
     ({"accuracy", "confusion", "calibration", "accuracy_interval_95"}, _quality),

@@ -10,6 +10,7 @@ of groups is left out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -58,7 +59,7 @@ def records_of(estimate: Estimate) -> dict[str, list[dict[str, Any]]]:
 _BESIDE = {
     "mean": ("observed", "sd", "mean_population_std"),
     "proportion": ("proportion_observed",),
-    "survival": ("at_risk", "events"),
+    "survival": ("at_risk", "at_risk_start", "events"),
 }
 
 
@@ -72,7 +73,11 @@ def _records(estimate: Estimate, name: str) -> Iterator[dict[str, Any]]:
             "std": None if quantity.std is None else float(np.asarray(quantity.std)[at]),
             "interval": estimate[f"{name}_interval"][at].tolist(),
             "population_interval": estimate[f"{name}_population_interval"][at].tolist(),
-            **{other.removeprefix(f"{name}_"): float(estimate[other][at]) for other in _BESIDE.get(name, ())},
+            **{
+                other.removeprefix(f"{name}_"): float(estimate[other][at])
+                for other in _BESIDE.get(name, ())
+                if other in estimate
+            },
         }
 
 
@@ -220,10 +225,19 @@ def _curves(estimate: Estimate) -> Iterator[Table]:
     ]
     yield Table("Median time", ("group", "median", "95 % these data", "95 % population"), tuple(medians))
     if "log_rank_p" in estimate:
-        # The log-rank test of g groups has g - 1 degrees of freedom.
-        degrees = len(groups.labels) - 1
-        line = (f"{float(estimate['log_rank_statistic']):.3g}", f"{degrees}", f"{float(estimate['log_rank_p']):.3g}")
-        yield Table("Log-rank test", ("chi-square", "degrees of freedom", "p"), (line,), 0)
+        # The log-rank test of g groups has g - 1 degrees of freedom; z is its signed root with two groups.
+        degrees, chi_square = len(groups.labels) - 1, float(estimate["log_rank_statistic"])
+        line = [f"{chi_square:.3g}", f"{degrees}", f"{float(estimate['log_rank_p']):.3g}"]
+        heading = ["chi-square", "degrees of freedom", "p"]
+        if "log_rank_z" in estimate:
+            # The z of results of 0.2 is not that of this statistic, but it has its sign.
+            line.insert(1, f"{math.copysign(math.sqrt(max(chi_square, 0.0)), float(estimate['log_rank_z'])):.3g}")
+            heading.insert(1, "z")
+        yield Table("Log-rank test", tuple(heading), (tuple(line),), 0)
+        if "log_rank_pooled_z" in estimate:
+            found = estimate["log_rank_pooled_z"]
+            cells = f"{float(found):.3g}", f"± {1.96 * float(np.ravel(found.std)[0]):.3g}"
+            yield Table("Log-rank test of these data without privacy, estimate", ("z", "95 %"), (cells,), 0)
 
 
 def _heading(groups: tuple[str, ...]) -> tuple[str, ...]:
