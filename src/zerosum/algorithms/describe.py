@@ -163,7 +163,7 @@ class DescribeProgram(QuantileAlgorithm):
                 found |= self.from_ranks(release)
             else:
                 found |= self._proportions(release)
-        return found | self._consistent(found, units)
+        return {**found, **self._consistent(found, units)}
 
     def _consistent(self, found: Estimate, units: float | None) -> Estimate:
         """The sizes of groups and the numbers of observed units, made consistent with each other (`counts`).
@@ -234,7 +234,8 @@ class DescribeProgram(QuantileAlgorithm):
         sizes = with_all(counts.sizes, counts.total)
         changed = {}
         if "units" in found:
-            changed["units"] = Quantity(sizes, "count", found["units"].axes, np.minimum(spread, found["units"].std))
+            least = np.minimum(spread, np.asarray(found["units"].std))
+            changed["units"] = Quantity(sizes, "count", found["units"].axes, least)
         for k, (name, at) in enumerate(every):
             quantity = changed.get(name, found[name])
             value, std = quantity.value.copy(), np.array(quantity.std)

@@ -36,6 +36,10 @@ _STATES = {
 _ID_DIGITS = 12  # of an id, where the list is narrow
 Id = Annotated[str, typer.Argument(metavar="ID", help="As `zerosum results` lists it, or its beginning.")]
 
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="COLUMN=TEXT or COLUMN:LEVEL=TEXT: other names in tables of text and forest plots."),
+]
 IdOrFolder = Annotated[
     str,
     typer.Argument(metavar="ID", help="As `zerosum results` lists it, or its beginning; or a folder with a result."),
@@ -143,6 +147,7 @@ def results_export(
         list[str] | None,
         typer.Option(help="COLUMN=A,B: predictions at these values, the other columns at their means."),
     ] = None,
+    label: Labels = None,
     study: Annotated[
         Path | None, typer.Option(help="The study file, for maps of images, or if the result needs its files.")
     ] = None,
@@ -154,12 +159,14 @@ def results_export(
     from zerosum.study.archive import ArchivedStudy
 
     if format_ is not None:
-        _write_tables(_stored_result(id), format_, out, table or (), (per or (), contrast or (), margin or ()))
+        _write_tables(
+            _stored_result(id), format_, out, table or (), (per or (), contrast or (), margin or (), label or ())
+        )
         return
     if out is None:
         raise BadParameter("give --out, a new folder; or --format, for tables alone")
-    if table or per or contrast or margin:
-        raise BadParameter("--table, --per, --contrast and --margin choose tables: give --format with them")
+    if table or per or contrast or margin or label:
+        raise BadParameter("--table, --per, --contrast, --margin and --label are about tables: give --format with them")
     loaded = None if study is None else Study.load(study)
     whole = ArchivedStudy.load(id).export(out, None if loaded is None else loaded.build_algorithm())
     has_plan = whole and (out / "plan.json").exists()  # early versions wrote no plan
@@ -210,7 +217,7 @@ def _write_tables(
     names : sequence of str
         Names of the tables; all if empty.
     changes : tuple of sequence of str
-        Values of `--per`, `--contrast` and `--margin`.
+        Values of `--per`, `--contrast`, `--margin` and `--label`.
     """
     from zerosum.report.export import Changes, exported
 
@@ -274,13 +281,14 @@ def results_picture(
     per: Annotated[
         list[str] | None, typer.Option(help="COLUMN=STEP: ratios for a step in the forest plot, such as age=10.")
     ] = None,
+    label: Labels = None,
     json_: Json = False,
 ) -> None:
     """Write a picture of a result for a paper, such as a forest plot or survival curves, as vectors or PNG."""
     from zerosum.report.charts import picture_file
     from zerosum.report.export import Changes, pictures
 
-    found = pictures(_stored_result(id), Changes.parse(per or (), (), ()))
+    found = pictures(_stored_result(id), Changes.parse(per=per or (), labels=label or ()))
     if out is None:
         if json_:
             terminal.print_json({name: each.title for name, each in found.items()})

@@ -269,11 +269,11 @@ class CoefficientTable:
         factors = np.array([amounts.get(name, 1.0) for name in self.names])
         scaled = {kind: each * np.outer(factors, factors) for kind, each in self.covariances.items()}
         # The combinations of the new table are about the new steps, so means and deviations are in these steps too.
-        moments = {
-            which: {name: value / amounts.get(name, 1.0) for name, value in getattr(self, which).items()}
-            for which in ("feature_mean", "feature_std")
-        }
-        return replace(self, rows=rows, covariances=scaled, **moments)
+        mean, std = (
+            {name: value / amounts.get(name, 1.0) for name, value in each.items()}
+            for each in (self.feature_mean, self.feature_std)
+        )
+        return replace(self, rows=rows, covariances=scaled, feature_mean=mean, feature_std=std)
 
     def standardised(self) -> CoefficientTable:
         """Coefficients per standard deviation of each feature; for a linear model also in deviations of the response.
@@ -421,7 +421,11 @@ class CoefficientTable:
         rows = tuple(
             ForestRow(
                 row.label,
-                *(known(each) for each in (row.estimate, *row.pooled_95, *row.population_95)),
+                known(row.estimate),
+                known(row.pooled_95[0]),
+                known(row.pooled_95[1]),
+                known(row.population_95[0]),
+                known(row.population_95[1]),
                 f"{self.text(row.estimate)} ({self.interval_text(row.population_95)})"
                 if row.identified
                 else "not identified",
@@ -504,7 +508,7 @@ def _logistic(value: float) -> float:
 
 def _mapped(row: Coefficient, function: Any) -> Coefficient:
     """A row with an increasing function applied to the estimate and to the ends of its intervals."""
-    ends = {
+    ends: dict[str, Any] = {
         f"{kind}_{level}": tuple(map(function, getattr(row, f"{kind}_{level}"))) for kind in _KINDS for level in _LEVELS
     }
     return replace(row, estimate=function(row.estimate), **ends)

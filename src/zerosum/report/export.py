@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from zerosum.errors import BadInput, BadParameter
@@ -13,7 +13,7 @@ from zerosum.report.document import Forest, Picture, Table, Text
 from zerosum.report.guarantee_text import study_title
 from zerosum.report.json_text import finite
 from zerosum.report.methods_text import methods
-from zerosum.report.paper import PaperTable, coefficient_table, docx, html_page, latex, paper_tables
+from zerosum.report.paper import PaperTable, coefficient_table, docx, html_page, labelled, latex, paper_tables
 from zerosum.report.record import Result
 from zerosum.report.result_blocks import result_blocks
 from zerosum.report.tidy import TidyTable, of_coefficients, tidy_tables
@@ -38,24 +38,48 @@ class Changes:
         Combinations as text (`coefficients.combination`), about coefficients per unit, not per step.
     margins : mapping of str to sequence of float
         Values of features (`CoefficientTable.margins`).
+    labels : mapping of str to str
+        Other names of columns, terms and levels ("COLUMN = LEVEL") in tables of text and in forest plots.
     """
 
     per: Mapping[str, float] = field(default_factory=dict)
     contrasts: tuple[str, ...] = ()
     margins: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, per: Sequence[str], contrasts: Sequence[str], margins: Sequence[str]) -> Changes:
-        """The changes from texts of a command line: COLUMN=STEP, combinations, COLUMN=A,B. Raises `BadParameter`."""
+    def parse(
+        cls,
+        per: Sequence[str] = (),
+        contrasts: Sequence[str] = (),
+        margins: Sequence[str] = (),
+        labels: Sequence[str] = (),
+    ) -> Changes:
+        """The changes from texts of a command line. Raises `BadParameter`.
+
+        Parameters
+        ----------
+        per, contrasts, margins, labels : sequence of str
+            COLUMN=STEP; combinations; COLUMN=A,B; COLUMN=TEXT or COLUMN:LEVEL=TEXT.
+        """
         steps = {}
         for each in per:
             name, values = _assignment(each)
             if len(values) != 1:
                 raise BadParameter(f"{each!r} must be COLUMN=STEP, one number")
             steps[name] = values[0]
-        return cls(steps, tuple(contrasts), dict(map(_assignment, margins)))
+        names = {}
+        for each in labels:
+            name, separator, text = each.partition("=")
+            if not (separator and name.strip() and text.strip()):
+                raise BadParameter(f"{each!r} must be COLUMN=TEXT or COLUMN:LEVEL=TEXT")
+            column, colon, level = name.strip().rpartition(":")
+            names[f"{column} = {level}" if colon else level] = text.strip()
+        return cls(steps, tuple(contrasts), dict(map(_assignment, margins)), names)
 
-    def __bool__(self) -> bool:
+    @property
+    def derive(self) -> bool:
+        """Whether tables of a regression are derived."""
         return bool(self.per or self.contrasts or self.margins)
 
 
@@ -82,7 +106,7 @@ def coefficient_tables(result: Result, changes: Changes) -> list[CoefficientTabl
         Steps, contrasts and margins. Raises `BadParameter` if the result is no regression.
     """
     if "pooled_std" not in result.estimate:
-        if changes:
+        if changes.derive:
             raise BadParameter("--per, --contrast and --margin are for regressions with standard errors")
         return []
     table = CoefficientTable.of(result.estimate, result.plan.algorithm)
@@ -124,7 +148,7 @@ def tidy(result: Result, changes: Changes | None = None) -> dict[str, TidyTable]
     found = derived | {
         name: each for name, each in tidy_tables(result.estimate, result.plan.algorithm).items() if name not in derived
     }
-    papers = _papers(result, Changes())
+    papers = _papers(result, Changes(labels=(changes or Changes()).labels))
     if "table1" in papers:
         found = {"table1": papers["table1"].as_tidy()} | found
     return found
@@ -134,9 +158,11 @@ def _papers(result: Result, changes: Changes) -> dict[str, PaperTable]:
     """Tables for a paper by name, with the derived ones."""
     units = [site.units for site in result.plan.sites]
     total = None if any(each is None for each in units) else float(sum(each or 0 for each in units))
-    if changes:
-        return {each.name: each for each in map(coefficient_table, coefficient_tables(result, changes))}
-    return paper_tables(result.estimate, result.plan.question, result.plan.algorithm, total)
+    if changes.derive:
+        found = {each.name: each for each in map(coefficient_table, coefficient_tables(result, changes))}
+    else:
+        found = paper_tables(result.estimate, result.plan.question, result.plan.algorithm, total)
+    return {name: each.labelled(changes.labels) for name, each in found.items()} if changes.labels else found
 
 
 def exported(
@@ -204,13 +230,13 @@ def pictures(result: Result, changes: Changes | None = None) -> dict[str, Pictur
     result : Result
         The result.
     changes : Changes, optional
-        Steps of features in forest plots.
+        Steps of features, and labels, in forest plots.
     """
     found: dict[str, Picture] = {}
-    per = (changes or Changes()).per
+    per, names = (changes or Changes()).per, (changes or Changes()).labels
     if per:
         shared = coefficient_tables(result, Changes(per))[0]
-        found[_slug(shared.title)] = shared.forest()
+        found[_slug(shared.title)] = _labelled(shared.forest(), names)
     for block in result_blocks(result.estimate, result.plan.question, algorithm=result.plan.algorithm):
         if isinstance(block, Text | Table):
             continue
@@ -218,9 +244,16 @@ def pictures(result: Result, changes: Changes | None = None) -> dict[str, Pictur
         if per and isinstance(block, Forest) and _slug(block.title) in found:
             continue
         name = _slug(block.title)
+        if isinstance(block, Forest):
+            block = _labelled(block, names)
         free = next(each for each in (name, *(f"{name}-{at}" for at in range(2, 10000))) if each not in found)
         found[free] = block
     return found
+
+
+def _labelled(picture: Forest, labels: Mapping[str, str]) -> Forest:
+    """A forest plot with other names of its rows."""
+    return replace(picture, rows=tuple(replace(row, label=labelled(row.label, labels)) for row in picture.rows))
 
 
 def _slug(title: str) -> str:

@@ -174,7 +174,8 @@ def _privacy(plan: Plan) -> list[str]:
     )
     rounds = len(report.releases)
     return [
-        f"The whole study satisfies ({format_epsilon(report.worst_epsilon)}, {plan.delta:g})-differential privacy for "
+        f"The whole study satisfies differential privacy with epsilon {format_epsilon(report.worst_epsilon)} and "
+        f"delta {plan.delta:g} for "
         f"each {plan.unit}, with neighbouring data sets that differ in {change}, against {who}.",
         f"Noise was added to {'the sum' if rounds == 1 else f'the sums of {rounds} releases'} over all sites"
         + (", which no party sees without noise, by secure aggregation." if not plan.scheme.facts.sees_data else "."),

@@ -7,8 +7,8 @@ files are written by python-docx (the extra `docx`).
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zerosum import html
@@ -23,6 +23,8 @@ from zerosum.report.tidy import TidyTable, tidy_tables
 
 # Largest number of rows of a table in a document; larger ones are exported as CSV.
 MOST_ROWS = 500
+# Word files: width of the text and of pictures by kind in cm, and rows of a table that are kept on one page.
+_TEXT_WIDTH, _PICTURE_WIDTHS, _ROWS_OF_A_PAGE = 17.0, {"forest": 17}, 45
 _DAGGER = "†"
 _MINUS = "\N{MINUS SIGN}"
 _SPACE = "\N{NO-BREAK SPACE}"
@@ -44,7 +46,7 @@ _LATEX = {
     ">": r"\textgreater{}",
     "±": r"$\pm$",
     "–": "--",
-    "†": r"\dag{}",
+    "†": r"$^\dagger$",
     "²": r"$^2$",
     _MINUS: "$-$",
     _SPACE: "~",
@@ -73,12 +75,56 @@ class PaperTable:
     def as_table(self) -> Table:
         """The table for a terminal or a report."""
         rows = tuple((f"{'  ' * row.indent}{row.cells[0]}", *row.cells[1:]) for row in self.rows)
-        return Table(self.title, self.heading, rows)
+        return Table(self.title, tuple(_spaced(self.heading)), tuple(tuple(_spaced(row)) for row in rows))
+
+    def labelled(self, labels: Mapping[str, str]) -> PaperTable:
+        """The table with other names of columns, terms and levels.
+
+        Parameters
+        ----------
+        labels : mapping of str to str
+            Text by the name of a column or a term, or by "COLUMN = LEVEL".
+        """
+        rows, above = [], ""
+        for row in self.rows:
+            above = above if row.indent else row.cells[0]
+            column = above.partition(", n (%)")[0]
+            # A level is found under its column: its own name may stand for a level of another column, too.
+            first = (
+                labels.get(f"{column} = {row.cells[0]}", row.cells[0]) if row.indent else labelled(row.cells[0], labels)
+            )
+            rows.append(replace(row, cells=(first, *row.cells[1:])))
+        heading = tuple(labelled(head.replace(_SPACE, " "), labels) if head else "" for head in self.heading)
+        return replace(self, heading=heading, rows=tuple(rows), title=self.title)
 
     def as_tidy(self) -> TidyTable:
         """The texts as a table for CSV and data frames; empty headings get a name."""
-        names = tuple(head or ("variable" if at == 0 else f"column {at + 1}") for at, head in enumerate(self.heading))
-        return TidyTable(self.name, names, tuple(row.cells for row in self.rows))
+        names = [head or ("variable" if at == 0 else f"column {at + 1}") for at, head in enumerate(self.heading)]
+        rows, above = [], ""
+        for row in self.rows:
+            # A level has its column before it, since rows of a data frame have no indent.
+            above = above if row.indent else row.cells[0].partition(", n (%)")[0]
+            first = f"{above}: {row.cells[0]}" if row.indent else row.cells[0]
+            rows.append(tuple(_spaced((first, *row.cells[1:]))))
+        return TidyTable(self.name, tuple(_spaced(names)), tuple(rows))
+
+
+def labelled(text: str, labels: Mapping[str, str]) -> str:
+    """A label with the name at its beginning replaced.
+
+    >>> labelled("age, mean (SD)", {"age": "Age, years"}), labelled("ages", {"age": "Age"})
+    ('Age, years, mean (SD)', 'ages')
+    """
+    # The longest name first: "sex = 1" before "sex".
+    for name in sorted(labels, key=len, reverse=True):
+        if text == name or (text.startswith(name) and text[len(name) :].startswith((", ", " (", f" {_DAGGER}", " = "))):
+            return labels[name] + text[len(name) :]
+    return text
+
+
+def _spaced(texts: Iterable[str]) -> Iterator[str]:
+    """Texts with ordinary spaces."""
+    return (text.replace(_SPACE, " ") for text in texts)
 
 
 def paper_tables(
@@ -310,6 +356,9 @@ def docx(
     from zerosum.report.charts import picture_file
 
     document = WordDocument()
+    page = document.sections[0]
+    page.page_width, page.page_height = Cm(21), Cm(29.7)
+    page.left_margin = page.right_margin = page.top_margin = page.bottom_margin = Cm(2)
     document.styles["Normal"].font.name = "Calibri"
     document.styles["Normal"].font.size = Pt(10)
     document.add_heading(visible(title), 1)
@@ -319,10 +368,10 @@ def docx(
         _word_table(document, table)
     for picture in pictures:
         caption = document.add_paragraph()
-        caption.paragraph_format.keep_with_next = True
+        caption.paragraph_format.space_before, caption.paragraph_format.keep_with_next = Pt(12), True
         caption.add_run(f"{visible(picture.title)}. ").bold = True
         caption.add_run(visible(picture.about))
-        document.add_picture(io.BytesIO(picture_file(picture, "png")), width=Cm(16))
+        document.add_picture(io.BytesIO(picture_file(picture, "png")), width=Cm(_PICTURE_WIDTHS.get(picture.kind, 12)))
     buffer = io.BytesIO()
     document.save(buffer)
     return buffer.getvalue()
@@ -340,14 +389,23 @@ def _word_table(document: Any, table: PaperTable) -> None:
     grid = document.add_table(rows=1 + len(table.rows), cols=len(table.heading))
     grid.alignment = WD_TABLE_ALIGNMENT.CENTER
     lines = [Row(table.heading), *table.rows]
+    # Longer tables cannot stay on one page.
+    together = len(lines) <= _ROWS_OF_A_PAGE
+    widths = _widths(table)
+    grid.autofit = False
+    # Word takes the widths of cells, LibreOffice those of columns.
+    for c, width in enumerate(widths):
+        grid.columns[c].width = Cm(width)
     for r, line in enumerate(lines):
         # `row.cells` is computed anew at each access, which would make long tables slow.
         cells = grid.rows[r].cells
         for c, text in enumerate(line.cells):
             paragraph = cells[c].paragraphs[0]
             paragraph.paragraph_format.space_after = Pt(1)
-            paragraph.paragraph_format.keep_with_next = r < len(lines) - 1
-            run = paragraph.add_run(visible(text.replace(_SPACE, " ")))
+            paragraph.paragraph_format.keep_with_next = together and r < len(lines) - 1
+            cells[c].width = Cm(widths[c])
+            # Numbers with their intervals stay on one line.
+            run = paragraph.add_run(visible(text.replace(" ", _SPACE) if c and r else text))
             run.font.size = Pt(9)
             run.bold = r == 0
             if c == 0:
@@ -359,6 +417,17 @@ def _word_table(document: Any, table: PaperTable) -> None:
         paragraph = document.add_paragraph()
         paragraph.paragraph_format.space_after = Pt(0)
         paragraph.add_run(visible(note)).font.size = Pt(8)
+
+
+def _widths(table: PaperTable) -> list[float]:
+    """Widths of the columns of a Word table in cm, in proportion to their longest texts; headings may be wrapped."""
+    lengths = []
+    for c, head in enumerate(table.heading):
+        words = max(map(len, head.split(" ")), default=0)
+        lengths.append(max(words, *(len(row.cells[c]) + 2 * row.indent for row in table.rows), 6) + 2.0)
+    # 0.19 cm per character of 9 points; a table that is too wide is narrowed as a whole.
+    scale = min(0.19, _TEXT_WIDTH / sum(lengths))
+    return [length * scale for length in lengths]
 
 
 def _rule(cell: Any, *, top: bool, bottom: bool) -> None:

@@ -249,8 +249,8 @@ def _coefficients(table: CoefficientTable) -> Iterator[Block]:
     if len(rows) <= _MOST_ROWS and not table.ratio:
         about = f"Each on an axis of its own that holds 0 (the mark). {_TWO_INTERVALS}"
         yield Intervals("Coefficients", about, tuple(rows))
-    for each in table.tables():
-        yield replace(each, title=f"{each.title} in numbers")
+    for numbers in table.tables():
+        yield replace(numbers, title=f"{numbers.title} in numbers")
     if shared is not None and not table.ratio:
         yield replace(shared.as_table(), title=f"{shared.title} in numbers")
 

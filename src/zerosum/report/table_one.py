@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,10 @@ Estimate = Mapping[str, Quantity]
 _Z95 = 1.959963984540054
 _ALL = "all"
 _DASH = "–"
+_MINUS = "\N{MINUS SIGN}"
+_SPACE = "\N{NO-BREAK SPACE}"
+# Half width of an interval of a standard deviation, over the standard deviation, from which a note names it.
+_UNCERTAIN_SD = 0.25
 
 
 def table_one(estimate: Estimate, question: Question, units: float | None = None) -> PaperTable:
@@ -62,15 +67,15 @@ def table_one(estimate: Estimate, question: Question, units: float | None = None
         raise BadInput("Table 1 needs the result of algorithm describe")
     groups = estimate[names[0]].axes[0].labels
     by = question.parameters.get("by")
-    given = question.parameters.get("missing")
-    rules = rules_by_column(given, question.columns) if isinstance(given, dict | str | int | float) else {}  # type: ignore[arg-type]
+    given: Any = question.parameters.get("missing")
+    rules = rules_by_column(given, question.columns)
     sizes = _sizes(estimate, groups, units)
     heads = [_head(group, size) for group, size in zip(groups, sizes, strict=True)]
     several = len(groups) > 2
     differ = ("largest SMD" if len(groups) > 3 else "SMD",) if several else ()
     rows: list[Row] = []
     numbers = estimate["mean"].axes[1].labels if "mean" in estimate else ()
-    levels = question.parameters.get("levels")
+    levels: Any = question.parameters.get("levels")
     categories = (
         [name for name in levels if name != by] if isinstance(levels, dict) and "proportion" in estimate else []
     )
@@ -81,7 +86,7 @@ def table_one(estimate: Estimate, question: Question, units: float | None = None
         if name in numbers:
             rows += _number_rows(estimate, name, sizes, may_miss, several)
         elif name in categories:
-            rows += _category_rows(estimate, name, list(levels[name]), sizes, may_miss, several)  # type: ignore[call-overload, index]
+            rows += _category_rows(estimate, name, list(levels[name]), sizes, may_miss, several)
     title = f"Characteristics of the units{f' by {by}' if several else ''}"
     return PaperTable("table1", title, ("", *heads, *differ), tuple(rows), _notes(estimate, several))
 
@@ -102,7 +107,8 @@ def _sizes(estimate: Estimate, groups: Sequence[str], units: float | None) -> li
 def _head(group: str, size: float | None) -> str:
     """Heading of a group's column."""
     label = "All" if group == _ALL else group
-    return label if size is None else f"{label} (N = {size:.0f})"
+    # No-break spaces, so that a narrow column breaks before the bracket only.
+    return label.replace(" ", _SPACE) + ("" if size is None else f" (N{_SPACE}={_SPACE}{size:.0f})")
 
 
 def _number_rows(
@@ -225,7 +231,7 @@ def _places(sd: Floats, highest: Floats) -> int:
 
 def _fixed(value: float, places: int) -> str:
     """A number with fixed decimals; a dash if unknown. Minus zero is zero."""
-    return _DASH if not math.isfinite(value) else f"{round(float(value), places) + 0.0:.{places}f}"
+    return _DASH if not math.isfinite(value) else f"{round(float(value), places) + 0.0:.{places}f}".replace("-", _MINUS)
 
 
 def _quartiles(labels: Sequence[str]) -> tuple[int, int, int] | None:
@@ -283,6 +289,12 @@ def _notes(estimate: Estimate, several: bool) -> tuple[str, ...]:
         notes.append(f"Proportions are known to ±{format_number(half, 2)} percentage points or better.")
     if several:
         notes.append("SMD: standardised mean difference, from the noisy numbers.")
+    if "sd" in estimate:
+        ends, sd = estimate["sd_interval"].value, estimate["sd"].value
+        if np.any((ends[..., 1] - ends[..., 0]) / 2 > _UNCERTAIN_SD * np.maximum(sd, 1e-300)):
+            notes.append(
+                "Standard deviations are less certain than means; the table sd of the export has their intervals."
+            )
     if "sd" in estimate and np.any(estimate["sd"].value == 0):
         notes.append("A standard deviation below its noise is shown by its upper limit.")
     return tuple(notes)

@@ -227,17 +227,19 @@ def _curves(estimate: Estimate) -> Iterator[Table]:
     if "log_rank_p" in estimate:
         # The log-rank test of g groups has g - 1 degrees of freedom; z is its signed root with two groups.
         degrees, chi_square = len(groups.labels) - 1, float(estimate["log_rank_statistic"])
-        line = [f"{chi_square:.3g}", f"{degrees}", f"{float(estimate['log_rank_p']):.3g}"]
-        heading = ["chi-square", "degrees of freedom", "p"]
+        test = [("chi-square", f"{chi_square:.3g}")]
         if "log_rank_z" in estimate:
             # The z of results of 0.2 is not that of this statistic, but it has its sign.
-            line.insert(1, f"{math.copysign(math.sqrt(max(chi_square, 0.0)), float(estimate['log_rank_z'])):.3g}")
-            heading.insert(1, "z")
-        yield Table("Log-rank test", tuple(heading), (tuple(line),), 0)
+            z = math.copysign(math.sqrt(max(chi_square, 0.0)), float(estimate["log_rank_z"]))
+            test.append(("z", f"{z:.3g}"))
+        test += [("degrees of freedom", f"{degrees}"), ("p", f"{float(estimate['log_rank_p']):.3g}")]
+        heading, cells = zip(*test, strict=True)
+        yield Table("Log-rank test", heading, (cells,), 0)
         if "log_rank_pooled_z" in estimate:
             found = estimate["log_rank_pooled_z"]
-            cells = f"{float(found):.3g}", f"± {1.96 * float(np.ravel(found.std)[0]):.3g}"
-            yield Table("Log-rank test of these data without privacy, estimate", ("z", "95 %"), (cells,), 0)
+            half = 1.96 * float(np.ravel(np.asarray(found.std))[0])
+            values = f"{float(found):.3g}", f"± {half:.3g}"
+            yield Table("Log-rank test of these data without privacy, estimate", ("z", "95 %"), (values,), 0)
 
 
 def _heading(groups: tuple[str, ...]) -> tuple[str, ...]:

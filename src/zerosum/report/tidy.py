@@ -207,9 +207,8 @@ def _errors(name: str, quantity: Quantity, estimate: Estimate) -> Iterator[tuple
     kinds = False
     for kind, ending in (("population", _POPULATION), ("pooled", _POOLED)):
         std = estimate.get(f"{name}_population_std") if kind == "population" else quantity.std
-        ends = estimate.get(f"{name}{ending}", estimate.get(f"{name}{ending}_95"))
-        if ends is not None and ends.value.shape != (*quantity.shape, 2):
-            ends = None
+        stored = estimate.get(f"{name}{ending}", estimate.get(f"{name}{ending}_95"))
+        ends = None if stored is None or stored.value.shape != (*quantity.shape, 2) else stored.value
         if ends is None and kind == "pooled" and std is not None:
             half = _Z95 * np.asarray(std)
             ends = np.stack([quantity.value - half, quantity.value + half], axis=-1)
