@@ -470,8 +470,8 @@ def combination(text: str, names: Sequence[str]) -> tuple[str, dict[str, float]]
     known_names = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     term = re.compile(rf"\s*([+-])?\s*(?:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)\s*\*\s*)?({known_names})\s*(?=[+-]|$)")
     name, separator, sum_ = text.partition(":")
-    # A coefficient's own name may have a colon (an interaction): then the text before it is no name.
-    for own, rest in ((name.strip(), sum_), ("", text)) if separator else (("", text),):
+    # A coefficient's own name may have a colon (an interaction): the text as a whole comes first.
+    for own, rest in (("", text), (name.strip(), sum_)) if separator else (("", text),):
         weights: dict[str, float] = {}
         at = 0
         while at < len(rest) and (found := term.match(rest, at)) and (at == 0 or found[1]):

@@ -70,11 +70,14 @@ class Changes:
             steps[name] = values[0]
         names = {}
         for each in labels:
-            name, separator, text = each.partition("=")
+            # The last equals sign separates: names of terms may contain others.
+            name, separator, text = each.rpartition("=")
             if not (separator and name.strip() and text.strip()):
                 raise BadParameter(f"{each!r} must be COLUMN=TEXT or COLUMN:LEVEL=TEXT")
             column, colon, level = name.strip().rpartition(":")
-            names[f"{column} = {level}" if colon else level] = text.strip()
+            names[name.strip()] = text.strip()
+            if colon:  # a level, unless it is the name of an interaction
+                names[f"{column} = {level}"] = text.strip()
         return cls(steps, tuple(contrasts), dict(map(_assignment, margins)), names)
 
     @property

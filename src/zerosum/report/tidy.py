@@ -189,10 +189,12 @@ def _of_quantity(name: str, quantity: Quantity, estimate: Estimate) -> TidyTable
     rows: list[tuple[Cell, ...]] = []
     for kind, std, ends in _errors(name, quantity, estimate):
         for at in _places(quantity):
-            labels = [axis.labels[place] for axis, place in zip(quantity.axes, at, strict=True)] or [
-                str(place + 1) for place in at
-            ]
-            unit = " ".join(axis.units[p] for axis, p in zip(quantity.axes, at, strict=True) if axis.units)
+            labels = (
+                [axis.labels[place] for axis, place in zip(quantity.axes, at, strict=True)]
+                if quantity.axes
+                else [str(place + 1) for place in at]
+            )
+            unit = " ".join(axis.units[p] for axis, p in zip(quantity.axes, at, strict=False) if axis.units)
             low, high = (None, None) if ends is None else (_finite(each) for each in ends[at])
             error = None if std is None else _finite(std[at])
             known = None if low is None and high is None else _LEVEL
