@@ -147,7 +147,9 @@ def tidy(result: Result, changes: Changes | None = None) -> dict[str, TidyTable]
     changes : Changes, optional
         Steps, contrasts and margins.
     """
-    derived = {each.name: each for each in map(of_coefficients, coefficient_tables(result, changes or Changes()))}
+    tables = [of_coefficients(each) for each in coefficient_tables(result, changes or Changes())]
+    # Coefficients first, as in broom; ratios are derived from them.
+    derived = {each.name: each for each in sorted(tables, key=lambda each: each.name != "coefficients")}
     found = derived | {
         name: each for name, each in tidy_tables(result.estimate, result.plan.algorithm).items() if name not in derived
     }

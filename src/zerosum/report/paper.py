@@ -27,7 +27,7 @@ MOST_ROWS = 500
 _TEXT_WIDTH, _PICTURE_WIDTHS, _ROWS_OF_A_PAGE = 17.0, {"forest": 17}, 45
 _DAGGER = "†"
 _MINUS = "\N{MINUS SIGN}"
-_SPACE = "\N{NO-BREAK SPACE}"
+_SPACE, _EM_SPACE = "\N{NO-BREAK SPACE}", "\N{EM SPACE}"
 _POPULATION_NOTE = "95 % CI: for the population, from sampling error and privacy noise."
 _POOLED_NOTE = "95 % interval, these data: for the same analysis of the pooled data, from the privacy noise alone."
 # Characters that have a meaning in LaTeX.
@@ -74,8 +74,13 @@ class PaperTable:
 
     def as_table(self) -> Table:
         """The table for a terminal or a report."""
-        rows = tuple((f"{'  ' * row.indent}{row.cells[0]}", *row.cells[1:]) for row in self.rows)
+        # Em spaces, which pages do not collapse.
+        rows = tuple((f"{_EM_SPACE * row.indent}{row.cells[0]}", *row.cells[1:]) for row in self.rows)
         return Table(self.title, tuple(_spaced(self.heading)), tuple(tuple(_spaced(row)) for row in rows))
+
+    def __str__(self) -> str:
+        """Title, rows and notes as text."""
+        return "\n".join([str(self.as_table()), *self.notes])
 
     def labelled(self, labels: Mapping[str, str]) -> PaperTable:
         """The table with other names of columns, terms and levels.

@@ -448,9 +448,9 @@ class Result:
         dict of str to TidyTable
             See `zerosum.report.tidy`.
         """
-        from zerosum.report.tidy import tidy_tables
+        from zerosum.report.export import tidy
 
-        return tidy_tables(self.estimate, self.plan.algorithm)
+        return tidy(self)
 
     def to_frame(self, name: str = "", library: Literal["pandas", "polars"] | None = None) -> Any:
         """One tidy table as a data frame.
@@ -465,7 +465,7 @@ class Result:
         Returns
         -------
         pandas.DataFrame or polars.DataFrame
-            With `estimate`, `std_error`, `conf_low`, `conf_high` and `kind` for each term.
+            With `estimate`, `std_error`, `conf_low`, `conf_high` and `kind` for each term; Table 1 has texts.
 
         Raises
         ------

@@ -34,6 +34,7 @@ from zerosum.report.document import (
 )
 from zerosum.report.number_format import format_number, format_percent
 from zerosum.report.slices import slices
+from zerosum.report.table_one import table_one
 from zerosum.report.tables import tables_of
 
 Estimate = Mapping[str, Quantity]
@@ -124,6 +125,10 @@ def _histogram(estimate: Estimate, question: Question, space: Masker | None) -> 
 
 def _descriptions(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """Plots and tables of descriptive statistics, quantiles and survival curves."""
+    if {"mean_population_interval", "proportion"} & estimate.keys():
+        first = table_one(estimate, question)
+        yield replace(first.as_table(), title=f"Table 1: {first.title}")
+        yield Text(first.notes)
     if "mean_population_interval" in estimate:
         yield from _group_intervals(estimate, "mean", "Means")
     if "proportion_population_interval" in estimate:
