@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from zerosum.algorithms.counts import consistent_counts
+from zerosum.arrays import Floats
 
 SIZES = np.array([60.0, 100.0, 40.0])
 COUNTS = np.array([[60.0, 55.0, 60.0], [100.0, 80.0, 99.0], [40.0, 10.0, 40.0]])
@@ -51,12 +54,12 @@ def test_counts_are_the_least_squares_solution() -> None:
     variance = np.tile([4.0, 25.0, 16.0], (3, 1))
     found = consistent_counts(sizes, np.full(3, 9.0), counts, variance, COMPLETE, 200, closed=True)
 
-    def distance(values: np.ndarray) -> float:
+    def distance(values: Floats) -> float:
         n, seen = values[:3], values[3:].reshape(3, 2)
         joined = np.column_stack([n, seen])
         return float(np.sum((n - sizes) ** 2) / 9 + np.sum((joined - counts) ** 2 / variance))
 
-    constraints = [
+    constraints: Any = [
         {"type": "eq", "fun": lambda v: np.sum(v[:3]) - 200},
         {"type": "ineq", "fun": lambda v: (v[:3, None] - v[3:].reshape(3, 2)).ravel()},
         {"type": "ineq", "fun": lambda v: v},

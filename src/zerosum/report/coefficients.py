@@ -44,6 +44,7 @@ _KINDS = ("pooled", "population")
 _IDENTIFIED = "identified"  # key of the largest covariance at which a combination is identified
 # Largest number of rows of a table of predicted margins: the values of several features multiply.
 _MARGINS_MOST = 200
+_PLACES_MOST = 4  # largest number of decimals of a ratio
 
 
 @dataclass(frozen=True)
@@ -370,29 +371,29 @@ class CoefficientTable:
 
     def lines(self) -> list[tuple[str, str, str, str, str]]:
         """Rows of text: name, estimate, 95 % interval for the pooled data, for the population, and a remark."""
-        return [
-            (
-                row.label,
-                self.text(row.estimate),
-                self.interval_text(row.pooled_95),
-                self.interval_text(row.population_95),
-                "" if row.identified else NOT_IDENTIFIED,
-            )
-            for row in self.rows
+        return [(row.label, *self.texts(row), "" if row.identified else NOT_IDENTIFIED) for row in self.rows]
+
+    def texts(self, row: Coefficient) -> tuple[str, str, str]:
+        """Estimate, 95 % interval for the pooled data, and that for the population, as text.
+
+        Ratios have two decimals, as in journals, and more where an interval is too narrow for two.
+        """
+        if not self.exponentiated:
+            ends = [f"{low:.4g} to {high:.4g}" for low, high in (row.pooled_95, row.population_95)]
+            return f"{row.estimate:.4g}", ends[0], ends[1]
+        width = min(high - low for low, high in (row.pooled_95, row.population_95))
+        # Two significant digits of the width.
+        places = min(max(1 - math.floor(math.log10(width)), 2), _PLACES_MOST) if 0 < width < math.inf else 2
+        ends = [
+            f"{ratio_text(low, places)} to {ratio_text(high, places)}"
+            for low, high in (row.pooled_95, row.population_95)
         ]
+        return ratio_text(row.estimate, places), ends[0], ends[1]
 
     @property
     def exponentiated(self) -> bool:
         """Whether the estimates are ratios, whose natural axis is logarithmic and whose neutral value is 1."""
         return self.is_ratio
-
-    def text(self, value: float) -> str:
-        """An estimate or an end of an interval as text."""
-        return ratio_text(value) if self.exponentiated else f"{value:.4g}"
-
-    def interval_text(self, interval: Interval) -> str:
-        """An interval as text."""
-        return f"{self.text(interval[0])} to {self.text(interval[1])}"
 
     @property
     def title(self) -> str:
@@ -418,27 +419,22 @@ class CoefficientTable:
 
     def forest(self) -> Forest:
         """Forest plot on one axis: logarithmic for ratios."""
-        rows = tuple(
-            ForestRow(
-                row.label,
-                known(row.estimate),
-                known(row.pooled_95[0]),
-                known(row.pooled_95[1]),
-                known(row.population_95[0]),
-                known(row.population_95[1]),
-                f"{self.text(row.estimate)} ({self.interval_text(row.population_95)})"
-                if row.identified
-                else "not identified",
-            )
-            for row in self.rows
-        )
+        rows = []
+        for row in self.rows:
+            estimate, _, interval = self.texts(row)
+            ends = (row.estimate, *row.pooled_95, *row.population_95)
+            text = f"{estimate} ({interval})" if row.identified else "not identified"
+            value, low, high, wide_low, wide_high = map(known, ends)
+            rows.append(ForestRow(row.label, value, low, high, wide_low, wide_high, text))
         about = (
             "All on one axis. The thick bar is the 95 % interval for these data (privacy noise), the thin one for the "
             "population they are a sample of (privacy noise and sampling error), which is also written at the right."
         )
         if self.exponentiated:
             about += " The axis is logarithmic."
-        return Forest(self.title, about, rows, self.measure, self.exponentiated, 1.0 if self.exponentiated else 0.0)
+        return Forest(
+            self.title, about, tuple(rows), self.measure, self.exponentiated, 1.0 if self.exponentiated else 0.0
+        )
 
     def __str__(self) -> str:
         """The table as text, without title; ratios follow with their title."""
@@ -485,15 +481,15 @@ def combination(text: str, names: Sequence[str]) -> tuple[str, dict[str, float]]
     )
 
 
-def ratio_text(value: float) -> str:
-    """A ratio with two decimals as journals print it; three digits where two decimals would hide it.
+def ratio_text(value: float, places: int = 2) -> str:
+    """A ratio with a number of decimals; three digits where that would hide it or is too long.
 
-    >>> ratio_text(1.2345), ratio_text(0.01234), ratio_text(1234.5), ratio_text(float("inf"))
-    ('1.23', '0.0123', '1.23e+03', '-')
+    >>> ratio_text(1.2345), ratio_text(0.01234), ratio_text(1234.5), ratio_text(float("inf")), ratio_text(0.9992, 4)
+    ('1.23', '0.0123', '1.23e+03', '-', '0.9992')
     """
     if not math.isfinite(value):
         return "-"
-    return f"{value:.2f}" if 0.1 <= value < 100 or value == 0 else f"{value:.3g}"
+    return f"{value:.{places}f}" if 0.1 <= value < 100 or value == 0 else f"{value:.3g}"
 
 
 def _exp(value: float) -> float:

@@ -188,8 +188,9 @@ def coefficient_table(table: CoefficientTable) -> PaperTable:
         # The intercept of a model with ratios has no row among them.
         lost |= not row.identified
         mark = "" if row.identified else f" {_DAGGER}"
-        cell = f"{table.text(row.estimate)} ({table.interval_text(row.population_95)})"
-        rows.append(Row((f"{row.label}{mark}", *map(_signed, (cell, table.interval_text(row.pooled_95))))))
+        estimate, pooled, population = table.texts(row)
+        cell = f"{estimate} ({population})"
+        rows.append(Row((f"{row.label}{mark}", *map(_signed, (cell, pooled)))))
     measure = table.measure[0].upper() + table.measure[1:]
     notes = [_POPULATION_NOTE, _POOLED_NOTE]
     if lost:
