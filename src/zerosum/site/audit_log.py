@@ -26,7 +26,9 @@ from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import Request
 from zerosum.kernel.schemes import NoiseMechanism
 
-Event = Literal["started", "stopped", "waiting", "decided", "consented", "relayed", "released", "repeated", "refused"]
+Event = Literal[
+    "fetched", "started", "stopped", "waiting", "decided", "consented", "relayed", "released", "repeated", "refused"
+]
 
 _ALL_OF = 20  # refusals or repetitions of one kind that are each written
 
