@@ -11,6 +11,8 @@ from helpers.paper_results import linear, logistic
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.report.coefficients import CoefficientTable, combination
+from zerosum.report.paper import coefficient_table
+from zerosum.report.tidy import of_coefficients
 
 Z95 = 1.959963984540054
 
@@ -168,3 +170,23 @@ def test_table_of_hazard_model_has_no_intercept() -> None:
     assert found.names == ("x0", "x1")
     with pytest.raises(BadInput, match="intercept"):
         found.margins()
+
+
+def test_p_values_and_reasons_of_a_result_are_in_its_tables() -> None:
+    estimate = dict(logistic().estimate)
+    axis = estimate["pooled_std"].axes[0]
+    estimate["p_value"] = Quantity(np.array([0.0321, 1e-9, 0.5]), "diagnostic", (axis,))
+    estimate["identified"] = Quantity(np.array([1.0, 0.0, 1.0]), "diagnostic", (axis,))
+    estimate["unidentified_reason"] = Quantity(np.array([0.0, 2.0, 0.0]), "diagnostic", (axis,))
+    found = CoefficientTable.of(estimate, "logistic-regression")
+    text = str(found)
+    assert "0.032" in text
+    assert "< 0.001" in text
+    assert found.rows[1].remark.endswith("nearly collinear with other columns")
+    line = found.contrast({"x1": 1.0})
+    assert line.p_value == pytest.approx(math.erfc(abs(line.estimate) / line.population_std / math.sqrt(2)))
+    assert found.ratios().rows[0].p_value == 0.0321
+    assert found.margins().rows[0].p_value is None
+    tidy = of_coefficients(found).records()
+    assert [(row["p_value"], row["kind"]) for row in tidy[:4:3]] == [(0.0321, "population"), (None, "pooled")]
+    assert coefficient_table(found).heading[-1] == "p"

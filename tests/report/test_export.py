@@ -167,7 +167,7 @@ def test_docx_has_tables_text_and_forest_plot() -> None:
     assert (
         first.cell(1, 1)
         .text.replace("\N{NO-BREAK SPACE}", " ")
-        .startswith(f"{math.exp(logistic().estimate['coefficients'][0]):.2f} (")
+        .startswith(f"{math.exp(logistic().estimate['coefficients'][0]):.3f} (")
     )
     assert len(found.inline_shapes) == 1
     assert "logistic regression" in found.paragraphs[1].text

@@ -38,12 +38,19 @@ _MODELS: dict[str, tuple[Link, str]] = {
     "poisson-regression": ("log", "rate ratio"),
     "cox-regression": ("log", "hazard ratio"),
 }
-_PREDICTIONS: dict[Link, str] = {"identity": "means", "logit": "probabilities", "log": "rates"}
+_PREDICTIONS: dict[Link, str] = {"identity": "mean", "logit": "probability", "log": "rate"}
 _LEVELS = {"90": 1.6448536269514722, "95": 1.959963984540054}  # two-sided quantiles of the normal law
 _KINDS = ("pooled", "population")
 _IDENTIFIED = "identified"  # key of the largest covariance at which a combination is identified
 # Largest number of rows of a table of predicted margins: the values of several features multiply.
 _MARGINS_MOST = 200
+# Why a coefficient is not identified, by the number in `unidentified_reason` of an estimate.
+_REASONS = (
+    "",
+    "the privacy noise is too large",
+    "nearly collinear with other columns",
+    "too few events for the number of columns",
+)
 _PLACES_MOST = 4  # largest number of decimals of a ratio
 
 
@@ -66,11 +73,18 @@ class Coefficient:
     population_95: Interval
     identified: bool
     unit: str = ""  # unit of measurement, if declared: "per year", "mmHg per year"
+    reason: str = ""  # why it is not identified, where the program states it
+    p_value: float | None = None  # Wald test that it is 0 in the population; None if the result has none
 
     @property
     def label(self) -> str:
         """The name with the unit of measurement."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
+
+    @property
+    def remark(self) -> str:
+        """Whether it is identified, and why not."""
+        return "" if self.identified else f"{NOT_IDENTIFIED}{f': {self.reason}' if self.reason else ''}"
 
 
 @dataclass(frozen=True)
@@ -128,6 +142,9 @@ class CoefficientTable:
         ]
         axis = estimate["pooled_std"].axes[0]
         units = axis.units or ("",) * len(axis.labels)
+        reasons = estimate["unidentified_reason"].value if "unidentified_reason" in estimate else np.zeros(len(values))
+        tests = estimate.get("p_value")
+        tests = tests if tests is not None and tests.shape == (len(values),) else None
         rows = []
         for at, (name, unit, value) in enumerate(zip(axis.labels, units, values, strict=True)):
             spread = {
@@ -145,6 +162,8 @@ class CoefficientTable:
                     population_std=float(estimate["population_std"][at]),
                     identified=bool(estimate["identified"][at]),
                     unit=unit,
+                    reason=_REASONS[int(reasons[at])],
+                    p_value=None if tests is None else known(tests[at]),
                     **spread,
                 )
             )
@@ -228,11 +247,21 @@ class CoefficientTable:
             errors[f"{kind}_std"] = std
             for level, quantile in _LEVELS.items():
                 errors[f"{kind}_{level}"] = value - quantile * std, value + quantile * std
+        # The two-sided Wald test with the standard normal distribution, as for a coefficient.
+        error = errors["population_std"]
+        size = abs(value) / error if error > 0 else math.inf if value else 0.0
+        tested = any(row.p_value is not None for row in self.rows)
         identified = all(row.identified for row in self.rows if row.name in given)
         if len(given) > 1 and _IDENTIFIED in self.covariances:
             most = float(vector @ self.covariances[_IDENTIFIED] @ vector)
             identified = errors["pooled_std"] ** 2 <= most
-        return Coefficient(name or _combination_text(given), value, identified=identified, **errors)
+        return Coefficient(
+            name or _combination_text(given),
+            value,
+            identified=identified,
+            p_value=math.erfc(size / math.sqrt(2)) if tested else None,
+            **errors,
+        )
 
     def contrasts(self, combinations: Mapping[str, Mapping[str, float]]) -> CoefficientTable:
         """Table of several linear combinations.
@@ -336,11 +365,10 @@ class CoefficientTable:
             weights = dict(self.feature_mean) | chosen
             name = ", ".join(f"{feature} = {value:g}" for feature, value in chosen.items()) or "at the means"
             # The intercept has weight 1, so that a profile of zeros is a combination, too.
-            rows.append(
-                _mapped(self.contrast({name_: weights[name_] for name_ in features} | {INTERCEPT: 1.0}, name), inverse)
-            )
-        measure = f"predicted {_PREDICTIONS[self.link].removesuffix('s').replace('probabilitie', 'probability')}"
-        return replace(self, rows=tuple(rows), measure=measure, covariances={})
+            line = self.contrast({feature: weights[feature] for feature in features} | {INTERCEPT: 1.0}, name)
+            # The test of a linear predictor of 0 has no meaning for a prediction.
+            rows.append(replace(_mapped(line, inverse), p_value=None))
+        return replace(self, rows=tuple(rows), measure=f"predicted {_PREDICTIONS[self.link]}", covariances={})
 
     def named(self, measure: str) -> CoefficientTable:
         """The same rows under another name of the estimates, such as "contrast"; ratios stay ratios.
@@ -371,7 +399,7 @@ class CoefficientTable:
 
     def lines(self) -> list[tuple[str, str, str, str, str]]:
         """Rows of text: name, estimate, 95 % interval for the pooled data, for the population, and a remark."""
-        return [(row.label, *self.texts(row), "" if row.identified else NOT_IDENTIFIED) for row in self.rows]
+        return [(row.label, *self.texts(row), row.remark) for row in self.rows]
 
     def texts(self, row: Coefficient) -> tuple[str, str, str]:
         """Estimate, 95 % interval for the pooled data, and that for the population, as text.
@@ -407,8 +435,18 @@ class CoefficientTable:
         count = 5 if any(line[4] for line in lines) else 4
         plain = self.measure in ("coefficient", "standardised coefficient")
         first = ("coefficient", "estimate") if plain else ("term", self.measure)
-        heading = (*first, "95 % pooled data", "95 % population", "remark")
-        return Table(self.title, heading[:count], tuple(line[:count] for line in lines))
+        heading = (*first, "95 % pooled data", "95 % population", "remark")[:count]
+        cells = [line[:count] for line in lines]
+        if self.tested:
+            # Before the remarks.
+            heading = (*heading[:4], "p", *heading[4:])
+            cells = [(*line[:4], p_text(row.p_value), *line[4:]) for line, row in zip(cells, self.rows, strict=True)]
+        return Table(self.title, heading, tuple(cells))
+
+    @property
+    def tested(self) -> bool:
+        """Whether the rows have p values."""
+        return any(row.p_value is not None for row in self.rows)
 
     def tables(self) -> list[Table]:
         """Coefficients, and their ratios where the model has them, as tables of text."""
@@ -490,6 +528,15 @@ def ratio_text(value: float, places: int = 2) -> str:
     if not math.isfinite(value):
         return "-"
     return f"{value:.{places}f}" if 0.1 <= value < 100 or value == 0 else f"{value:.3g}"
+
+
+def p_text(p: float | None) -> str:
+    """A p value with three decimals, or a bound; a dash if unknown.
+
+    >>> p_text(0.0321), p_text(1e-7), p_text(None)
+    ('0.032', '< 0.001', '-')
+    """
+    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _exp(value: float) -> float:

@@ -16,7 +16,7 @@ from zerosum.errors import BadInput
 from zerosum.kernel.names import visible
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.question import Question
-from zerosum.report.coefficients import INTERCEPT, NOT_IDENTIFIED, CoefficientTable
+from zerosum.report.coefficients import INTERCEPT, NOT_IDENTIFIED, CoefficientTable, p_text
 from zerosum.report.document import Picture, Table
 from zerosum.report.number_format import format_number
 from zerosum.report.tidy import TidyTable, tidy_tables
@@ -183,23 +183,27 @@ def coefficient_table(table: CoefficientTable) -> PaperTable:
     table : CoefficientTable
         Coefficients or a table derived from them.
     """
-    rows, lost = [], False
+    rows, reasons = [], set()
     for row in table.rows:
-        # The intercept of a model with ratios has no row among them.
-        lost |= not row.identified
         mark = "" if row.identified else f" {_DAGGER}"
+        reasons |= set() if row.identified else {row.reason or "the estimate is mostly the prior"}
         estimate, pooled, population = table.texts(row)
-        cell = f"{estimate} ({population})"
-        rows.append(Row((f"{row.label}{mark}", *map(_signed, (cell, pooled)))))
-    measure = table.measure[0].upper() + table.measure[1:]
+        test = (p_text(row.p_value),) if table.tested else ()
+        rows.append(Row((f"{row.label}{mark}", *map(_signed, (f"{estimate} ({population})", pooled)), *test)))
     notes = [_POPULATION_NOTE, _POOLED_NOTE]
-    if lost:
-        notes.append(f"{_DAGGER} {NOT_IDENTIFIED}: the estimate is mostly the prior.")
-    name = table.title.lower().replace(" ", "_")
-    title = table.title if table.names[-1:] != (INTERCEPT,) else f"{table.title} of the model"
-    return PaperTable(
-        name, title, ("", f"{measure} (95{_SPACE}% CI)", f"95{_SPACE}% interval, these data"), tuple(rows), tuple(notes)
+    if table.tested:
+        notes.append("p: Wald test for the population.")
+    if reasons:
+        notes.append(f"{_DAGGER} {NOT_IDENTIFIED}: {'; '.join(sorted(reasons))}.")
+    measure = table.measure[0].upper() + table.measure[1:]
+    heading = (
+        "",
+        f"{measure} (95{_SPACE}% CI)",
+        f"95{_SPACE}% interval, these data",
+        *(("p",) if table.tested else ()),
     )
+    title = table.title if table.names[-1:] != (INTERCEPT,) else f"{table.title} of the model"
+    return PaperTable(table.title.lower().replace(" ", "_"), title, heading, tuple(rows), tuple(notes))
 
 
 def of_tidy(table: TidyTable) -> PaperTable:

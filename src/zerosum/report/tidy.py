@@ -7,9 +7,9 @@ Columns: the labels of the place (`term`, or `group`, `column`, `level`, `time`)
 - "population": the interval is for the population that the data are a sample of; sampling error and privacy noise;
 - empty: the error is unknown.
 
-Tables of regressions also have `identified` and `unit`. As in broom, the `std_error` of a ratio is that of its
-logarithm. A quantity q has its intervals in `q_interval` and `q_population_interval`; without them the pooled interval
-is normal with the known noise.
+Tables of regressions also have `identified`, `unit` and, where the result has tests, `p_value`. As in broom, the
+`std_error` of a ratio is that of its logarithm. A quantity q has its intervals in `q_interval` and
+`q_population_interval`; without them the pooled interval is normal with the known noise.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _ERRORS = ("estimate", "std_error", "conf_low", "conf_high", "conf_level", "kind
 _POOLED, _POPULATION = "_interval", "_population_interval"
 _OF_ANOTHER = ("_interval", "_interval_90", "_interval_95", "_population_std")
 # Quantities of regressions that the table of coefficients holds.
-_OF_COEFFICIENTS = frozenset({"coefficients", "intercept", "pooled_std", "population_std", "identified"})
+_OF_COEFFICIENTS = frozenset(
+    {"coefficients", "intercept", "pooled_std", "population_std", "identified", "unidentified_reason", "p_value"}
+)
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class TidyTable:
             except ModuleNotFoundError:
                 continue
             # A column of None alone is a column of missing numbers and not of objects.
-            numbers = {"estimate", "std_error", "conf_low", "conf_high", "conf_level"}
+            numbers = {"estimate", "std_error", "conf_low", "conf_high", "conf_level", "p_value"}
             filled = {
                 key: [math.nan if cell is None else cell for cell in cells] if key in numbers else cells
                 for key, cells in columns.items()
@@ -174,12 +176,15 @@ def of_coefficients(table: CoefficientTable) -> TidyTable:
             kind,
             row.identified,
             row.unit,
+            # The test is about the population.
+            *([row.p_value if kind == "population" else None] if table.tested else []),
         )
         for kind in ("population", "pooled")
         for row in table.rows
     ]
     rows = [(row[0], _finite(row[1]), *row[2:]) for row in rows]
-    return TidyTable(table.title.lower().replace(" ", "_"), ("term", *_ERRORS, "identified", "unit"), tuple(rows))
+    columns = ("term", *_ERRORS, "identified", "unit", *(["p_value"] if table.tested else []))
+    return TidyTable(table.title.lower().replace(" ", "_"), columns, tuple(rows))
 
 
 def _of_quantity(name: str, quantity: Quantity, estimate: Estimate) -> TidyTable:
