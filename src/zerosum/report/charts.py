@@ -43,7 +43,7 @@ COLOURS = 6  # number of series colours in the style sheet
 _LABEL_SIZE, _TICK_SIZE = 13.0, 12.0
 _CHARACTER = 7.2  # approximate width of a character in a wide font, to decide whether labels are slanted
 # Longest lines of labels in characters: of rows, of slanted columns, and of columns and small charts.
-_LONGEST_LABEL, _LONGEST_SLANTED, _LONGEST_SHORT = 24, 36, 13
+_LONGEST_LABEL, _LONGEST_SLANTED, _LONGEST_SHORT = 24, 48, 13
 _MOST_LINES = 4  # lines of a label
 _LINE = 16.0  # height of a line of text
 _ROW = 30.0  # height of one row of intervals
