@@ -67,6 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "study",
         ),
     },
+    # Above `study`, unlike `engines`: a FLARE job starts its own coordinator, reads study files and writes reports.
     "flare": {"errors", "kernel", "secagg", "protocol", "engines", "report", "study"},
     "papers": {
         *("compute", "errors", "html", "version", "kernel", "statistics", "site", "algorithms", "data", "study"),
