@@ -13,11 +13,10 @@ import numpy as np
 
 from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.missing import OBSERVED, OWN_ROWS
-from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
 from zerosum.report.guarantee_text import description, parameter_text
-from zerosum.report.record import Result, privacy_report
+from zerosum.report.record import Result, adversary, privacy_report
 from zerosum.version import VERSION
 
 _REGRESSIONS = {
@@ -164,14 +163,7 @@ def _privacy(plan: Plan) -> list[str]:
         if plan.adjacency.value == "replace-one"
         else f"one {plan.unit} with all its rows added or removed"
     )
-    who = (
-        "the readers of the result"
-        if plan.scheme.facts.sees_data
-        else (
-            "the coordinator"
-            + (f" together with any {counted(report.colluders, 'other site')}" if report.colluders else "")
-        )
-    )
+    who = "the readers of the result" if plan.scheme.facts.sees_data else adversary(report.colluders)
     rounds = len(report.releases)
     return [
         f"The whole study satisfies differential privacy with epsilon {format_epsilon(report.worst_epsilon)} and "
