@@ -58,7 +58,7 @@ _BY_COEFFICIENT = frozenset(
 )
 # Largest number of coefficients whose covariances are in the result: the text of the matrices then stays within the
 # disk space that is reserved for a result. Chosen by hand; no benchmark recorded.
-_COVARIANCES_MOST = 64
+_COVARIANCES_MOST = 48
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ class Regression(RangedAlgorithm):
     - `population_std` and its intervals: error relative to the population, from sampling and privacy noise;
     - `identified`: 1, or 0 if the noise of this budget leaves a coefficient undetermined;
     - `pooled_covariance`, `population_covariance`: covariances of the coefficients, for combinations of them, and
-      `identified_covariance`, the largest pooled one at which a combination is identified; up to 64 coefficients;
+      `identified_covariance`, the largest pooled one at which a combination is identified; up to 48 coefficients;
     - with "dp" `feature_mean` and `feature_std`, released means and standard deviations of the features, and for an
       identity link `response_std`;
     - with `evaluate_share` the results of `fit_of`, and with `hold_out` also those of `spread_of`.
