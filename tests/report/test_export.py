@@ -269,3 +269,17 @@ def test_result_file_has_the_ratios_of_a_regression(tmp_path: object) -> None:
     assert record["effects"]["measure"] == "odds ratio"
     assert record["effects"]["rows"][0]["estimate"] == pytest.approx(math.exp(logistic().estimate["coefficients"][0]))
     assert "effects" not in described().as_record()
+
+
+def test_tidy_baseline_survival_has_its_intervals() -> None:
+    axes = Axis("stratum", ("north",)), Axis("time", ("1", "2"))
+    ends = np.array([[[0.8, 1.0], [0.6, 0.9]]])
+    estimate = {
+        "baseline_survival": Quantity(np.array([[0.9, 0.75]]), "share", axes),
+        "baseline_population_interval": Quantity(ends, "number"),
+    }
+    (table,) = tidy_tables(estimate).values()
+    assert [(row["time"], row["conf_low"], row["kind"]) for row in table.records()] == [
+        ("1", 0.8, "population"),
+        ("2", 0.6, "population"),
+    ]

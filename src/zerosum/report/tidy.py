@@ -38,6 +38,8 @@ _ERRORS = ("estimate", "std_error", "conf_low", "conf_high", "conf_level", "kind
 # Endings of quantities that hold the errors of another quantity.
 _POOLED, _POPULATION = "_interval", "_population_interval"
 _OF_ANOTHER = ("_interval", "_interval_90", "_interval_95", "_population_std")
+# Quantities whose intervals have another beginning of their name.
+_STEMS = {"baseline_survival": "baseline"}
 # Quantities of regressions that the table of coefficients holds.
 _OF_COEFFICIENTS = frozenset(
     {"coefficients", "intercept", "pooled_std", "population_std", "identified", "unidentified_reason", "p_value"}
@@ -211,10 +213,10 @@ def _of_quantity(name: str, quantity: Quantity, estimate: Estimate) -> TidyTable
 
 def _errors(name: str, quantity: Quantity, estimate: Estimate) -> Iterator[tuple[str, Any, Any]]:
     """Kind, standard errors and intervals of a quantity: for each kind that the result has; else one without errors."""
-    kinds = False
+    kinds, stem = False, _STEMS.get(name, name)
     for kind, ending in (("population", _POPULATION), ("pooled", _POOLED)):
         std = estimate.get(f"{name}_population_std") if kind == "population" else quantity.std
-        stored = estimate.get(f"{name}{ending}", estimate.get(f"{name}{ending}_95"))
+        stored = estimate.get(f"{stem}{ending}", estimate.get(f"{stem}{ending}_95"))
         ends = None if stored is None or stored.value.shape != (*quantity.shape, 2) else stored.value
         if ends is None and kind == "pooled" and std is not None:
             half = _Z95 * np.asarray(std)
