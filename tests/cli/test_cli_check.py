@@ -81,7 +81,8 @@ def test_cli_plan_above_cap_is_refused_without_reading_data(tmp_path: Path) -> N
 
 
 def test_check_budget_after_run_counts_spent_epsilon(tmp_path: Path) -> None:
-    study = Study.load(write_study(tmp_path))
+    text = STUDY.replace("delta = 1e-5", 'delta = 1e-5\nnoise = "gaussian"')
+    study = Study.load(write_study(tmp_path, text))
     study.run()
     (file, *_), plan = study.site_files, study.plan()
     policy = file.load_policy("person", plan.adjacency)
