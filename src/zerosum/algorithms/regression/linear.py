@@ -71,8 +71,8 @@ class LinearRegressionProgram(Regression):
 
     name: ClassVar[str] = "linear-regression"
     goal: Literal["inference", "predict"] = "inference"
-    """What the clips are chosen for: `inference` prefers noise, which is known, to a bias that is not; `predict` has
-    the least expected squared error."""
+    """`inference` spends part of the rounds on wide clips, so that intervals contain the bias of the others; `predict`
+    spends all on tight clips, which predict better where noise is large."""
     method: Literal["auto", "moment", "gradient"] = "auto"
     """What a round releases: joint second moments, or the gradient."""
     rounds: int | None = Field(default=None, gt=1, le=1000)
@@ -131,19 +131,23 @@ class LinearRegressionProgram(Regression):
             rounds = rounds or int(np.clip(math.ceil(time / TUNING.learning_rate_most), *TUNING.gradient_rounds))
             rate = rate or float(min(TUNING.learning_rate_most, time / rounds))
         rounds = rounds or TUNING.moment_rounds
-        if method == "gradient":
+        closing = self.closing_rounds
+        if method == "gradient" or self.goal == "predict":
+            closing = closing or 0
+        elif closing is None:
+            closing = int(TUNING.closing_share * rounds)
+        if closing:
+            clip, room = _clips(unit * math.sqrt(rounds / closing), width)
+            if self.closing_rounds is None and clip <= TUNING.linear_residual_clip[0]:
+                # No wide clip pays for its noise. A few rounds with tight ones show whether slopes are too large.
+                closing = max(1, int(TUNING.check_share * rounds))
+        else:
             # With less noise than `linear_noise` the clips widen (less bias); with more they keep the tightest values.
-            widening = math.sqrt(TUNING.linear_noise / max(blur, 1e-12)) ** TUNING.linear_exponent
+            quiet = math.sqrt(TUNING.linear_noise / max(blur, 1e-12))
+            widening = quiet**TUNING.linear_exponent
             (tightest, loosest), (least, most) = TUNING.linear_residual_clip, TUNING.linear_room
             clip, room = float(np.clip(tightest * widening, tightest, loosest)), min(max(least * widening, least), most)
-            closing = 0
-        else:
-            closing = self.closing_rounds
-            if closing is None:
-                closing = int(TUNING.closing_share * rounds)
-            caution = TUNING.bias_caution if self.goal == "inference" else 1.0
-            clip, room = _clips(unit * math.sqrt(rounds / max(closing, 1)) / caution, width)
-        burn_in = (rounds - closing) // TUNING.burn_in_divisor
+        burn_in = 1 if not closing and blur < TUNING.linear_noise else (rounds - closing) // TUNING.burn_in_divisor
         chosen = {
             "standardise": self._standardised(facts),
             "method": method,
@@ -207,7 +211,8 @@ class LinearRegressionProgram(Regression):
     def program(self, adjacency: Adjacency) -> Program:
         """The frame, then the rounds of the chosen method."""
         room = self.room or TUNING.linear_room[0]
-        opening = room if self.method == "gradient" else min(room, TUNING.linear_room[0])
+        wide = self.method == "gradient" or not self.closing_rounds
+        opening = room if wide else min(room, TUNING.linear_room[0])
         frame = yield from self._measure(adjacency, opening, TUNING.uniform_square)
         if self.method == "gradient":
             return (yield from self._descend(frame, adjacency))
@@ -254,10 +259,14 @@ class LinearRegressionProgram(Regression):
         first = rounds - closing_rounds
         burn_in = self.burn_in if self.burn_in is not None else first // TUNING.burn_in_divisor
         burn_in = min(burn_in, first - 1)  # at least one round remains for the average
-        opening = Level(frame, TUNING.linear_room[0])
-        closing = Level(self._closing_frame(frame), self.room or TUNING.linear_room[0])
-        at, bound, units = frame.start, self._widest, 1.0
+        # without closing rounds all rounds have the clips of the plan
         tight, loose = TUNING.linear_residual_clip[0], self.residual_clip or TUNING.linear_residual_clip[0]
+        tight = tight if closing_rounds else loose
+        room = self.room or TUNING.linear_room[0]
+        opening = Level(frame, _room(frame, TUNING.linear_room[0] if closing_rounds else room))
+        final = self._closing_frame(frame) if closing_rounds else frame
+        closing = Level(final, _room(final, room))
+        at, bound, units = frame.start, self._widest, 1.0
         for turn in range(rounds):
             level = opening if turn < first else closing
             if turn == first:
@@ -275,7 +284,7 @@ class LinearRegressionProgram(Regression):
             noise = release.noise_std / units
             # units of weight zero have no residual: their share is taken out of the mean square
             square = float(squares) / frame.weight
-            level.add(at, bound, second, gradient, square, c, noise, turn >= burn_in)
+            level.add(at, bound, np.asarray(second), np.asarray(gradient), square, c, noise, turn >= burn_in)
             if turn < first:
                 # The Hessian of least squares does not depend on the coefficients: the moments of all rounds estimate
                 # the same matrix. The damping is about the norm of the noise of their mean: a smaller one makes the
@@ -303,9 +312,7 @@ class LinearRegressionProgram(Regression):
             return frame
         wider = (self.room or TUNING.linear_room[0]) / TUNING.linear_room[0]
         squares = max(wider, 1.0) * (frame.clip**2 - frame.intercept**2) + frame.intercept**2
-        # no row is longer than the farthest corner of the ranges
-        corner = np.sum(((1 + np.abs(frame.center)) / frame.scale) ** 2) + frame.intercept**2
-        return replace(frame, clip=math.sqrt(max(min(squares, float(corner)), frame.clip**2)))
+        return replace(frame, clip=math.sqrt(max(min(squares, _corner(frame)), frame.clip**2)))
 
     def _told(self, frame: Frame, found: LinearFit, dispersion: float) -> Estimate:
         """The results, without the evaluation.
@@ -382,10 +389,21 @@ class LinearRegressionProgram(Regression):
         return (yield from self._evaluated(frame, at, adjacency, estimate))
 
 
+def _corner(frame: Frame) -> float:
+    """Squared norm of the longest row: the farthest corner of the public ranges."""
+    return float(np.sum(((1 + np.abs(frame.center)) / frame.scale) ** 2)) + frame.intercept**2
+
+
+def _room(frame: Frame, room: float) -> float:
+    """`room`, the squared clip of rows over their mean square; infinite if no row is longer than the clip."""
+    return math.inf if frame.clip**2 >= _corner(frame) else room
+
+
 def _clips(unit: float, width: int) -> tuple[float, float]:
     """Clips of residuals (in standard deviations) and of rows (squared, over their mean square) in closing rounds.
 
-    They have the least sum of the squared noise and squared typical bias of a coefficient.
+    They have the least sum of the squared noise and squared cautious bias of a coefficient: noise, which is known, is
+    preferred to a bias, which is not.
 
     Parameters
     ----------
@@ -395,9 +413,11 @@ def _clips(unit: float, width: int) -> tuple[float, float]:
     clips = np.geomspace(*TUNING.closing_residual_clip, TUNING.closing_steps)
     rooms = np.geomspace(*TUNING.closing_room, TUNING.closing_steps)
 
+    caution = TUNING.bias_caution
+
     def loss(clip: float, room: float) -> float:
         # A mean gradient of rows of norm c and residuals within b has sensitivity 2 b c; here c^2 = room D.
         noise = 2 * clip * math.sqrt(room * width) * unit
-        return noise**2 + residual_bias(clip) ** 2 + row_bias(room) ** 2
+        return noise**2 + caution**2 * (residual_bias(clip) ** 2 + row_bias(room) ** 2)
 
     return min(((float(clip), float(room)) for clip in clips for room in rooms), key=lambda pair: loss(*pair))

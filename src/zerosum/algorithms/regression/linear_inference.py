@@ -34,13 +34,15 @@ def residual_bias(clip: float) -> float:
     In standard deviations of the residuals, for a feature of mean square 1.
     """
     size, rate = TUNING.residual_bias
-    return size * math.exp(-rate * (clip - TUNING.linear_residual_clip[0]))
+    least, most = TUNING.closing_residual_clip
+    return size * (math.exp(-rate * (clip - least)) if clip < most else 0.0)
 
 
 def row_bias(room: float) -> float:
     """The same from rows clipped at a squared norm of `room` times the average, in the same units."""
     size, rate = TUNING.row_bias
-    return size * math.exp(-rate * (room - TUNING.linear_room[0]))
+    least, most = TUNING.closing_room
+    return size * (math.exp(-rate * (room - least)) if room < most else 0.0)
 
 
 @dataclass(eq=False)
@@ -48,7 +50,7 @@ class Level:
     """Rounds with equal clips: sums over the rounds, with weight 1/bound^2 where the noise grows with the bound."""
 
     frame: Frame
-    room: float  # squared clip of rows over their mean square
+    room: float  # squared clip of rows over their mean square; infinite if no row is longer than the clip
     turns: int = 0
     squares: float = 0.0  # sum of 1/bound^4
     moments: Floats = field(default_factory=lambda: np.zeros(0))  # (D, D), sum over rounds
@@ -126,10 +128,13 @@ class Level:
     @property
     def unseen(self) -> float:
         """Share of the sampling variance by which a fit with these clips differs from the fit without."""
-        size, rate = TUNING.unseen_residuals
-        share = size * math.exp(-rate * (self.cut - TUNING.linear_residual_clip[0]))
-        size, rate = TUNING.unseen_rows
-        return share + size * math.exp(-rate * (self.room - TUNING.linear_room[0]))
+        shares = []
+        for (size, rate), (least, most), clip in (
+            (TUNING.unseen_residuals, TUNING.closing_residual_clip, self.cut),
+            (TUNING.unseen_rows, TUNING.closing_room, self.room),
+        ):
+            shares.append(size * math.exp(-rate * (clip - least)) if clip < most else 0.0)
+        return sum(shares)
 
 
 def mean_moments(opening: Level, closing: Level) -> tuple[Floats, float]:
@@ -199,7 +204,7 @@ def linear_fit(
     hessian, blur = mean_moments(opening, closing)
     values, basis = np.linalg.eigh(hessian)
     damping = blur * math.sqrt(width)
-    steps, last = positive(values, damping), positive(values, damping * TUNING.last_damping)
+    last = positive(values, damping * TUNING.last_damping)
 
     # Noise alone spreads the eigenvalues of k empty directions over a semicircle of radius blur sqrt(2 k); k is a
     # smooth count of the eigenvalues that do not exceed that radius for all D.
@@ -240,21 +245,19 @@ def linear_fit(
         at = place
     else:
         gradient, variance = basis.T @ before / opening.slope, before_noise + before_bias
-    found = at + basis @ (gradient / last)
-    shift = np.zeros(width)
+    # The last step, shrunk by the share of the gradient that is noise (James and Stein); with no closing rounds its
+    # gradient is that of the steps before, and it is taken whole.
+    trust, released = 1.0, None
     if closing.turns:
-        # Only the closing gradient is used: its noise is not part of the steps before.
-        kept, way = _best_along(at, basis @ own, math.sqrt(own_noise), hessian, blur, constant)
-        short = at - (1 - kept) * way + kept * (found - at)
-        found, shift = short, found - short
-
+        released = (basis @ own, math.sqrt(own_noise))
+        size = float(np.sum(gradient**2 / last))
+        trust = max(0.0, 1 - float(np.sum(variance / last)) / size) if size > 0 else 1.0
     # Mean square of what the opening steps leave, and of the error after the last step, by direction and true
     # eigenvalue. Where a direction moves slowly, the noise of all steps remains; else that of the average.
     turns = np.arange(1, opening.turns + 1)
     # the damping of a round falls with the root of the number of rounds before it
-    slow = np.maximum(values, 0.0)[:, None] + (steps - np.maximum(values, 0.0))[:, None] * np.sqrt(
-        (opening.turns + closing.turns) / turns
-    )
+    slow = np.maximum(values, 0.0)[:, None] + opening.hessian_noise * math.sqrt(width) / np.sqrt(turns)
+    slow = np.maximum(slow, 1e-300)
     left = np.prod(np.clip(1 - true[:, :, None] / slow[:, None, :], -1.0, 1.0), axis=2)  # 1 - f
     # prior variance along a direction, from that of standardised coefficients
     sizes = _squares(hessian, blur)
@@ -262,14 +265,22 @@ def linear_fit(
     summed = opening.gradient_noise**2 * opening.steps / opening.turns**2 / opening.slope**2
     noise = np.maximum(before_noise, summed * np.abs(left)) + before_bias[:, None]
     gains = (1 - left) / true
-    final = true / last[:, None]
+    # What the noise of the opening steps adds to the mean square of the predictions, without bias
+    moments = moderated(hessian, blur)
+    plain = np.sum(mass * gains**2 * (noise - before_bias[:, None]), axis=1)
+    added = float(np.maximum(np.sum(basis * (moments @ basis), axis=0), 0.0) @ plain)
+    found = at + trust * basis @ (gradient / last)
+    kept, way = _share_kept(at, released, moments, added, constant)
+    short = at - (1 - kept) * way + kept * (found - at)
+    found, shift = short, found - short
+    final = trust * true / last[:, None]
     rest = 1 - final
-    heard = rest**2 * gains**2 * noise + variance[:, None] / last[:, None] ** 2
+    heard = rest**2 * gains**2 * noise + trust**2 * variance[:, None] / last[:, None] ** 2
     # The part of one direction that its noisy eigenvector has in another (perturbation of first order): what the
     # other directions leave enters by it.
     gaps = (values[:, None] - values) ** 2 + scale**2
     shares = blur**2 / 2 / gaps * (1 - np.eye(width))
-    leaked = shares @ np.sum(mass * (rest * left) ** 2 * wide[:, None], axis=1)
+    leaked = shares @ _mixed_variance(mass, (rest * left) ** 2 * wide[:, None])
     each = heard + (rest * left) ** 2 * wide[:, None] + leaked[:, None]
     # sampling error: of the population where the releases follow the data, and of the pooled fit where they do not
     last_level = closing if closing.turns else opening
@@ -278,23 +289,27 @@ def linear_fit(
     pooled = _mixed_variance(mass, each) + last_level.unseen * followed
 
     pooled = pooled + (basis.T @ shift) ** 2
+    # without noise all variances are 0 up to rounding
+    pooled = np.where(pooled > 1e-30, pooled, 0.0)
     return LinearFit(found, (basis * pooled) @ basis.T, (basis * (pooled + followed)) @ basis.T)
 
 
-def _best_along(
-    place: Floats, gradient: Floats, error: float, hessian: Floats, noise: float, constant: float
+def _share_kept(
+    place: Floats, released: tuple[Floats, float] | None, moments: Floats, added: float, constant: float
 ) -> tuple[float, Floats]:
-    """The share of the slopes with the least mean squared error, so that predictions are no worse than the mean.
+    """The share of the slopes that is kept, so that predictions are no worse than the mean.
 
-    Along the way from the fit of the intercept alone the mean squared error is quadratic. Its slope at a place is the
-    gradient there: where noise made the slopes too large, a gradient with noise of its own shows it. The share is
-    shrunk to 0 itself by how uncertain it is.
+    Two estimates of it are averaged. The first is from the known noise, as that of James and Stein; the square of its
+    ratio makes it sharper, since the steps are damped already. The second needs closing rounds: along the way from the
+    fit of the intercept alone the mean squared error is quadratic, and its slope at a place is the gradient there.
+    Where noise made the slopes too large, a gradient with noise of its own shows it.
 
     Parameters
     ----------
-    place, gradient : (D,), coefficients, and the gradient there.
-    error : standard deviation of an entry of the gradient.
-    hessian, noise : moments (D, D) and the noise of a diagonal entry.
+    place : (D,), coefficients after the opening steps.
+    released : the gradient there (D,), with noise that is not in the place, and the standard deviation of its entries.
+    moments : (D, D).
+    added : expected mean square of the predictions from noise alone.
     constant : value of the constant column, which is the last; 0 without one.
 
     Returns
@@ -302,7 +317,6 @@ def _best_along(
     kept : the share, from 0 to 1.
     way : (D,), from the fit of the intercept alone to the place.
     """
-    moments = moderated(hessian, noise)
     way = place.copy()
     if constant > 0:
         least, most = TUNING.constant_kept
@@ -310,12 +324,18 @@ def _best_along(
         # the intercept that keeps the mean of the predictions
         way[-1] = -float(moments[-1, :-1] @ place[:-1]) / own
     # of noisy moments the form may be negative: it is at least a share of that of uncorrelated features
-    alone = float(np.diag(moments) @ way**2)
+    alone = float(np.maximum(np.diag(moments), 0.0) @ way**2)
     bend = max(float(way @ moments @ way), TUNING.bend_least * alone)
     if not bend > 0:
         return 1.0, way
+    known = max(0.0, 1 - (TUNING.shrinkage_noise * added / bend) ** 2)
+    if released is None:
+        return known, way
+    gradient, error = released
+    seen = float(np.clip(1 + float(way @ gradient) / bend, 0.0, 1.0))
     doubt = (error * float(np.linalg.norm(way)) / bend) ** 2
-    return float(np.clip(1 + float(way @ gradient) / bend, 0.0, 1.0)) / (1 + TUNING.shrinkage_margin * doubt), way
+    share = doubt / (doubt + TUNING.shrinkage_doubt**2)
+    return share * known + (1 - share) * seen, way
 
 
 def moderated(hessian: Floats, noise: float) -> Floats:
@@ -353,7 +373,7 @@ def _mixed_variance(mass: Floats, variances: Floats) -> Floats:
         half = np.sqrt(low * high)
         outside = np.sum(mass * erfc(half[:, None] / size / math.sqrt(2)), axis=1)
         low, high = np.where(outside > 0.1, half, low), np.where(outside > 0.1, high, half)
-    return (high / 1.6448536269514722) ** 2
+    return np.asarray((high / 1.6448536269514722) ** 2)
 
 
 def _averaged(

@@ -144,7 +144,7 @@ class Tuning:
     residual_bias: tuple[float, float] = (0.012, 0.45)
     """Typical bias of the gradient at the tightest clip of residuals, and its rate of decay with the clip, both in
     standard deviations of the residuals. Root mean squares over the made-up kinds of `benchmarks/coverage.py`."""
-    row_bias: tuple[float, float] = (0.02, 0.5)
+    row_bias: tuple[float, float] = (0.016, 0.5)
     """The same for the clip of rows, with the rate per unit of `room`."""
     unseen_residuals: tuple[float, float] = (0.04, 1.3)
     """Relative loss of efficiency by the tightest clip of residuals (Huber's estimate at 1.5: .037), and its rate of
@@ -153,13 +153,13 @@ class Tuning:
     """The same for rows; of normal features."""
     bias_prior: float = 2.0
     """Number of coordinates that the typical bias counts for, beside those of the data."""
-    bias_least: float = 0.1
+    bias_least: float = 0.03
     """Smallest squared factor between the bias of the data and the typical one."""
     bias_most: float = 100.0
     """Largest such factor, by coordinate."""
     trace_ratio_most: float = 3.0
     """Largest factor by which the wide clip lengthens rows, in squares."""
-    moments_mismatch: float = 0.1
+    moments_mismatch: float = 0.03
     """Relative difference of moments with tight and wide clips beyond their scale."""
     constant_kept: tuple[float, float] = (0.3, 1.05)
     """Limits of the released mean square of the constant column, over its square before rows are clipped."""
@@ -182,10 +182,14 @@ class Tuning:
     """Least share of unclipped residuals by which a gradient is divided."""
     bias_caution: float = 3.0
     """Factor on the typical bias where clips are chosen for inference."""
-    shrinkage_margin: float = 2.0
-    """Factor on the relative variance of the share of the slopes that is kept, by which that share is shrunk to 0."""
+    shrinkage_noise: float = 0.5
+    """Factor on the noise of the steps in that share: the noise is an upper estimate where moments are noisy."""
+    shrinkage_doubt: float = 0.35
+    """Standard deviation of the share of the slopes to keep, from the known noise alone."""
     bend_least: float = 0.3
     """Least mean square of the predictions, over that with uncorrelated features."""
+    check_share: float = 0.25
+    """Share of closing rounds where wide clips do not pay."""
     closing_share: float = 0.4
     """Share of the rounds with wide clips."""
     prior_spread: float = 1.0
