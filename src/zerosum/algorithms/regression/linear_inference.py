@@ -225,6 +225,9 @@ def linear_fit(
     # A bias of the gradient is the mean of u times a residual that was cut off: along a direction its square is between
     # the mean square of u there and the average one; their geometric mean is taken.
     shape = np.sqrt(typical * float(np.mean(typical)))
+    if constant > 0:
+        # skewed residuals that are clipped always shift the intercept, other coefficients only if the skewness changes
+        shape = shape * (1 + TUNING.intercept_bias * basis[-1] ** 2)
 
     at, before = opening.at / opening.weight, opening.gradient / opening.weight
     before_noise = opening.gradient_noise**2 / opening.weight / opening.slope**2

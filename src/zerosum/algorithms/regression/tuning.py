@@ -151,6 +151,8 @@ class Tuning:
     decay with the clip."""
     unseen_rows: tuple[float, float] = (0.08, 2.5)
     """The same for rows; of normal features."""
+    intercept_bias: float = 8.0
+    """Squared typical bias of the intercept, over that of other coefficients, less 1."""
     bias_prior: float = 2.0
     """Number of coordinates that the typical bias counts for, beside those of the data."""
     bias_least: float = 0.03
@@ -182,7 +184,7 @@ class Tuning:
     """Least share of unclipped residuals by which a gradient is divided."""
     bias_caution: float = 3.0
     """Factor on the typical bias where clips are chosen for inference."""
-    shrinkage_noise: float = 0.5
+    shrinkage_noise: float = 0.3
     """Factor on the noise of the steps in that share: the noise is an upper estimate where moments are noisy."""
     shrinkage_doubt: float = 0.35
     """Standard deviation of the share of the slopes to keep, from the known noise alone."""
