@@ -133,7 +133,8 @@ class Tuning:
     """Least and largest squared clip of a row, over the mean square of its scaled features. The least is the
     prototype's value; the largest was chosen by hand."""
 
-    # ---- linear: closing rounds and their posterior --------------------------------------------------------------
+    # ---- linear: closing rounds and the errors. Where no other source stands, chosen by hand on the made-up kinds of
+    # `benchmarks/coverage.py`
 
     closing_residual_clip: tuple[float, float] = (1.5, 8.0)
     """Least and largest clip of residuals in closing rounds, in their standard deviations."""
@@ -165,8 +166,6 @@ class Tuning:
     """Relative difference of moments with tight and wide clips beyond their scale."""
     constant_kept: tuple[float, float] = (0.3, 1.05)
     """Limits of the released mean square of the constant column, over its square before rows are clipped."""
-    constant_unknown: float = 0.1
-    """Standard deviation of that mean square, relative; it is known but for the clip of rows."""
     eigenvalue_least: float = 0.002
     """Least eigenvalue of the features' moments that the errors allow for, over their average."""
     eigenvalue_exponent: float = 0.2
@@ -174,10 +173,6 @@ class Tuning:
     scale."""
     eigenvalue_nodes: int = 48
     """Nodes of the average over the true eigenvalue of a direction."""
-    prior_scales: int = 10
-    """Scales of the prior: the widest, and each half of the one before."""
-    scale_prior: float = 1.0
-    """Number of directions that equal shares of all scales of the prior count for, beside those of the data."""
     square_least: float = 0.1
     """Least mean square of a feature, over the average, that the prior assumes."""
     slope_least: float = 0.7
@@ -201,12 +196,6 @@ class Tuning:
     """Variance of the response over that of the residuals where no variance of the response was released."""
     bound_growth_most: float = 1.3
     """Largest factor by which the bound of the residuals changes in one closing round."""
-    prior_open: float = 1.0
-    """Weight of the widest prior in standard errors: they use the geometric mean of the learned and the widest prior
-    standard deviation, times this."""
-    prior_margin: float = 2.0
-    """Factor on the learned prior standard deviation for standard errors. With equally many coefficients of each
-    size up to a normal law's, 90 % intervals then contain all but the largest 1 in 1000."""
 
     # ---- glm: clips ----------------------------------------------------------------------------------------------
 
