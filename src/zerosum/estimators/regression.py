@@ -245,6 +245,9 @@ class LinearRegression(RegressorMixin, ModelRegression):  # type: ignore[misc]  
     %(response_range)s
     %(offset_range)s
     %(regression)s
+    goal : {"inference", "predict"}, default="inference"
+        "inference" spends part of the rounds on wide clips, so that intervals contain the bias of the others; "predict"
+        spends all on tight clips, which predict better where noise is large.
     method : {"auto", "moment", "gradient"}, default="auto"
         Release of a round: joint second moments ("moment"), or the gradient. "gradient" releases no second moments, so
         its coefficients have no useful standard errors.
@@ -258,6 +261,8 @@ class LinearRegression(RegressorMixin, ModelRegression):  # type: ignore[misc]  
         Length of a step of the method "gradient"; by default the planner's choice.
     burn_in : int, optional
         Number of first rounds that are left out of the final average; by default a third.
+    closing_rounds : int, optional
+        Number of last rounds, with wide clips; by default the planner's choice.
     %(regression_evaluation)s
     %(privacy)s
 
@@ -286,10 +291,12 @@ class LinearRegression(RegressorMixin, ModelRegression):  # type: ignore[misc]  
     _algorithm: ClassVar[str] = "linear-regression"
     _constraints: ClassVar[Mapping[str, Constraint]] = {**ModelRegression._constraints, "response": optional(RANGE)}
 
+    goal: Literal["inference", "predict"] = "inference"
     method: Literal["auto", "moment", "gradient"] = "auto"
     residual_clip: float | None = None
     learning_rate: float | None = None
     burn_in: int | None = None
+    closing_rounds: int | None = None
 
     def _response_range(self, tables: Tables) -> tuple[float, float]:
         return self._numeric_range(tables)

@@ -9,12 +9,13 @@ Method "moment". A round releases, in one matrix of sensitivity sqrt(2) (`Residu
 
     S = sum u u' (D, D),    g = sum r u (D),    q = sum r^2.
 
-The Hessian S does not depend on w, so the S of all rounds are averaged. A round takes the damped Newton step
+The Hessian S does not depend on w, so the S of all rounds are averaged. An opening round takes the damped Newton step
 
     w <- w + V diag(1/(max(e, 0) + damping)) V' g,    e, V the eigenvalues and vectors of the averaged S/n,
 
-with damping = (noise of an entry of S/n) sqrt(D). The result is one more such step, with half the damping, from the
-average of the later w at the average of their gradients, each with weight 1/b^2.
+with damping = (noise of an entry of S/n) sqrt(D). The closing rounds stay at the average of the later w, with wider clips
+of rows and residuals. `linear_inference` averages the gradients of both, takes the last step with half the damping, shrinks
+slopes that are noise, and has the errors.
 
 Method "gradient". A round releases g and q only (`ResidualGradient`, sensitivity 2, D + 1 numbers), and the step is
 gradient descent with momentum: speed <- 0.7 speed + g/n, w <- w + rate/c^2 speed, c the clip of a row.
@@ -30,6 +31,7 @@ intervals are free post-processing. The planner's constants were chosen on the k
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -37,7 +39,16 @@ from pydantic import Field
 
 from zerosum.algorithms.program import Estimate, Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, Regression, counted_units
-from zerosum.algorithms.regression.inference import GradientRelease, posterior, unclipped_share
+from zerosum.algorithms.regression.inference import GradientRelease, Posterior, posterior
+from zerosum.algorithms.regression.linear_inference import (
+    Level,
+    LinearFit,
+    linear_fit,
+    mean_moments,
+    positive,
+    residual_bias,
+    row_bias,
+)
 from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Quantity
@@ -60,6 +71,9 @@ class LinearRegressionProgram(Regression):
     """
 
     name: ClassVar[str] = "linear-regression"
+    goal: Literal["inference", "predict"] = "inference"
+    """`inference` spends part of the rounds on wide clips, so that intervals contain the bias of the others; `predict`
+    spends all on tight clips, which predict better where noise is large."""
     method: Literal["auto", "moment", "gradient"] = "auto"
     """What a round releases: joint second moments, or the gradient."""
     rounds: int | None = Field(default=None, gt=1, le=1000)
@@ -72,6 +86,8 @@ class LinearRegressionProgram(Regression):
     """The length of a step of `gradient`, by default the planner's choice."""
     burn_in: int | None = Field(default=None, ge=0)
     """Rounds that the final average leaves out."""
+    closing_rounds: int | None = Field(default=None, ge=0)
+    """Rounds of `moment`, the last ones, with wide clips; the planner's choice if not given."""
 
     @property
     def describe(self) -> str:
@@ -106,7 +122,6 @@ class LinearRegressionProgram(Regression):
         method = self.method
         if method == "auto":
             method = "moment" if width <= TUNING.moment_columns_most and blur < 1 else "gradient"
-        quiet = math.sqrt(TUNING.linear_noise / max(blur, 1e-12))
         rounds, rate = self.rounds, self.learning_rate
         if method == "gradient":
             # The effect of noise depends on the learning time rounds * rate/(1 - momentum) alone, in units of 1/clip^2:
@@ -116,19 +131,33 @@ class LinearRegressionProgram(Regression):
             time = TUNING.learning_time / gradient_noise * (1 - TUNING.gradient_momentum)
             rounds = rounds or int(np.clip(math.ceil(time / TUNING.learning_rate_most), *TUNING.gradient_rounds))
             rate = rate or float(min(TUNING.learning_rate_most, time / rounds))
-        # With less noise than `linear_noise` the clips widen (less bias); with more they keep the tightest values.
         rounds = rounds or TUNING.moment_rounds
-        burn_in = 1 if quiet > 1 else rounds // TUNING.burn_in_divisor
-        widening = quiet**TUNING.linear_exponent
-        (tightest, loosest), (least, most) = TUNING.linear_residual_clip, TUNING.linear_room
+        closing = self.closing_rounds
+        if method == "gradient" or self.goal == "predict":
+            closing = closing or 0
+        elif closing is None:
+            closing = int(TUNING.closing_share * rounds)
+        if closing:
+            clip, room = _clips(unit * math.sqrt(rounds / closing), width)
+            if self.closing_rounds is None and clip <= TUNING.linear_residual_clip[0]:
+                # No wide clip pays for its noise. A few rounds with tight ones show whether slopes are too large.
+                closing = max(1, int(TUNING.check_share * rounds))
+        else:
+            # With less noise than `linear_noise` the clips widen (less bias); with more they keep the tightest values.
+            quiet = math.sqrt(TUNING.linear_noise / max(blur, 1e-12))
+            widening = quiet**TUNING.linear_exponent
+            (tightest, loosest), (least, most) = TUNING.linear_residual_clip, TUNING.linear_room
+            clip, room = float(np.clip(tightest * widening, tightest, loosest)), min(max(least * widening, least), most)
+        burn_in = 1 if not closing and blur < TUNING.linear_noise else (rounds - closing) // TUNING.burn_in_divisor
         chosen = {
             "standardise": self._standardised(facts),
             "method": method,
             "rounds": rounds,
             "learning_rate": rate,
-            "residual_clip": self.residual_clip or float(np.clip(tightest * widening, tightest, loosest)),
-            "room": self.room or float(np.clip(least * widening, least, most)),
+            "residual_clip": self.residual_clip or clip,
+            "room": self.room or room,
             "burn_in": burn_in if self.burn_in is None else self.burn_in,
+            "closing_rounds": closing,
         }
         return self.model_copy(update=chosen)
 
@@ -182,7 +211,10 @@ class LinearRegressionProgram(Regression):
 
     def program(self, adjacency: Adjacency) -> Program:
         """The frame, then the rounds of the chosen method."""
-        frame = yield from self._measure(adjacency, self.room or TUNING.linear_room[0], TUNING.uniform_square)
+        room = self.room or TUNING.linear_room[0]
+        wide = self.method == "gradient" or not self.closing_rounds
+        opening = room if wide else min(room, TUNING.linear_room[0])
+        frame = yield from self._measure(adjacency, opening, TUNING.uniform_square)
         if self.method == "gradient":
             return (yield from self._descend(frame, adjacency))
         return (yield from self._newton(frame, adjacency))
@@ -192,7 +224,9 @@ class LinearRegressionProgram(Regression):
         """Largest residual at coefficients of zero: a response in [-1, 1] less the largest offset."""
         return 1.0 + max((abs(end) for end in self._offset_range or ()), default=0.0)
 
-    def _next_bound(self, bound: float, first: bool, mean_square: float, noise: float) -> float:
+    def _next_bound(
+        self, bound: float, first: bool, mean_square: float, noise: float, clip: float | None = None
+    ) -> float:
         """The bound of the residuals in the next round: `residual_clip` times their root mean square.
 
         It never grows, and at most halves in a round, so that one noisy release cannot clip all later ones.
@@ -202,106 +236,132 @@ class LinearRegressionProgram(Regression):
         bound : of the round that just ended.
         first : whether that was the first round, whose residuals are still the whole response.
         mean_square : released mean square of the clipped residuals.
-        noise : its standard deviation; it is added, because a bound that is too small biases the fit.
+        noise : its standard deviation; a multiple of it is added, because a bound that is too small biases the fit.
+        clip : the factor, if it is not `residual_clip`.
         """
         if first:
             return min(bound, TUNING.first_bound * self._widest)
-        size = math.sqrt(max(mean_square + noise, 1e-6))
-        clip = self.residual_clip or TUNING.linear_residual_clip[0]
+        size = math.sqrt(max(mean_square + TUNING.bound_margin * noise, 1e-6))
+        clip = clip or self.residual_clip or TUNING.linear_residual_clip[0]
         return float(np.clip(clip * size, bound / TUNING.bound_fall_most, bound))
 
     def _newton(self, frame: Frame, adjacency: Adjacency) -> Program:
-        """Rounds of the method "moment": damped Newton steps, then the posterior at their average.
+        """Rounds of the method "moment": each at the posterior mean of the earlier ones.
 
         Parameters
         ----------
         frame : Frame
-            How features enter, and the coefficients (width,) of the first round.
+            How features enter with the opening clip, and the coefficients (width,) of the first round.
         adjacency : Adjacency
             Whether the release holds a count of units.
         """
-        rounds, width = self._turns, frame.width
-        at, bound = frame.start, self._widest
-        burn_in = self.burn_in if self.burn_in is not None else rounds // TUNING.burn_in_divisor
-        burn_in = min(burn_in, rounds - 1)  # at least one round remains for the average
-        moments, history, weights = np.zeros((width, width)), [], []
-        residual, used, units = 1.0, 1.0, 1.0
+        rounds = self._turns
+        closing_rounds = min(self.closing_rounds or 0, rounds - 1)
+        first = rounds - closing_rounds
+        burn_in = self.burn_in if self.burn_in is not None else first // TUNING.burn_in_divisor
+        burn_in = min(burn_in, first - 1)  # at least one round remains for the average
+        # without closing rounds all rounds have the clips of the plan
+        tight, loose = TUNING.linear_residual_clip[0], self.residual_clip or TUNING.linear_residual_clip[0]
+        tight = tight if closing_rounds else loose
+        room = self.room or TUNING.linear_room[0]
+        opening = Level(frame, _room(frame, TUNING.linear_room[0] if closing_rounds else room))
+        final = self._closing_frame(frame) if closing_rounds else frame
+        closing = Level(final, _room(final, room))
+        at, bound, units = frame.start, self._widest, 1.0
         for turn in range(rounds):
-            statistic = self._moment(frame, at, bound, adjacency)
+            level = opening if turn < first else closing
+            if turn == first:
+                # The closing rounds are at one place. Wide residuals from here on, in standard deviations of residuals
+                # before they were clipped.
+                at = opening.at / opening.weight
+                if loose > tight:
+                    bound = float(np.clip(loose * opening.std, min(bound, self._widest), self._widest))
+            statistic = self._moment(level.frame, at, bound, adjacency)
             release = yield PrivateSum(statistic, self._share)
             units = counted_units(release)
             second, gradient, squares = (part / units for part in statistic.split(release.value))
-            # units of weight zero have no residual: their share is taken out of the mean square
-            squares = squares / frame.weight
             # c and b map a coordinate of the release to the units of features and residuals
             c, b = statistic.scales
             noise = release.noise_std / units
-            # The Hessian of least squares does not depend on the coefficients: the moments of all rounds estimate the
-            # same matrix, and the noise of their mean falls with the root of the number of rounds.
-            moments = moments + second
-            entry_noise = c**2 * noise / math.sqrt(turn + 1)
-            values, vectors = np.linalg.eigh(moments / (turn + 1))
-            # about the norm of the noise of the averaged moments: a smaller floor makes the steps diverge
-            damping = entry_noise * math.sqrt(width)
-            # rounds before the burn-in are left out of the final average: their coefficients are still far off
-            if turn >= burn_in:
-                history.append((at, np.asarray(gradient)))
-                # inverse-variance weights: the noise of a gradient is proportional to the bound of its residuals
-                weights.append(bound**-2)
-                residual, used = float(squares), bound
-            # an entry of the gradient is an off-diagonal entry of the joint matrix: 1/sqrt(2) of a coordinate's noise
-            step_noise = c * b * noise / math.sqrt(2)
-            at = at + vectors @ ((vectors.T @ gradient) / _floored(values, damping))
-            bound = self._next_bound(bound, turn == 0, float(squares), b**2 * noise / frame.weight)
-        share = np.array(weights) / np.sum(weights)
-        # Noise of the average gradient. That of one round is its bound times a constant (step_noise/used), and with
-        # weights 1/b^2 the average has the constant over sqrt(sum of 1/b^2).
-        mean_noise = step_noise / used * math.sqrt(1 / float(np.sum(weights)))
-        average = np.asarray(sum(w * place for w, (place, _) in zip(share, history, strict=True)))
-        gradient = np.asarray(sum(w * g for w, (_, g) in zip(share, history, strict=True)))
-        # Clipping reduces the mean gradient by the share of residuals within the bound (Stein's lemma). The covariance
-        # of the posterior accounts for it; the last step does not.
-        slope = unclipped_share(max(residual, 0.0), used)
-        # one last step from the average, with less damping: its noise is smaller than that of a single round
-        step = vectors @ ((vectors.T @ gradient) / _floored(values, damping * TUNING.last_damping))
-        found = average + step
-        point = GradientRelease(average, gradient, moments / rounds, mean_noise, entry_noise)
-        estimate = self._finish(frame, found, point, residual, used, slope, units)
-        return (yield from self._evaluated(frame, found, adjacency, estimate))
+            # units of weight zero have no residual: their share is taken out of the mean square
+            square = float(squares) / frame.weight
+            level.add(at, bound, np.asarray(second), np.asarray(gradient), square, c, noise, turn >= burn_in)
+            if turn < first:
+                # The Hessian of least squares does not depend on the coefficients: the moments of all rounds estimate
+                # the same matrix. The damping is about the norm of the noise of their mean: a smaller one makes the
+                # steps diverge.
+                hessian, blur = mean_moments(opening, closing)
+                values, vectors = np.linalg.eigh(hessian)
+                at = at + vectors @ ((vectors.T @ gradient) / positive(values, blur * math.sqrt(frame.width)))
+                bound = self._next_bound(bound, turn == 0, square, b**2 * noise / frame.weight, tight)
+            elif loose > tight:
+                # The released size of wider residuals may be larger: heavy tails are seen only now.
+                most = TUNING.bound_growth_most
+                bound = float(np.clip(loose * level.std, bound / most, min(bound * most, self._widest)))
+        last = closing if closing.turns else opening
+        # A weak prior: a typical change of one feature changes the response by `prior_spread` times its standard
+        # deviation, which is released with the columns, or is taken from that of the residuals.
+        variance = max(last.std**2, frame.response_variance or TUNING.response_ratio * last.std**2)
+        prior = TUNING.prior_spread * math.sqrt(variance)
+        found = linear_fit(opening, closing, frame.start, prior, units, frame.intercept)
+        estimate = self._told(frame, found, last.std**2)
+        return (yield from self._evaluated(last.frame, found.mean, adjacency, estimate))
 
-    def _finish(
-        self,
-        frame: Frame,
-        found: Floats,
-        point: GradientRelease,
-        residual: float,
-        bound: float,
-        slope: float,
-        units: float,
-    ) -> Estimate:
-        """Posterior, intervals and diagnostics.
+    def _closing_frame(self, frame: Frame) -> Frame:
+        """The frame of the closing rounds: the same with a wider clip of rows, unless a clip is declared."""
+        if self.clip is not None:
+            return frame
+        wider = (self.room or TUNING.linear_room[0]) / TUNING.linear_room[0]
+        squares = max(wider, 1.0) * (frame.clip**2 - frame.intercept**2) + frame.intercept**2
+        return replace(frame, clip=math.sqrt(max(min(squares, _corner(frame)), frame.clip**2)))
+
+    def _told(self, frame: Frame, found: LinearFit, dispersion: float) -> Estimate:
+        """The results, without the evaluation.
 
         Parameters
         ----------
-        found : (width,), final coefficients in the frame.
-        point : gradient and moments for the posterior's covariance.
-        residual, bound : mean square of the residuals and the bound at which they were clipped.
-        slope : factor by which this clipping reduced the gradient.
-        units : number of units.
+        frame : how features entered.
+        found : posterior of the coefficients.
+        dispersion : mean square of the residuals, in half ranges of the response.
         """
         # Prior: a typical entry of a row, clip/sqrt(width), changes a response in [-1, 1] by 1 (standard deviation).
         prior = math.sqrt(frame.width) / frame.clip
-        # The released mean square is noisy: it lies between a positive floor (it becomes a variance) and the bound.
-        dispersion = float(np.clip(residual, 1e-6, bound**2))
-        pooled = posterior(point, prior, slope=slope)
-        population = posterior(point, prior, sampling=dispersion / units, slope=slope)
-        estimate = self._report(frame, found, pooled, population, prior)
+        pooled, population = (Posterior(found.mean, part) for part in (found.pooled, found.population))
+        estimate = self._report(frame, found.mean, pooled, population, prior)
         extra = {"residual_std": Quantity(np.array([self._response_half * math.sqrt(dispersion)]), "diagnostic")}
         if frame.response_variance is not None:
             # share of variance explained; noise may move the ratio beyond 1
             explained = np.array([1 - dispersion / frame.response_variance])
             extra["r_squared"] = Quantity(np.clip(explained, 0, 1), "diagnostic")
         return {**estimate, **extra}
+
+    def _finish(
+        self,
+        frame: Frame,
+        at: Floats,
+        point: GradientRelease,
+        residual: float,
+        bound: float,
+        slope: float,
+        units: float,
+    ) -> Estimate:
+        """Results of "gradient", which releases no moments.
+
+        Parameters
+        ----------
+        frame : how features entered.
+        at : (width,), the coefficients.
+        point : gradient and Hessian with their noise.
+        residual, bound : mean square of the clipped residuals, and their bound.
+        slope : share of residuals that are not clipped.
+        units : number of units.
+        """
+        prior = math.sqrt(frame.width) / frame.clip
+        # The released mean square is noisy: it lies between a positive floor (it becomes a variance) and the bound.
+        dispersion = float(np.clip(residual, 1e-6, bound**2))
+        pooled = posterior(point, prior, slope=slope).covariance
+        population = posterior(point, prior, sampling=dispersion / units, slope=slope).covariance
+        return self._told(frame, LinearFit(at, pooled, population), dispersion)
 
     def _descend(self, frame: Frame, adjacency: Adjacency) -> Program:
         """Rounds of the method "gradient", with the arguments of `_newton`. Of the Hessian only the bound clip^2 on its
@@ -330,15 +390,35 @@ class LinearRegressionProgram(Regression):
         return (yield from self._evaluated(frame, at, adjacency, estimate))
 
 
-def _floored(values: Floats, damping: float) -> Floats:
-    """Positive eigenvalues for a damped Newton step.
+def _corner(frame: Frame) -> float:
+    """Squared norm of the longest row: the farthest corner of the public ranges."""
+    return float(np.sum(((1 + np.abs(frame.center)) / frame.scale) ** 2)) + frame.intercept**2
 
-    The moment matrix is positive semidefinite, so negative eigenvalues are noise and become 0. Then `damping` is added
-    to all; a relative 1e-9 keeps the division finite without noise.
+
+def _room(frame: Frame, room: float) -> float:
+    """`room`, the squared clip of rows over their mean square; infinite if no row is longer than the clip."""
+    return math.inf if frame.clip**2 >= _corner(frame) else room
+
+
+def _clips(unit: float, width: int) -> tuple[float, float]:
+    """Clips of residuals (in standard deviations) and of rows (squared, over their mean square) in closing rounds.
+
+    They have the least sum of the squared noise and squared cautious bias of a coefficient: noise, which is known, is
+    preferred to a bias, which is not.
 
     Parameters
     ----------
-    values : (width,), eigenvalues of the averaged moment matrix.
-    damping : in the same units; about the spectral norm of the noise of that matrix.
+    unit : standard deviation of the noise of a mean of sensitivity 1 over all closing rounds.
+    width : number of coefficients D.
     """
-    return np.maximum(values, 0.0) + max(damping, 1e-9 * max(float(np.max(np.abs(values))), 1e-12))
+    clips = np.geomspace(*TUNING.closing_residual_clip, TUNING.closing_steps)
+    rooms = np.geomspace(*TUNING.closing_room, TUNING.closing_steps)
+
+    caution = TUNING.bias_caution
+
+    def loss(clip: float, room: float) -> float:
+        # A mean gradient of rows of norm c and residuals within b has sensitivity 2 b c; here c^2 = room D.
+        noise = 2 * clip * math.sqrt(room * width) * unit
+        return noise**2 + caution**2 * (residual_bias(clip) ** 2 + row_bias(room) ** 2)
+
+    return min(((float(clip), float(room)) for clip in clips for room in rooms), key=lambda pair: loss(*pair))

@@ -102,6 +102,9 @@ class Tuning:
     bound_fall_most: float = 2.0
     """Largest factor by which the bound of the residuals falls in one round, so that one noisy release cannot clip all
     later ones. Chosen by hand; no benchmark recorded."""
+    bound_margin: float = 2.0
+    """Standard deviations of its noise that are added to the mean square of the residuals, from which the next bound
+    follows. A bound only falls, so that with fewer it follows the smallest noise."""
     gradient_momentum: float = 0.7
     """Momentum of the method "gradient". Prototype's value."""
     learning_time: float = 0.17
@@ -129,6 +132,70 @@ class Tuning:
     linear_room: tuple[float, float] = (0.8, 2.5)
     """Least and largest squared clip of a row, over the mean square of its scaled features. The least is the
     prototype's value; the largest was chosen by hand."""
+
+    # ---- linear: closing rounds and the errors. Where no other source stands, chosen by hand on the made-up kinds of
+    # `benchmarks/coverage.py`
+
+    closing_residual_clip: tuple[float, float] = (1.5, 8.0)
+    """Least and largest clip of residuals in closing rounds, in their standard deviations."""
+    closing_room: tuple[float, float] = (0.8, 8.0)
+    """Least and largest squared clip of rows in closing rounds, over their mean square."""
+    closing_steps: int = 24
+    """Clips of each kind among which the planner chooses."""
+    residual_bias: tuple[float, float] = (0.012, 0.45)
+    """Typical bias of the gradient at the tightest clip of residuals, and its rate of decay with the clip, both in
+    standard deviations of the residuals. Root mean squares over the made-up kinds of `benchmarks/coverage.py`."""
+    row_bias: tuple[float, float] = (0.016, 0.5)
+    """The same for the clip of rows, with the rate per unit of `room`."""
+    unseen_residuals: tuple[float, float] = (0.04, 1.3)
+    """Relative loss of efficiency by the tightest clip of residuals (Huber's estimate at 1.5: .037), and its rate of
+    decay with the clip."""
+    unseen_rows: tuple[float, float] = (0.08, 2.5)
+    """The same for rows; of normal features."""
+    intercept_bias: float = 8.0
+    """Squared typical bias of the intercept, over that of other coefficients, less 1."""
+    bias_prior: float = 2.0
+    """Number of coordinates that the typical bias counts for, beside those of the data."""
+    bias_least: float = 0.03
+    """Smallest squared factor between the bias of the data and the typical one."""
+    bias_most: float = 100.0
+    """Largest such factor, by coordinate."""
+    trace_ratio_most: float = 3.0
+    """Largest factor by which the wide clip lengthens rows, in squares."""
+    moments_mismatch: float = 0.03
+    """Relative difference of moments with tight and wide clips beyond their scale."""
+    constant_kept: tuple[float, float] = (0.3, 1.05)
+    """Limits of the released mean square of the constant column, over its square before rows are clipped."""
+    eigenvalue_least: float = 0.002
+    """Least eigenvalue of the features' moments that the errors allow for, over their average."""
+    eigenvalue_exponent: float = 0.2
+    """The prior density of an eigenvalue falls with this power of it: 0 is uniform, 1 is uniform on a logarithmic
+    scale."""
+    eigenvalue_nodes: int = 48
+    """Nodes of the average over the true eigenvalue of a direction."""
+    square_least: float = 0.1
+    """Least mean square of a feature, over the average, that the prior assumes."""
+    slope_least: float = 0.7
+    """Least share of unclipped residuals by which a gradient is divided."""
+    bias_caution: float = 3.0
+    """Factor on the typical bias where clips are chosen for inference."""
+    shrinkage_noise: float = 0.3
+    """Factor on the noise of the steps in that share: the noise is an upper estimate where moments are noisy."""
+    shrinkage_doubt: float = 0.35
+    """Standard deviation of the share of the slopes to keep, from the known noise alone."""
+    bend_least: float = 0.3
+    """Least mean square of the predictions, over that with uncorrelated features."""
+    check_share: float = 0.25
+    """Share of closing rounds where wide clips do not pay."""
+    closing_share: float = 0.4
+    """Share of the rounds with wide clips."""
+    prior_spread: float = 1.0
+    """Widest prior standard deviation of the effect of a typical change of one feature, in standard deviations of the
+    response."""
+    response_ratio: float = 4.0
+    """Variance of the response over that of the residuals where no variance of the response was released."""
+    bound_growth_most: float = 1.3
+    """Largest factor by which the bound of the residuals changes in one closing round."""
 
     # ---- glm: clips ----------------------------------------------------------------------------------------------
 
