@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,7 +99,7 @@ def test_snapshot_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
         with pytest.raises(BadData):
             snapshot(tmp_path, Source(engine="sqlite", database=database, query=query))
     assert path.read_bytes() == before
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert {each.name for each in path.parent.iterdir()} == {path.name, f"{path.name}.lock"}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
@@ -129,6 +131,9 @@ def test_one_cell_of_sqlite_does_not_change_how_others_are_read(tmp_path: Path) 
         {"engine": "adbc", "database": "a", "query": "q"},
         {"engine": "sqlite", "database": "a", "table": "people; DROP TABLE people"},
         {"engine": "postgresql", "database": "postgresql://reader:secret@host/db", "query": "q"},
+        {"engine": "postgresql", "database": "postgresql://reader:sec/ret@host/db", "query": "q"},
+        {"engine": "postgresql", "database": "postgresql://reader@host/db?password=secret", "query": "q"},
+        {"engine": "postgresql", "database": "host=db user=reader password = secret", "query": "q"},
         {"engine": "sqlite", "database": "a", "query": "q", "password_env": "A", "password_file": "b"},
     ],
 )
@@ -147,6 +152,43 @@ def test_password_file_open_to_others_is_refused(tmp_path: Path) -> None:
     assert "s3cret" not in str(refused.value)
     (tmp_path / "password").chmod(0o600)
     assert source.password(tmp_path) == "s3cret"
+
+
+@pytest.mark.parametrize("quoted", ["s3cret /@", "s3cret%20%2F%40"])
+def test_password_that_a_driver_quotes_is_not_in_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quoted: str
+) -> None:
+    # libpq quotes a malformed address whole, and ADBC's driver of SQLite an unknown option with its value.
+    (tmp_path / "quoting_driver").mkdir()
+    (tmp_path / "quoting_driver" / "__init__.py").write_text("")
+    (tmp_path / "quoting_driver" / "dbapi.py").write_text(
+        f"def connect(database, db_kwargs): raise ValueError('no option password={quoted} here')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "quoting_driver.dbapi", raising=False)
+    monkeypatch.delitem(sys.modules, "quoting_driver", raising=False)
+    monkeypatch.setenv("READER", "s3cret /@")
+    source = Source(engine="adbc", driver="quoting_driver", query="q", password_env="READER")
+    with pytest.raises(BadData) as failed:
+        snapshot(tmp_path, source)
+    assert failed.value.detail == "no option password=(the password) here"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no lock of files")
+def test_second_fetch_at_the_same_time_is_refused_and_leaves_the_first_whole(tmp_path: Path) -> None:
+    source = Source(engine="sqlite", database=sqlite_database(tmp_path), query=SQL)
+    refused: list[BadData] = []
+
+    def fetch_again(rows: int) -> None:
+        with pytest.raises(BadData) as error:
+            snapshot(tmp_path, source)
+        refused.append(error.value)
+
+    found = fetch(source, tmp_path, tmp_path / "state" / "data.parquet", fetch_again)
+    assert "another process" in str(refused[0])
+    assert pq.read_table(found.path).num_rows == found.rows == len(ROWS)
+    assert hashlib.sha256(found.path.read_bytes()).hexdigest() == found.digest
+    snapshot(tmp_path, source)  # the lock is released
 
 
 def test_arrow_stream_and_file_give_the_same_cells(tmp_path: Path) -> None:

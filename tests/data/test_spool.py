@@ -65,6 +65,15 @@ def test_released_pages_are_read_again(bounds: tuple[int, int]) -> None:
     assert np.array_equal(mapped, rows)
 
 
+def test_changes_to_a_mapped_array_in_memory_are_kept(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.ones((50_000, 3)))
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="c")  # changes are not written to the file
+    mapped[:, 1] = 0.0
+    for block in Units(mapped).blocks():
+        assert not block.rows[:, 1].any()
+    assert not mapped[:, 1].any()
+
+
 @pytest.mark.parametrize(("text", "expected"), [("2 GB", 2 * 10**9), ("1.5mb", 1_500_000), (77, 77), ("8 B", 8)])
 def test_memory_bytes_reads_amounts(text: str | int, expected: int) -> None:
     assert memory_bytes(text) == expected

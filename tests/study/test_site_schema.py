@@ -267,6 +267,23 @@ def test_data_changed_since_the_start_are_not_read(tmp_path: Path) -> None:
         served_units(asked, file, schema, version)
 
 
+@pytest.mark.parametrize("row", ["d,40,none,20\n", "d\n"])
+def test_data_changed_while_they_are_read_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str
+) -> None:
+    """Whether the new rows could be read or not, the error is the same."""
+    file, asked = site(tmp_path), plan(tmp_path)
+    schema, version = draft_schema(file, policy(tmp_path)), data_version(file)
+
+    def changed(*given: Any) -> Any:
+        (tmp_path / "data.csv").write_text(VISITS + row)
+        return load_for(*given)
+
+    monkeypatch.setattr("zerosum.study.site_schema.load_for", changed)
+    with pytest.raises(BadData, match="changed since"):
+        served_units(asked, file, schema, version)
+
+
 def test_label_for_a_category_that_no_plan_names_is_skipped(tmp_path: Path) -> None:
     """A site's labels serve many plans; which of them a plan names must not end in a refusal."""
     labels = {"dx": {"A": "asthma", "H": "hiv", "none": "asthma"}}

@@ -11,12 +11,13 @@ def release_pages(rows: object, first: int, last: int) -> None:
     """Release the memory of rows `first` to `last` of a memory-mapped array. They stay in the file.
 
     The system would release these pages only when other processes need memory; until then they count as memory of
-    this process. No effect on other arrays. A later access reads the pages again.
+    this process. No effect on other arrays. A later access reads the pages again. Of an array in the mode "c", changes
+    are in memory only and would be lost: it is left alone.
     """
     mapping = getattr(rows, "_mmap", None)
     if not isinstance(rows, np.ndarray) or mapping is None or not hasattr(mapping, "madvise") or rows.ndim != 2:
         return
-    if not rows.flags.c_contiguous:
+    if not rows.flags.c_contiguous or getattr(rows, "mode", "c") == "c":
         return
     begin = rows.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
     start, end = begin + first * rows.strides[0], begin + last * rows.strides[0]

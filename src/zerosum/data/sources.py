@@ -22,17 +22,22 @@ import os
 import re
 import sqlite3
 import stat
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Self
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from zerosum.disk import make_folder, open_new, sync_folder
 from zerosum.errors import BadData, BadStudy, ZerosumError
+
+if sys.platform != "win32":
+    import fcntl
 
 Engine = Literal["duckdb", "sqlite", "postgresql", "adbc"]
 
@@ -40,6 +45,8 @@ Engine = Literal["duckdb", "sqlite", "postgresql", "adbc"]
 _BATCH_ROWS = 1 << 14
 # What to install for an engine. SQLite is part of Python.
 _PACKAGES = {"duckdb": "duckdb", "postgresql": "adbc_driver_postgresql.dbapi", "adbc": "adbc_driver_manager.dbapi"}
+# A password within an address: of a user, or as a setting of libpq ("password=...", also after "?").
+_PASSWORD = re.compile(r"://[^@?]*:[^@?]+@|\b(password|passwd|pwd|sslpassword)\s*=", re.IGNORECASE)
 _EXTRAS = {"duckdb": "zerosum[duckdb]", "postgresql": "zerosum[postgres]", "adbc": "adbc-driver-manager"}
 
 
@@ -77,7 +84,7 @@ class Source(BaseModel):
             raise ValueError('a driver is for the engine "adbc", which needs one')
         if self.password_env is not None and self.password_file is not None:
             raise ValueError("give the password by an environment variable or by a file, not by both")
-        if re.search(r"://[^/@:]*:[^/@]+@", self.database):
+        if _PASSWORD.search(self.database):
             raise ValueError("an address must not contain a password: use password_env or password_file")
         return self
 
@@ -143,20 +150,49 @@ def fetch(source: Source, folder: Path, path: Path, on_rows: Callable[[int], Non
     folder : Path
         Folder of the site's file; relative paths start there.
     path : Path
-        The snapshot, a Parquet file. Its folder gets mode 0700 and the file mode 0600.
+        The snapshot, a Parquet file of mode 0600. A folder that does not exist yet gets mode 0700.
     on_rows : callable, optional
         Called with the number of rows so far.
 
     Raises
     ------
     BadData
-        If the query fails, returns no rows, or two columns have the same name. The message has no text of the engine,
-        which may quote cells; that text is in the error's `detail`.
+        If the query fails, returns no rows, or two columns have the same name, or if another process fetches this
+        snapshot. The message has no text of the engine, which may quote cells; that text is in the error's `detail`.
     """
+    make_folder(path.parent)
+    with _alone(path):
+        return _fetch(source, folder, path, on_rows)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Scope in which no other process and no other thread fetches this snapshot.
+
+    With two at once, one would put the unfinished file of the other in place.
+    """
+    lock = path.with_name(path.name + ".lock")
+    try:
+        with suppress(FileExistsError):
+            open_new(lock, private=True).close()
+        file = lock.open("ab")
+    except OSError as error:
+        raise BadData(f"the snapshot cannot be written: {error.strerror or type(error).__name__}") from None
+    with file:
+        if sys.platform != "win32":
+            try:
+                # The system releases this lock at the end of the process for any reason.
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BadData("another process fetches this snapshot") from None
+        yield
+
+
+def _fetch(source: Source, folder: Path, path: Path, on_rows: Callable[[int], None] | None) -> Snapshot:
+    """`fetch` while no other process does."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    make_folder(path.parent)
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)  # of a process that was killed
     rows = 0
@@ -191,14 +227,15 @@ def fetch(source: Source, folder: Path, path: Path, on_rows: Callable[[int], Non
 @contextmanager
 def _reader(source: Source, folder: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
     """Schema and record batches of the query's result, from a connection that is closed at the end."""
+    password = source.password(folder)
     with ExitStack() as stack:
-        with _failing(source):
-            schema, batches = _result(source, folder, stack)
+        with _failing(source, password):
+            schema, batches = _result(source, folder, password, stack)
 
         def guarded() -> Iterator[Any]:
             # The engine may compute rows only when they are fetched, and fail then.
             while True:
-                with _failing(source):
+                with _failing(source, password):
                     batch = next(batches, None)
                 if batch is None:
                     return
@@ -208,18 +245,21 @@ def _reader(source: Source, folder: Path) -> Iterator[tuple[Any, Iterator[Any]]]
 
 
 @contextmanager
-def _failing(source: Source) -> Iterator[None]:
-    """Convert errors of an engine to `BadData`."""
+def _failing(source: Source, password: str | None) -> Iterator[None]:
+    """Convert errors of an engine to `BadData`, without the password, which drivers quote in some of their errors."""
     try:
         yield
     except (ZerosumError, MemoryError):
         raise
     except Exception as error:  # every driver has exceptions of its own
         message = f"the query of the site failed ({source.engine}: {type(error).__name__})"
-        raise BadData(message, detail=str(error)) from None
+        detail = str(error)
+        for secret in (password, password and quote(password, safe="")):
+            detail = detail.replace(secret, "(the password)") if secret else detail
+        raise BadData(message, detail=detail) from None
 
 
-def _result(source: Source, folder: Path, stack: ExitStack) -> tuple[Any, Iterator[Any]]:
+def _result(source: Source, folder: Path, password: str | None, stack: ExitStack) -> tuple[Any, Iterator[Any]]:
     """Schema and record batches of the query's result.
 
     Parameters
@@ -228,6 +268,8 @@ def _result(source: Source, folder: Path, stack: ExitStack) -> tuple[Any, Iterat
         The database and the query.
     folder : Path
         Folder of the site's file.
+    password : str or None
+        For a server.
     stack : ExitStack
         Closes the connection.
     """
@@ -248,7 +290,7 @@ def _result(source: Source, folder: Path, stack: ExitStack) -> tuple[Any, Iterat
                 raise BadData("the query of the site returns no table")
             reader = relation.to_arrow_reader(_BATCH_ROWS)
         case _:
-            connection = stack.enter_context(closing(_adbc(source, folder)))
+            connection = stack.enter_context(closing(_adbc(source, password)))
             cursor = stack.enter_context(closing(connection.cursor()))
             cursor.execute(source.statement)
             reader = cursor.fetch_record_batch()
@@ -280,15 +322,12 @@ def _text_batches(names: list[str], cursor: sqlite3.Cursor) -> tuple[Any, Iterat
     return schema, batches()
 
 
-def _adbc(source: Source, folder: Path) -> Any:
+def _adbc(source: Source, password: str | None) -> Any:
     """A connection of an ADBC driver."""
-    password = source.password(folder)
     if source.engine == "postgresql":
         address = source.database
         if password is not None:
             # The password goes into the address in memory only. libpq decodes percent signs.
-            from urllib.parse import quote
-
             scheme, _, rest = address.partition("://")
             user, at, place = rest.partition("@")
             if not at:

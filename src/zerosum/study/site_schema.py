@@ -493,15 +493,14 @@ def served_units(plan: Plan, site: SiteFile, schema: DataSchema, version: DataVe
     No cell raises an error. Unfit cells are written to the site's own log. Data that changed since the comparison with
     the schema are not read: `BadData` is raised.
     """
-    try:
-        current = data_version(site)
-    except OSError as error:
-        raise BadData(f"the data cannot be read: {error.strerror or error}") from None
-    # A new row could contradict the schema, and a refusal in the middle of a study would disclose that.
-    if current != version:
-        raise BadData("the data were changed since the site was started: restart the site")
+    _check_version(site, version)
     faults: Faults = []
-    units = load_for(plan, site, schema, faults)
+    try:
+        units = load_for(plan, site, schema, faults)
+    finally:
+        # Again afterwards: a snapshot may be replaced between the first check and the last batch. What was read then,
+        # and any error about it, is of rows that were not compared with the schema.
+        _check_version(site, version)
     lines = fault_lines(faults)
     for line in lines[:_MAX_LOGGED]:
         _log.warning("%s: %s", plan.study, line)
@@ -512,3 +511,14 @@ def served_units(plan: Plan, site: SiteFile, schema: DataSchema, version: DataVe
             len(lines) - _MAX_LOGGED,
         )
     return units
+
+
+def _check_version(site: SiteFile, version: DataVersion) -> None:
+    """Raise `BadData` if the data are not those that were compared with the schema."""
+    try:
+        current = data_version(site)
+    except OSError as error:
+        raise BadData(f"the data cannot be read: {error.strerror or error}") from None
+    # A new row could contradict the schema, and a refusal in the middle of a study would disclose that.
+    if current != version:
+        raise BadData("the data were changed since the site was started: restart the site") from None
