@@ -110,6 +110,24 @@ def survival() -> Drawn:
     return _run("Survival after treatment", chosen, _split(rows), 2.0), None
 
 
+def hypothesis_test() -> Drawn:
+    rng = np.random.default_rng(6)
+    treated = rng.integers(0, 2, 3000)
+    change = np.column_stack(
+        [rng.normal(-4 - 2 * treated, 12), rng.normal(-0.3 * treated, 2.5), rng.normal(0, 30, len(treated)), treated]
+    )
+    chosen = algorithms.HypothesisTestProgram(
+        columns=("systolic change", "bmi change", "glucose change", "treatment"),
+        test="welch",
+        ranges={"systolic change": (-50, 50), "bmi change": (-10, 10), "glucose change": (-100, 100)},
+        levels={"treatment": (0.0, 1.0)},
+        by="treatment",
+        correction="holm",
+    )
+    measured = {"systolic change": "mmHg", "bmi change": "kg/m²", "glucose change": "mg/dL"}
+    return _run("Changes by treatment", chosen, _split(change), 2.0, measured_in=measured), None
+
+
 def linear() -> Drawn:
     rng = np.random.default_rng(2)
     x = np.vstack(list(hospitals(seed=7, sizes=(600, 900, 2000, 3500)).values()))[:, [0, 2, 3]]
@@ -314,6 +332,7 @@ STUDIES: dict[str, Callable[[], Drawn]] = {
     "describe": describe,
     "quantiles": quantiles,
     "survival": survival,
+    "hypothesis-test": hypothesis_test,
     "linear-regression": linear,
     "logistic-regression": logistic,
     "poisson-regression": poisson,

@@ -38,6 +38,10 @@ FITS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     "Describe": (GROUPED, (CATEGORIES,)),
     "Quantiles": (GROUPED, (CATEGORIES,)),
     "SurvivalCurve": ({"edges": [0, 2, 4], "by": "group", "groups": [0, 1]}, (TIMES,)),
+    "HypothesisTest": (
+        GROUPED | {"test": "equivalence", "margin": {"x0": 0.1}, "correction": "holm"},
+        (CATEGORIES,),
+    ),
     "StandardScaler": (RANGE, (X,)),
     "Covariance": (RANGE, (X,)),
     "KMeans": (RANGE | {"n_clusters": 2}, (X,)),

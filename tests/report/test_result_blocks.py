@@ -28,6 +28,7 @@ DRAWN: dict[str, set[str]] = {
     "describe": {"Means", "Proportions", "Differences of means", "Quantiles"},
     "quantiles": {"Quantiles"},
     "survival": {"Survival"},
+    "hypothesis-test": {"Effects"},
     "linear-regression": {"Coefficients", "Residuals"},
     "logistic-regression": {"Coefficients", "Scores by class"},
     "poisson-regression": {"Coefficients"},

@@ -120,6 +120,12 @@ CASES = {
         'missing_tokens = { bmi = ["NA"] }',
     ),
     "quantiles": case("quantiles", 'columns = ["age"]\nranges = { age = [0, 100] }'),
+    "hypothesis-test": case(
+        "hypothesis-test",
+        'test = "welch"\ncolumns = ["bmi", "sex"]\nranges = { bmi = [10, 60] }\n'
+        'levels = { sex = ["f", "m"] }\nby = "sex"\nmissing = "observed"',
+        'missing_tokens = { bmi = ["NA"] }',
+    ),
     "survival": case("survival", 'columns = ["age", "sex"]\nevents = ["f", "m"]\nedges = [0, 50, 60]'),
 }
 WORDS = ("lake", "boat", "engine", "road")

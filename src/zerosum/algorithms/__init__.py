@@ -11,6 +11,7 @@ from zerosum.algorithms.covariance import CovarianceProgram
 from zerosum.algorithms.custom import CustomProgram
 from zerosum.algorithms.describe import DescribeProgram
 from zerosum.algorithms.histogram import HistogramProgram
+from zerosum.algorithms.hypothesis_test import HypothesisTestProgram
 from zerosum.algorithms.ica.program import ICAProgram
 from zerosum.algorithms.kmeans import KMeansProgram
 from zerosum.algorithms.mean import MeanProgram
@@ -43,7 +44,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         ),
         *(LinearRegressionProgram, LogisticRegressionProgram, PoissonRegressionProgram, PolynomialLossProgram),
         *(FeatureClassifierProgram, NeuralClassifierProgram, DataCollaborationProgram),
-        *(DescribeProgram, QuantilesProgram, SurvivalProgram),
+        *(DescribeProgram, QuantilesProgram, SurvivalProgram, HypothesisTestProgram),
     )
 }
 
@@ -137,6 +138,7 @@ __all__ = [
     "Estimate",
     "FeatureClassifierProgram",
     "HistogramProgram",
+    "HypothesisTestProgram",
     "ICAProgram",
     "KMeansProgram",
     "LinearRegressionProgram",

@@ -13,6 +13,7 @@ from zerosum.estimators.describe import Describe, Quantiles
 from zerosum.estimators.functional import PolynomialLoss
 from zerosum.estimators.glm import LogisticRegression, PoissonRegression
 from zerosum.estimators.histogram import Histogram
+from zerosum.estimators.hypothesis_test import HypothesisTest
 from zerosum.estimators.ica import ICA
 from zerosum.estimators.kmeans import KMeans
 from zerosum.estimators.mean import Mean
@@ -33,6 +34,7 @@ __all__ = [
     "FeatureClassifier",
     "GaussianMixture",
     "Histogram",
+    "HypothesisTest",
     "KMeans",
     "LinearRegression",
     "LogisticRegression",

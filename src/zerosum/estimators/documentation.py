@@ -178,6 +178,10 @@ intercept_noise_std_ : float
     The same for the intercept.
 population_std_ : ndarray of shape (n_features,)
     Standard error of each coefficient relative to the population, from sampling and privacy together.
+p_value_ : ndarray of shape (n_features,)
+    Wald's p value of each coefficient, for the population.
+wald_p_value_ : float
+    P value of the joint test that all coefficients but the intercept are 0 in the population.
 table_ : CoefficientTable
     Each coefficient with both standard errors, intervals of 90 % and 95 %, and whether the budget identifies it.
 evaluation_ : dict of str to Quantity

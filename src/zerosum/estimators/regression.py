@@ -223,6 +223,9 @@ class ModelRegression(JointRegression):
         self.noise_std_: Floats = privacy[:-1].copy()
         self.intercept_noise_std_ = float(privacy[-1])
         self.population_std_: Floats = population[:-1].copy()
+        self.p_value_: Floats = estimate["p_value"].value[:-1].copy()
+        if "wald_p_value" in estimate:
+            self.wald_p_value_ = float(estimate["wald_p_value"][0])
         unidentified = sum(not row.identified for row in self.table_.rows)
         if unidentified:
             self._note(f"{unidentified} of {len(self.table_.rows)} coefficients are not identified at this budget")

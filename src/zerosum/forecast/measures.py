@@ -21,6 +21,7 @@ from zerosum.algorithms import (
     Estimate,
     FeatureClassifierProgram,
     HistogramProgram,
+    HypothesisTestProgram,
     ICAProgram,
     KMeansProgram,
     LinearRegressionProgram,
@@ -36,6 +37,7 @@ from zerosum.algorithms.program import RangedAlgorithm
 from zerosum.algorithms.regression.base import Regression
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
+from zerosum.errors import BadParameter
 from zerosum.statistics.softmax import BIAS
 
 # Unit of errors that are divided by the width of a column's range.
@@ -112,6 +114,8 @@ def measure_of(algorithm: Algorithm) -> Measure | None:
             return _classes(algorithm)
         case SurvivalProgram():
             return _survival(algorithm)
+        case HypothesisTestProgram():
+            return _tests(algorithm)
         case GroupedAlgorithm():
             return _table(algorithm)
     return None
@@ -312,6 +316,28 @@ def _survival(algorithm: SurvivalProgram) -> Measure:
     ends = [f"{edge:g}" for edge in algorithm.edges[1:]]
     lines = tuple(Line(f"{group}, {end}", 1.0) for group in groups for end in ends)
     return Measure(lines, "of a survival probability", values)
+
+
+def _tests(algorithm: HypothesisTestProgram) -> Measure:
+    """Loss of tests: 1 - power for the planned effects; without effects the error of the effect itself."""
+    if algorithm.effect or algorithm.test == "equivalence":
+
+        def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+            return np.asarray(1 - estimate["power"].value)
+
+        # Columns without a planned effect have no power to forecast.
+        lines = [Line(name, 1.0, name in algorithm.effect or not algorithm.effect) for name in algorithm.tested]
+        unit = "of tests do not find the planned effect"
+        return Measure(tuple(lines), unit, values, loss=True, level="power")
+    if algorithm.test == "chi-squared" or algorithm.groups > 2:
+        raise BadParameter(
+            f"a forecast of the test {algorithm.test!r} needs the planned effect of each column: "
+            "effect = { column = ... } in [parameters]"
+        )
+    ranked = algorithm.test in ("mann-whitney", "wilcoxon")
+    widths = [1.0 if ranked else high - low for low, high in (algorithm.ranges[name] for name in algorithm.tested)]
+    every = tuple(Line(name, width) for name, width in zip(algorithm.tested, widths, strict=True))
+    return Measure(every, "of a probability" if ranked else OF_RANGE, _flat("effect"))
 
 
 def _table(algorithm: GroupedAlgorithm) -> Measure:

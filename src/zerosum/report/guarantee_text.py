@@ -41,6 +41,7 @@ _DESCRIPTIONS = {
     "describe": "a table that describes the columns",
     "quantiles": "quantiles of every column",
     "survival": "survival curves",
+    "hypothesis-test": "a test of a hypothesis about the columns",
     "statistic": "the sum of a statistic of the sites' own",
 }
 # At epsilon 5 the odds may change by a factor of exp(5) = 148.
