@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadData
-from zerosum.kernel.missing import OWN_ROWS
+from zerosum.kernel.missing import COMPLETE, MEANINGS, OWN_ROWS, VALUE
 
 Level = str | float | bool
 Range = tuple[float, float]
@@ -31,6 +31,7 @@ Range = tuple[float, float]
 # Largest number of terms. The second moments of more terms exceed 4 million numbers, which no budget can support.
 MOST_TERMS = 2000
 DRAW = "draw"  # name of the column with the draw for held-out units
+WHOLE = "complete"  # name of the column with the weight of rows if rows with missing values have weight 0
 _NESTED = "()^|%/`-"  # characters of other formula languages that are refused
 
 
@@ -106,9 +107,11 @@ class Design(BaseModel):
     ordinary : dict of str to (float, float)
         Typical value and typical deviation of numeric features, if publicly known; this saves budget. Other features
         use the middle and half width of their ranges.
-    missing : dict of str to number, level or "own-rows"
+    missing : dict of str to number, level, "own-rows" or "complete-cases"
         Value to impute by column. "own-rows", for numbers, is the mean of the same unit's other rows, or the middle of
-        the range if it has none. Missing values of other columns are refused.
+        the range if it has none. With "complete-cases", also of the response, a row in which the value is missing has
+        weight 0; the share of complete rows is released with the column moments. Missing values of other columns are
+        refused.
     indicators : list of str
         Features with such a rule for which a 0/1 column for missing values enters too.
 
@@ -189,9 +192,13 @@ class Design(BaseModel):
             raise ValueError(
                 f"the range of the weight {self.weight!r} must begin at 0, got {self.ranges[self.weight][0]:g}"
             )
+        if self._drops and self.weight is None and WHOLE in self.read:
+            raise ValueError(f"where rows with missing values are left out, no column can be called {WHOLE!r}")
         if self.hold_out and DRAW in self.read:
             raise ValueError(f"where units are held out, no column can be called {DRAW!r}")
         for name in self.indicators:
+            if self.missing.get(name) == COMPLETE:
+                raise ValueError(f"rows in which {name!r} is missing are left out: an indicator would always be 0")
             if name not in self.missing or name not in self.features:
                 raise ValueError(f"whether {name!r} is missing can enter only for a feature with a rule for that")
         if strangers := [name for name in self.measured_in if name not in self.ranges]:
@@ -222,20 +229,25 @@ class Design(BaseModel):
                 raise ValueError(
                     f"ordinary must be for numeric features, with a positive deviation, got {name!r} with {deviation:g}"
                 )
-        if self.response in self.missing:
-            raise ValueError(f"missing must not name the response {self.response!r}: outcomes are not imputed")
+        if self.missing.get(self.response, COMPLETE) != COMPLETE:
+            raise ValueError(
+                f"missing may be {COMPLETE!r} for the response {self.response!r}, got "
+                f"{self.missing[self.response]!r}: outcomes are not imputed"
+            )
         if len({frozenset(parts) for parts in self.interactions}) < len(self.interactions):
             raise ValueError(
                 f"interactions must be different, got {', '.join(':'.join(parts) for parts in self.interactions)}"
             )
         for name, value in self.missing.items():
+            if value == COMPLETE and name in self.read:
+                continue
             if name in self.levels and value not in self.levels[name]:
                 raise ValueError(f"missing must have one of the levels of {name!r} for it, got {value!r}")
             own = isinstance(value, str | bool) and value != OWN_ROWS
             if name not in self.levels and (name not in self.ranges or own):
                 raise ValueError(
-                    f"missing must have a number or {OWN_ROWS!r} for {name!r}, and {name!r} must have a range, got "
-                    f"{value!r}"
+                    f"missing must have a number, {OWN_ROWS!r} or {COMPLETE!r} for {name!r}, and {name!r} must have a "
+                    f"range, got {value!r}"
                 )
         for parts in self.interactions:
             if len(parts) < 2 or len(set(parts)) < len(parts) or not set(parts) <= set(self.features):
@@ -304,11 +316,28 @@ class Design(BaseModel):
         found: dict[str, Any] = {}
         if self.offset is not None or self.exposure is not None:
             found["offset"] = self._offset[0]
-        if self.weight is not None:
-            found["weight"] = self.weight
+        if self._weight is not None:
+            found["weight"] = self._weight[0]
         if self.hold_out:
             found |= {"draw": DRAW, "hold_out": self.hold_out}
         return found | ({"measured_in": self._measures()} if self.measured_in else {})
+
+    @property
+    def _drops(self) -> frozenset[str]:
+        """Columns in which a missing value gives its row the weight 0."""
+        return frozenset(name for name, value in self.missing.items() if value == COMPLETE)
+
+    @property
+    def _weight(self) -> tuple[str, float, float] | None:
+        """Name and range of the column of weights, or None."""
+        if self.weight is not None:
+            return self.weight, *self.ranges[self.weight]
+        return (WHOLE, 0.0, 1.0) if self._drops else None
+
+    @property
+    def rule_words(self) -> tuple[str, ...]:
+        """The rules for missing values that a design has, for messages."""
+        return f"{VALUE}, {MEANINGS[OWN_ROWS]}", MEANINGS[COMPLETE]
 
     @property
     def _offset(self) -> tuple[str, float, float]:
@@ -322,7 +351,7 @@ class Design(BaseModel):
     def _entering(self) -> list[tuple[str, float, float]]:
         """Name and range of every design column: features, offset, weight, draw, response."""
         offset = [self._offset] if self.offset is not None or self.exposure is not None else []
-        weight = [(self.weight, *self.ranges[self.weight])] if self.weight is not None else []
+        weight = [] if self._weight is None else [self._weight]
         drawn = [(DRAW, 0.0, 1.0)] if self.hold_out else []
         return [*self._terms(), *offset, *weight, *drawn, (self.response, *self._own_range(self.response))]
 
@@ -401,7 +430,11 @@ class Design(BaseModel):
         if rows.shape[1] != len(self.read):
             raise BadData(f"the data do not have the {len(self.read)} columns of the design")
         # Before imputation, which removes the NaN.
-        gone = {name: np.isnan(rows[:, self.read.index(name)]) for name in self.indicators}
+        gone = {name: np.isnan(rows[:, self.read.index(name)]) for name in (*self.indicators, *self._drops)}
+        # Rows with a missing value that is not imputed have weight 0.
+        whole = np.ones(len(rows))
+        for name in self._drops:
+            whole *= ~gone[name]
         # Each column is imputed from its own unit only, so that a row stays a function of one person.
         rows = np.column_stack([self._filled(name, rows[:, at], units) for at, name in enumerate(self.read)])
         unfit = np.zeros(len(rows), dtype=bool)
@@ -422,7 +455,10 @@ class Design(BaseModel):
         for at, name in enumerate(self._roles, len(self.features)):
             # Clipping to the public range also keeps the logarithm of an exposure finite.
             values = np.clip(rows[:, at], *self.ranges[name])
+            values = values * whole if name == self.weight else values
             parts.append(np.log(values) if name == self.exposure else values)
+        if self._drops and self.weight is None:
+            parts.append(whole)
         if self.hold_out:
             drawn = units.own_draws(twins="apart")
             parts.append(drawn if units.offsets is None else np.repeat(drawn, np.diff(units.offsets)))
@@ -446,6 +482,10 @@ class Design(BaseModel):
         if name not in self.missing:
             return values
         value = self.missing[name]
+        if value == COMPLETE:
+            # Any public value would do, since the row has weight 0: the middle of the range, or the reference level.
+            middle = sum(self.ranges[name]) / 2 if name in self.ranges else 0.0
+            return np.where(np.isnan(values), middle, values)
         if value == OWN_ROWS and name in self.ranges:
             return self._own_mean(name, values, units)
         taken = self.levels[name].index(value) if name in self.levels else value

@@ -135,9 +135,9 @@ standardise_share : float, default=0.05
 clip : float, optional
     Bound on the norm of a row in standardised units; by default the planner's choice.
 missing : float, str or dict, optional
-    Rule for missing values (NaN) of the features, for all or by column name: a number that replaces them, or
-    "own-rows", the mean of the same unit's other rows (the middle of the range if the unit has no value). By default
-    missing values are refused.
+    Rule for missing values (NaN) of the features, for all or by column name: a number that replaces them;
+    "complete-cases", by which rows with a missing value have weight 0; or "own-rows", the mean of the same unit's other
+    rows (the middle of the range if the unit has no value). By default missing values are refused.
 measured_in : dict of str to str, optional
     Unit of measurement by column name, for the table of coefficients. The response is called "response".
 """,

@@ -22,7 +22,7 @@ from zerosum.estimators.base import ColumnRanges, Tables, bad_data
 from zerosum.estimators.documentation import documented
 from zerosum.estimators.supervised import Supervised
 from zerosum.estimators.validation import BOOLEAN, MAPPING, RANGE, Constraint, optional
-from zerosum.kernel.missing import Missing
+from zerosum.kernel.missing import COMPLETE, OWN_ROWS, Missing, rules_by_column
 from zerosum.kernel.quantity import Quantity
 from zerosum.report.coefficients import CoefficientTable
 
@@ -65,6 +65,19 @@ class JointRegression(Supervised, ColumnRanges):
     measured_in: Mapping[str, str] | None = None
 
     # ---- the data --------------------------------------------------------------------------------------------------
+
+    def _whole_rows(self, tables: Tables, vectors: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        # Rows with a missing value in a column of complete cases have weight 0.
+        rules = rules_by_column(self.missing, self._feature_names)
+        places = [at for at, name in enumerate(self._feature_names) if rules.get(name) == COMPLETE]
+        if not places:
+            return {}
+        given = vectors.get("weights", {})
+        weights = {}
+        for site, units in tables.items():
+            whole = ~np.isnan(np.asarray(units.rows)[:, places]).any(axis=1)
+            weights[site] = np.asarray(given[site], dtype=np.float64) * whole if given else whole.astype(np.float64)
+        return {"weights": weights}
 
     def _with_role(self, what: str, units: Units, values: Any) -> Units:
         # A weight above 1 would be clipped by the statistic, without a message.
@@ -115,7 +128,19 @@ class JointRegression(Supervised, ColumnRanges):
             "scale": self._by_column("scale"),
             "intercept": bool(self.fit_intercept),
             "measured_in": dict(self.measured_in or {}),
+            **self._missing_parameter,
         }
+
+    @property
+    def _missing_parameter(self) -> dict[str, Any]:
+        """The program's rules. A row of weight 0 may have any public value: the one of "own-rows" is taken."""
+        if self.missing is None:
+            return {}
+        if isinstance(self.missing, Mapping):
+            return {"missing": {name: OWN_ROWS if rule == COMPLETE else rule for name, rule in self.missing.items()}}
+        rule = OWN_ROWS if self.missing == COMPLETE else self.missing
+        # Not for the weights, which have no rule.
+        return {"missing": dict.fromkeys(self._feature_names, rule) if self.missing == COMPLETE else rule}
 
     def _learn(self, estimate: Estimate) -> None:
         self.coef_: Floats = estimate["coefficients"].value.copy()
