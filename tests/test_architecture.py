@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("errors", "kernel", "compute", "statistics", "protocol", "site", "algorithms"),
         *("coordinator", "engines", "data", "report", "study"),
     },
-    "estimators": {"compute", "errors", "kernel", "statistics", "algorithms", "report", "site", "study", ""},
+    "estimators": {"compute", "errors", "kernel", "statistics", "algorithms", "data", "report", "site", "study", ""},
     "audit": {
         *(
             "errors",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
+from zerosum.data.formula import Formula, Function, expanded, function_terms
 from zerosum.errors import BadData
 from zerosum.kernel.missing import COMPLETE, MEANINGS, OWN_ROWS, VALUE
 
@@ -32,47 +33,6 @@ Range = tuple[float, float]
 MOST_TERMS = 2000
 DRAW = "draw"  # name of the column with the draw for held-out units
 WHOLE = "complete"  # name of the column with the weight of rows if rows with missing values have weight 0
-_NESTED = "()^|%/`-"  # characters of other formula languages that are refused
-
-
-@dataclass(frozen=True)
-class Formula:
-    """Parsed formula: response (or None), features, and interactions as tuples of features."""
-
-    response: str | None
-    features: tuple[str, ...]
-    interactions: tuple[tuple[str, ...], ...]
-
-    @classmethod
-    def parse(cls, text: str) -> Formula:
-        """Parse a formula: names joined by +, products by : (the product alone) or * (the features and their products).
-
-        >>> Formula.parse("sick ~ age*sex + ward")
-        Formula(response='sick', features=('age', 'sex', 'ward'), interactions=(('age', 'sex'),))
-        """
-        left, tilde, right = text.rpartition("~")
-        features: list[str] = []
-        interactions: list[tuple[str, ...]] = []
-        for term in right.split("+"):
-            names = [name.strip() for name in term.replace("*", ":").split(":")]
-            if not all(names) or any(sign in term for sign in _NESTED) or ("*" in term and ":" in term):
-                raise ValueError(
-                    "a formula is made of columns joined by +, and products of columns by : or *, as in "
-                    f"'age + sex + age:sex'; it has no functions, brackets or minus, got the term {term.strip()!r}"
-                )
-            if "*" in term or len(names) == 1:
-                # A name may occur in several terms and enters once.
-                features += [name for name in names if name not in features]
-            longest = range(2, len(names) + 1) if "*" in term else [len(names)] if len(names) > 1 else []
-            found = [parts for length in longest for parts in itertools.combinations(names, length)]
-            # a:b and b:a are the same product.
-            interactions += [parts for parts in found if set(parts) not in map(set, interactions)]
-        if tilde and (not left.strip() or "~" in left):
-            raise ValueError(f"a formula must have one response, before its ~, got {text!r}")
-        # A product without its main effects depends on the coding of the columns.
-        if alone := [name for parts in interactions for name in parts if name not in features]:
-            raise ValueError(f"the formula multiplies {alone[0]!r}, which does not stand in it by itself")
-        return cls(left.strip() or None, tuple(features), tuple(interactions))
 
 
 class Design(BaseModel):
@@ -89,8 +49,9 @@ class Design(BaseModel):
     interactions : list of lists of str
         Features whose product enters too.
     formula : str, optional
-        Selects the columns that enter and their products, as "age + sex + age:sex" or "age*sex" (both columns and their
-        product), with or without "response ~" before it. By default all columns with a range or levels enter.
+        Selects the columns that enter, functions of them and products, as "age + sex + age:sex" or "age*sex" (both
+        columns and their product), "log(dose)", "bs(age, df=4)" (`zerosum.data.formula`), with or without "response ~"
+        before it. By default all columns with a range or levels enter.
     offset : str, optional
         Numeric column that is added to the linear predictor with coefficient 1.
     exposure : str, optional
@@ -148,6 +109,8 @@ class Design(BaseModel):
     def _response_by_formula(cls, given: Any) -> Any:
         """Take the response from the formula, if it names one."""
         if isinstance(given, dict) and isinstance(given.get("formula"), str):
+            # Brackets and powers are expanded here, so that sites need no parser of R's formulas.
+            given = given | {"formula": expanded(given["formula"])}
             named = Formula.parse(given["formula"]).response
             given = given if named is None else {"response": named, **given}
             if named is not None and given["response"] != named:
@@ -161,10 +124,16 @@ class Design(BaseModel):
             return self
         if self.interactions:
             raise ValueError("formula and interactions are both given: write the interactions into the formula")
-        if strangers := [name for name in self._formula.features if name not in (*self.ranges, *self.levels)]:
+        if strangers := [name for name in self.sources if name not in (*self.ranges, *self.levels)]:
             raise ValueError(f"the formula has {strangers[0]!r}, which has neither a range nor levels")
-        if taken := [name for name in self._formula.features if name in (self.response, *self._roles)]:
+        if taken := [name for name in self.sources if name in (self.response, *self._roles)]:
             raise ValueError(f"the formula has {taken[0]!r}, which is no feature")
+        for function in self._functions.values():
+            for name in function.columns:
+                if name not in self.ranges:
+                    raise ValueError(f"{function.text!r} is a function of {name!r}, which has levels and no range")
+            # Raises for a range outside the domain of the function.
+            function.terms(self.ranges)
         return self
 
     @model_validator(mode="after")
@@ -199,7 +168,7 @@ class Design(BaseModel):
         for name in self.indicators:
             if self.missing.get(name) == COMPLETE:
                 raise ValueError(f"rows in which {name!r} is missing are left out: an indicator would always be 0")
-            if name not in self.missing or name not in self.features:
+            if name not in self.missing or name not in self.sources:
                 raise ValueError(f"whether {name!r} is missing can enter only for a feature with a rule for that")
         if strangers := [name for name in self.measured_in if name not in self.ranges]:
             raise ValueError(f"measured_in names {strangers[0]!r}, which has no range")
@@ -266,7 +235,7 @@ class Design(BaseModel):
 
     def _count(self, name: str) -> int:
         """Number of terms of one column."""
-        return 1 if name in self.ranges else len(self.levels[name]) - 1
+        return len(self._own_terms(name))
 
     @cached_property
     def _formula(self) -> Formula:
@@ -280,10 +249,23 @@ class Design(BaseModel):
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Feature columns, as named in the table."""
+        """Features: columns as named in the table, or functions of columns."""
         if self.formula is not None:
             return self._formula.features
         return tuple(name for name in (*self.ranges, *self.levels) if name not in (self.response, *self._roles))
+
+    @cached_property
+    def _functions(self) -> dict[str, Function]:
+        """The features of the formula that are functions of columns."""
+        if self.formula is None:
+            return {}
+        return {text: Function.parse(text) for text in self._formula.features if "(" in text}
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns from which the features are made, as named in the table."""
+        each = [self._functions[name].columns if name in self._functions else (name,) for name in self.features]
+        return tuple(dict.fromkeys(itertools.chain.from_iterable(each)))
 
     @property
     def products(self) -> tuple[tuple[str, ...], ...]:
@@ -293,7 +275,7 @@ class Design(BaseModel):
     @property
     def read(self) -> tuple[str, ...]:
         """Columns to read from the table, the response last."""
-        return (*self.features, *self._roles, self.response)
+        return (*self.sources, *self._roles, self.response)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -390,7 +372,10 @@ class Design(BaseModel):
         return self.ranges.get(name, (0.0, 1.0))
 
     def _own_terms(self, name: str) -> list[tuple[str, float, float]]:
-        """Terms of one column, as (name, low, high)."""
+        """Terms of one feature, as (name, low, high)."""
+        if name in self._functions:
+            own = tuple((column, self.ranges[column]) for column in self._functions[name].columns)
+            return list(function_terms(name, own))
         if name in self.ranges:
             return [(name, *self.ranges[name])]
         return [(f"{name}={level}", 0.0, 1.0) for level in self.levels[name][1:]]
@@ -444,7 +429,15 @@ class Design(BaseModel):
             if strict and not np.all(sound):
                 raise BadData(f"some values of {name!r} are missing without a rule, or none of its levels")
             unfit |= ~sound
-        own = {name: self._own_columns(name, rows[:, at]) for at, name in enumerate(self.features)}
+        read = {name: rows[:, at] for at, name in enumerate(self.sources)}
+        # Clipped before functions and products are formed, so that their ranges hold.
+        read |= {name: np.clip(values, *self.ranges[name]) for name, values in read.items() if name in self.ranges}
+        own = {
+            name: self._functions[name].evaluate(read, self.ranges)
+            if name in self._functions
+            else self._own_columns(name, read[name])
+            for name in self.features
+        }
         parts = [column for name in self.features for column in own[name]]
         parts += [gone[name].astype(np.float64) for name in self.indicators]
         for names in self.products:
@@ -452,7 +445,7 @@ class Design(BaseModel):
                 parts.append(np.prod(columns, axis=0))
         if self.site_effects:
             parts += [np.full(len(rows), float(site == other)) for other in self.sites[1:]]
-        for at, name in enumerate(self._roles, len(self.features)):
+        for at, name in enumerate(self._roles, len(self.sources)):
             # Clipping to the public range also keeps the logarithm of an exposure finite.
             values = np.clip(rows[:, at], *self.ranges[name])
             values = values * whole if name == self.weight else values
@@ -516,14 +509,14 @@ class Design(BaseModel):
         return np.where(there, values, np.repeat(mean, np.diff(units.offsets)))
 
     def _own_columns(self, name: str, values: Floats) -> list[Floats]:
-        """Design columns of one feature: clipped numbers, or dummy columns.
+        """Design columns of one column of the table: clipped numbers, or dummy columns.
 
         Parameters
         ----------
         name : str
             A feature.
         values : array of shape (rows,)
-            Its values after imputation; categories as indices.
+            Its values after imputation, clipped to the range; categories as indices.
 
         Returns
         -------
@@ -531,9 +524,7 @@ class Design(BaseModel):
             One column for a number; one 0/1 column for each level but the reference.
         """
         if name in self.ranges:
-            low, high = self.ranges[name]
-            # clipped before products are formed, so that the ranges of products hold
-            return [np.clip(values, low, high)]
+            return [values]
         return [(values == index).astype(np.float64) for index in range(1, len(self.levels[name]))]
 
     def for_sites(self, sites: Sequence[str]) -> Self:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,9 +17,11 @@ from sklearn.utils.validation import column_or_1d
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
+from zerosum.data.design import Design
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import ColumnRanges, Tables, bad_data
 from zerosum.estimators.documentation import documented
+from zerosum.estimators.formula import design_data, feature_table, make_design
 from zerosum.estimators.supervised import Supervised
 from zerosum.estimators.validation import BOOLEAN, MAPPING, RANGE, Constraint, optional
 from zerosum.kernel.missing import COMPLETE, OWN_ROWS, Missing, rules_by_column
@@ -219,6 +221,124 @@ class ModelRegression(JointRegression):
         by_row = draws if joined.offsets is None else np.repeat(draws, np.diff(joined.offsets))
         rows = np.asarray(joined.rows)
         return replace(joined, rows=np.column_stack([rows[:, :-1], by_row, rows[:, -1]]))
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        frames: Any,
+        *,
+        ranges: Mapping[str, tuple[float, float]] | None = None,
+        levels: Mapping[str, Sequence[Any]] | None = None,
+        missing: Mapping[str, Any] | None = None,
+        indicators: Sequence[str] = (),
+        offset: str | None = None,
+        exposure: str | None = None,
+        weight: str | None = None,
+        site_effects: bool = False,
+        **settings: Any,
+    ) -> Self:
+        """Fit the regression of a formula to a data frame for each site, and charge their ledgers.
+
+        Parameters
+        ----------
+        formula : str
+            As "sick ~ age*sex + bs(dose, df=4)": columns, functions of columns (`zerosum.data.formula`) and products.
+        frames : dict of str to frame, or list of frames
+            A frame (pandas, polars, Arrow) for each site, with the columns of the formula; others are not read.
+        ranges : dict of str to (float, float), optional
+            Public range of each numeric column, and of a numeric response.
+        levels : dict of str to sequence, optional
+            Public levels of each column of categories, the reference first; a response with two levels is a class.
+        missing : dict of str to number, level, "own-rows" or "complete-cases", optional
+            Rules for missing values by column.
+        indicators : sequence of str, optional
+            Columns with a rule for which a 0/1 column for missing values enters too.
+        offset, exposure, weight : str, optional
+            Columns with a known term of the linear predictor, the time or number that a count refers to, and the weight
+            of each row.
+        site_effects : bool, default=False
+            Whether every site but the first has its own constant.
+        **settings
+            Parameters of the estimator, such as `epsilon` and `unit`.
+
+        Returns
+        -------
+        estimator
+            Fitted. `design_` is the design, and `design_table` makes rows for `predict`.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from zerosum import LinearRegression
+        >>> rng = np.random.default_rng(0)
+        >>> dose = [rng.uniform(1, 9, 3000) for _ in range(3)]
+        >>> frames = [pa.table({"dose": each, "size": 2 * np.log(each)}) for each in dose]
+        >>> fitted = LinearRegression.from_formula(
+        ...     "size ~ log(dose)",
+        ...     frames,
+        ...     ranges={"dose": (1, 9), "size": (0, 5)},
+        ...     epsilon=3,
+        ...     random_state=0,
+        ...     data="synthetic",
+        ... )
+        >>> fitted.coef_.round(1).tolist()
+        [2.0]
+        """
+        if not isinstance(frames, Mapping | list | tuple):
+            raise BadData("give a frame for each site: a dict from names of sites to frames, or a list")
+        if not isinstance(frames, Mapping) and settings.get("data", "private") == "private":
+            raise BadParameter(
+                "these sites have no names, and the ledgers of private data have the names of the sites: give frames "
+                "as a dict from names of sites to frames"
+            )
+        sites = dict(frames) if isinstance(frames, Mapping) else {f"site {s}": each for s, each in enumerate(frames)}
+        sites = {str(name): each for name, each in sites.items()}
+        declared: dict[str, Any] = {
+            **{"ranges": ranges or {}, "levels": levels or {}, "missing": missing or {}, "indicators": indicators},
+            **{"offset": offset, "exposure": exposure, "weight": weight, "site_effects": site_effects},
+        }
+        design = make_design(formula, list(sites), declared)
+        made = design_data(design, sites)
+        features = made.X[next(iter(made.X))].num_columns
+        own = {"lower": design.lower[:features], "upper": design.upper[:features], **cls._response_of(design)}
+        if made.offset is not None:
+            own["offset_range"] = (float(design.lower[features]), float(design.upper[features]))
+        labels = cls._labels_of(design, made.y)
+        fitted = cls(**own, **settings).fit(made.X, labels, offset=made.offset, weights=made.weights)
+        fitted.design_ = design
+        return fitted
+
+    @classmethod
+    def _response_of(cls, design: Design) -> dict[str, Any]:
+        """Parameters of the constructor for the response of a design."""
+        if design.response not in design.ranges:
+            raise BadParameter(f"the response {design.response!r} needs a public range: name it in ranges")
+        return {"response": design.ranges[design.response]}
+
+    @classmethod
+    def _labels_of(cls, design: Design, coded: dict[str, Floats]) -> dict[str, Any]:
+        """The responses as `fit` takes them."""
+        return coded
+
+    def design_table(self, frame: Any, site: str = "") -> Any:
+        """Rows of a frame in the terms of the formula, for `predict`; only after `from_formula`.
+
+        Parameters
+        ----------
+        frame : frame
+            Data of one site with the columns of the formula. The response may be left out.
+        site : str
+            Name of the site, for site effects.
+
+        Returns
+        -------
+        pyarrow.Table
+            One column for each coefficient.
+        """
+        if not hasattr(self, "design_"):
+            raise BadParameter("this estimator was not made by from_formula: give rows to predict")
+        return feature_table(self.design_, frame, site)
 
     @property
     def _columns(self) -> tuple[str, ...]:
