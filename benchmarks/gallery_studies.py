@@ -77,6 +77,20 @@ def covariance() -> Drawn:
     ), None
 
 
+def correlation() -> Drawn:
+    rows = hospitals(seed=7, sizes=(300, 500, 900, 1500))
+    names = ("age", "systolic", "bmi", "glucose")
+    data = {name: each[:, :4] for name, each in rows.items()}
+    chosen = algorithms.CorrelationProgram(
+        columns=names,
+        method="spearman",
+        lower=np.array([RANGES[name][0] for name in names], dtype=float),
+        upper=np.array([RANGES[name][1] for name in names], dtype=float),
+        correction="holm",
+    )
+    return _run("Which measurements go together?", chosen, data, 2.0), None
+
+
 def describe() -> Drawn:
     rng = np.random.default_rng(5)
     rows = np.vstack(list(hospitals(seed=7, sizes=(300, 500, 900, 1500)).values()))
@@ -329,6 +343,7 @@ STUDIES: dict[str, Callable[[], Drawn]] = {
     "mean": mean,
     "histogram": histogram,
     "covariance": covariance,
+    "correlation": correlation,
     "describe": describe,
     "quantiles": quantiles,
     "survival": survival,

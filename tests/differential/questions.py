@@ -275,6 +275,7 @@ QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "mean": _ranged("mean", 1, 3, 0.0, "own-rows", "observed"),
     "histogram": _histogram,
     "covariance": _ranged("covariance", 2, 3),
+    "correlation": _ranged("correlation", 2, 3, 20.0, method="spearman", bins=4),
     "k-means": _ranged("k-means", 2, 3, n_clusters=2, rounds=2),
     "mixture": _ranged("mixture", 2, 3, n_components=2, rounds=1),
     "topics": _topics("topics", n_words=4),

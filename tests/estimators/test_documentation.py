@@ -44,6 +44,7 @@ FITS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     ),
     "StandardScaler": (RANGE, (X,)),
     "Covariance": (RANGE, (X,)),
+    "Correlation": (RANGE | {"method": "spearman", "correction": "holm"}, (X,)),
     "KMeans": (RANGE | {"n_clusters": 2}, (X,)),
     "GaussianMixture": (RANGE | {"n_components": 2}, (X,)),
     "TopicModel": ({"n_components": 2}, (WORDS,)),

@@ -25,6 +25,7 @@ DRAWN: dict[str, set[str]] = {
     "mean": {"Means"},
     "histogram": {"How many in each bin"},
     "covariance": {"Means", "Correlations"},
+    "correlation": {"Correlations"},
     "describe": {"Means", "Proportions", "Differences of means", "Quantiles"},
     "quantiles": {"Quantiles"},
     "survival": {"Survival"},

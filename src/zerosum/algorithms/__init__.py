@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from zerosum.algorithms.collaboration import DataCollaborationProgram
+from zerosum.algorithms.correlation import CorrelationProgram
 from zerosum.algorithms.covariance import CovarianceProgram
 from zerosum.algorithms.custom import CustomProgram
 from zerosum.algorithms.describe import DescribeProgram
@@ -35,6 +36,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
             MeanProgram,
             HistogramProgram,
             CovarianceProgram,
+            CorrelationProgram,
             KMeansProgram,
             MixtureProgram,
             TopicsProgram,
@@ -131,6 +133,7 @@ def find(name: str) -> type[Algorithm]:
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
+    "CorrelationProgram",
     "CovarianceProgram",
     "CustomProgram",
     "DataCollaborationProgram",

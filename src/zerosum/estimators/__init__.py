@@ -8,6 +8,7 @@ protected.
 
 from zerosum.estimators.classifier import FeatureClassifier
 from zerosum.estimators.collaboration import DataCollaboration
+from zerosum.estimators.correlation import Correlation
 from zerosum.estimators.covariance import Covariance
 from zerosum.estimators.describe import Describe, Quantiles
 from zerosum.estimators.functional import PolynomialLoss
@@ -28,6 +29,7 @@ from zerosum.estimators.topics import TopicModel
 __all__ = [
     "ICA",
     "PCA",
+    "Correlation",
     "Covariance",
     "DataCollaboration",
     "Describe",

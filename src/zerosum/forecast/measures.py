@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import (
     Algorithm,
+    CorrelationProgram,
     CovarianceProgram,
     DataCollaborationProgram,
     Estimate,
@@ -94,6 +95,8 @@ def measure_of(algorithm: Algorithm) -> Measure | None:
     match algorithm:
         case MeanProgram():
             return _by_column(algorithm, "mean")
+        case CorrelationProgram():
+            return _correlation(algorithm)
         case CovarianceProgram():
             return _covariance(algorithm)
         case HistogramProgram():
@@ -156,6 +159,17 @@ def _covariance(algorithm: CovarianceProgram) -> Measure:
         return np.concatenate([estimate["mean"].value, [found[at] for at in upper]])
 
     return Measure((*means.lines, *pairs), "of a column's range, or of a correlation", values)
+
+
+def _correlation(algorithm: CorrelationProgram) -> Measure:
+    """Correlations of all pairs, in absolute units."""
+    names = algorithm.related
+    upper = [(i, j) for i in range(len(names)) for j in range(i)]
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        return np.array([estimate["correlation"].value[at] for at in upper])
+
+    return Measure(tuple(Line(f"{names[j]}, {names[i]}", 1.0) for i, j in upper), "of a correlation", values)
 
 
 def _histogram(algorithm: HistogramProgram) -> Measure:
