@@ -33,7 +33,7 @@ def design(formula: str, **more: Any) -> Design:
 
 def rows(count: int, seed: int, read: tuple[str, ...]) -> Units:
     rng = np.random.default_rng(seed)
-    drawn = {"sex": rng.integers(0, 2, count)}
+    drawn = {"sex": rng.integers(0, 2, count).astype(float)}
     # Beyond the ranges on both sides: values are clamped first.
     drawn |= {name: rng.uniform(low - 2, high + 2, count) for name, (low, high) in RANGES.items()}
     return Units.from_rows(np.column_stack([drawn[name] for name in read]))

@@ -13,6 +13,7 @@ is free post-processing.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ from zerosum.algorithms.program import Program, PublicFacts
 from zerosum.algorithms.quantiles import ENDS, BinnedAlgorithm, non_negative_counts, summation_of
 from zerosum.algorithms.score_tests import (
     Alternative,
+    BinNoise,
     Correction,
     GroupSums,
     Scores,
@@ -355,7 +357,7 @@ class HypothesisTestProgram(BinnedAlgorithm):
             histograms, noise = _histograms(table, release.noise_std, units)
             pooled = non_negative_counts(np.sum(table, axis=0), units)
             if self.test == "wilcoxon":
-                scores = signed_rank_scores(histograms[0], noise[0, 0], pooled)
+                scores = signed_rank_scores(histograms[0], noise, pooled)
                 # The rank correlation: the signed ranks over their largest possible sum.
                 weight = max(float(scores.growth[0, 0]), 1e-12)
                 value = float(scores.value[0]) / weight
@@ -454,8 +456,8 @@ def _mean_effect(groups: GroupSums, null: float | None) -> tuple[float, Floats]:
     return float(value), within(apart, raw[1] - raw[0], value, -2, 2)
 
 
-def _histograms(table: Floats, std: float, units: float | None) -> tuple[Floats, Floats]:
-    """Histograms by group from released R h, and the covariance of their noise.
+def _histograms(table: Floats, std: float, units: float | None) -> tuple[Floats, BinNoise]:
+    """Histograms by group from released R h, and their noise.
 
     Parameters
     ----------
@@ -469,19 +471,22 @@ def _histograms(table: Floats, std: float, units: float | None) -> tuple[Floats,
     Returns
     -------
     histograms : array of shape (groups, bins)
-    covariance : array of shape (groups, groups, bins, bins)
+    noise : BinNoise
     """
     groups, bins = table.shape
+    inverse, own = _bins_of_release(bins)
+    histograms = table @ inverse.T
+    if units is not None:
+        # Condition the normal noise on the known total of all groups and bins.
+        along = np.sum(own, axis=1)
+        histograms = histograms - along / (groups * float(np.sum(along))) * (float(np.sum(histograms)) - units)
+    return histograms, BinNoise(own, std**2, groups, units is not None)
+
+
+@lru_cache(maxsize=8)
+def _bins_of_release(bins: int) -> tuple[Floats, Floats]:
+    """The matrix that maps R h to h, and the covariance of its result for noise of variance 1; both (bins, bins)."""
     to_cumulative, _ = summation_of(bins)
     # Counts of bins are differences of cumulative counts.
     inverse = np.diff(np.vstack([np.zeros(bins), to_cumulative]), axis=0)
-    histograms = table @ inverse.T
-    own = std**2 * inverse @ inverse.T
-    covariance = np.einsum("gh,bc->ghbc", np.eye(groups), own)
-    if units is not None and std > 0:
-        # Condition the normal noise on the known total of all groups and bins.
-        along = np.sum(own, axis=1)
-        whole = groups * float(np.sum(along))
-        histograms = histograms - along / whole * (float(np.sum(histograms)) - units)
-        covariance = covariance - np.outer(along, along)[None, None] / whole
-    return histograms, covariance
+    return inverse, inverse @ inverse.T

@@ -233,7 +233,32 @@ def mean_scores(
 # ---- ranks -----------------------------------------------------------------------------------------------------------
 
 
-def rank_scores(histograms: Floats, noise: Floats, pooled: Floats) -> Scores:
+@dataclass(frozen=True, eq=False)
+class BinNoise:
+    """Noise of histograms by group: independent between groups, or conditioned on the total of all groups and bins."""
+
+    covariance: Floats  # (bins, bins), of one group without the condition, for noise of variance 1
+    variance: float
+    groups: int
+    total_known: bool
+
+    def of(self, weights: Floats) -> Floats:
+        """Covariance of the weighted sums of the groups, shape (groups, groups).
+
+        Parameters
+        ----------
+        weights : array of shape (bins,)
+            The same for all groups.
+        """
+        along = np.sum(self.covariance, axis=1)
+        found = np.eye(self.groups) * float(weights @ self.covariance @ weights)
+        if self.total_known:
+            # Conditioning on the sum takes away the part of the noise along it.
+            found = found - float(weights @ along) ** 2 / (self.groups * float(np.sum(along)))
+        return np.asarray(self.variance * found)
+
+
+def rank_scores(histograms: Floats, noise: BinNoise, pooled: Floats) -> Scores:
     """Scores of the hypothesis that all groups have one distribution, from mean ranks (Mann-Whitney, Kruskal-Wallis).
 
     The score of bin b is f_b, the share of all units below it plus half of its own. Group g has z_g = sum over b of
@@ -243,8 +268,8 @@ def rank_scores(histograms: Floats, noise: Floats, pooled: Floats) -> Scores:
     ----------
     histograms : array of shape (G, bins)
         Noisy, unbiased counts.
-    noise : array of shape (G, G, bins, bins)
-        Covariance of their noise.
+    noise : BinNoise
+        Their noise.
     pooled : array of shape (bins,)
         Non-negative counts of all units.
     """
@@ -254,13 +279,13 @@ def rank_scores(histograms: Floats, noise: Floats, pooled: Floats) -> Scores:
     variance = float(ranks**2 @ pooled) / whole
     sizes = np.maximum(np.sum(histograms, axis=1), 0.0)
     share = sizes / np.sum(sizes) if np.sum(sizes) > 0 else np.full(count, 1 / count)
-    covariance = np.diag(share * whole * variance) + np.einsum("b,ghbc,c->gh", ranks, noise, ranks)
+    covariance = np.diag(share * whole * variance) + noise.of(ranks)
     leave = np.eye(count) - np.outer(share, np.ones(count))
     growth = leave @ np.diag(share * whole)
     return Scores(leave @ histograms @ ranks, leave @ covariance @ leave.T, growth, count - 1)
 
 
-def signed_rank_scores(histogram: Floats, noise: Floats, pooled: Floats) -> Scores:
+def signed_rank_scores(histogram: Floats, noise: BinNoise, pooled: Floats) -> Scores:
     """Scores of the hypothesis of symmetry about the middle of an odd number of bins (Wilcoxon's signed ranks).
 
     A bin at distance d from the middle has the rank f_d of its distance, and its counts enter with the sign of the
@@ -271,8 +296,8 @@ def signed_rank_scores(histogram: Floats, noise: Floats, pooled: Floats) -> Scor
     ----------
     histogram : array of shape (bins,)
         Noisy, unbiased counts; bins is odd.
-    noise : array of shape (bins, bins)
-        Covariance of their noise.
+    noise : BinNoise
+        Their noise, of one group.
     pooled : array of shape (bins,)
         Non-negative counts.
     """
@@ -280,7 +305,7 @@ def signed_rank_scores(histogram: Floats, noise: Floats, pooled: Floats) -> Scor
     distance = pooled[half + 1 :] + pooled[:half][::-1]
     ranks = middle_ranks(distance)
     signed = np.concatenate([-ranks[::-1], [0.0], ranks])
-    variance = float(signed**2 @ pooled + signed @ noise @ signed)
+    variance = float(signed**2 @ pooled) + float(noise.of(signed)[0, 0])
     weight = float(np.sum(np.abs(signed) * pooled))
     return Scores(np.array([float(signed @ histogram)]), np.array([[variance]]), np.array([[weight]]), 1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +13,6 @@ from zerosum.algorithms.score_tests import Correction
 from zerosum.arrays import Floats
 from zerosum.estimators.base import RangedEstimator, Tables
 from zerosum.estimators.documentation import documented
-from zerosum.estimators.validation import LIST, Constraint, one_of
 
 
 @documented
@@ -66,12 +65,6 @@ class Correlation(RangedEstimator):
     """
 
     _algorithm: ClassVar[str] = "correlation"
-    _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **RangedEstimator._constraints,
-        "method": one_of("pearson", "spearman"),
-        "given": LIST,
-        "correction": one_of("none", "holm", "benjamini-hochberg"),
-    }
 
     method: Literal["pearson", "spearman"] = "pearson"
     given: Sequence[str] = ()

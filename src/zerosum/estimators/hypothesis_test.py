@@ -17,7 +17,7 @@ from zerosum.arrays import Floats
 from zerosum.estimators.base import Tables
 from zerosum.estimators.describe import GroupedEstimator
 from zerosum.estimators.documentation import documented
-from zerosum.estimators.validation import MAPPING, Constraint, one_of, optional
+from zerosum.estimators.validation import MAPPING, Constraint, optional
 
 
 @documented
@@ -101,8 +101,6 @@ class HypothesisTest(GroupedEstimator):
         "expected": optional(MAPPING),
         "margin": optional(MAPPING),
         "effect": optional(MAPPING),
-        "alternative": one_of("two-sided", "less", "greater"),
-        "correction": one_of("none", "holm", "benjamini-hochberg"),
     }
 
     test: Test = "welch"
