@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from zerosum.algorithms import score_tests
 from zerosum.algorithms.hypothesis_test import HypothesisTestProgram
@@ -44,7 +45,8 @@ class Case:
     draw: Callable[[int, float, Rng], Floats]
     sizes: tuple[int, ...] = (40, 200, 1000, 5000)
     effects: tuple[float, ...] = ()  # by size, for the power
-    unit: float = 1.0  # effect in `parameters` per effect of `draw`
+    # planned effect in `parameters` for an effect of `draw`
+    planned: Callable[[float], float] = float
     columns: tuple[str, ...] = field(default=("value", "group"))
 
 
@@ -119,6 +121,16 @@ def missing(n: int, effect: float, rng: Rng) -> Floats:
     return rows
 
 
+def larger(effect: float) -> float:
+    """Probability that a normal value shifted by the effect is larger than another one, less 1/2."""
+    return float(ndtr(effect / np.sqrt(2)) - 0.5)
+
+
+def signed(effect: float) -> float:
+    """Rank correlation of normal values shifted by the effect: P(sum of two > 0) - P(sum of two < 0)."""
+    return float(2 * ndtr(effect * np.sqrt(2)) - 1)
+
+
 NUMBER = {"ranges": {"value": (-5.0, 5.0)}}
 TWO = {**NUMBER, "levels": {"group": (0.0, 1.0)}, "by": "group"}
 THREE = {**NUMBER, "levels": {"group": (0.0, 1.0, 2.0)}, "by": "group"}
@@ -149,7 +161,7 @@ CASES = (
     Case("welch, missing values", {"test": "welch", **TWO, "missing": "observed"}, missing),
     Case("anova, three groups, skewed", {"test": "anova", **THREE}, skewed),
     Case("welch, three groups, skewed", {"test": "welch", **THREE}, skewed),
-    Case("mann-whitney", {"test": "mann-whitney", **TWO}, two_means(0.5), effects=(2.5, 1.0, 0.3, 0.1)),
+    Case("mann-whitney", {"test": "mann-whitney", **TWO}, two_means(0.5), effects=(2.5, 1.0, 0.3, 0.1), planned=larger),
     Case("mann-whitney, a tenth", {"test": "mann-whitney", **TWO}, two_means(0.1, at=2.0)),
     Case(
         "mann-whitney, whole numbers, ties",
@@ -158,7 +170,12 @@ CASES = (
     ),
     Case("kruskal-wallis, skewed", {"test": "kruskal-wallis", **THREE}, skewed),
     Case(
-        "wilcoxon", {"test": "wilcoxon", **NUMBER}, one_sample(0.0), effects=(1.0, 0.5, 0.15, 0.05), columns=("value",)
+        "wilcoxon",
+        {"test": "wilcoxon", **NUMBER},
+        one_sample(0.0),
+        effects=(1.0, 0.5, 0.15, 0.05),
+        planned=signed,
+        columns=("value",),
     ),
     Case(
         "wilcoxon, null 2, heavy tails",
@@ -192,7 +209,7 @@ def rejected(case: Case, n: int, epsilon: float, runs: int, effect: float = 0.0)
     """Share of runs with a p value of at most the level, and the mean of the power that results state."""
     parameters = dict(case.parameters)
     if effect and case.parameters["test"] not in ("equivalence", "chi-squared"):
-        parameters["effect"] = {"value": effect}
+        parameters["effect"] = {"value": case.planned(effect)}
     algorithm = HypothesisTestProgram(columns=case.columns, **parameters)
     rehearsal = Rehearsal(algorithm, n, SITES, epsilon, DELTA)
     beyond, power = 0, []
