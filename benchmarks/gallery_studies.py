@@ -77,6 +77,20 @@ def covariance() -> Drawn:
     ), None
 
 
+def correlation() -> Drawn:
+    rows = hospitals(seed=7, sizes=(300, 500, 900, 1500))
+    names = ("age", "systolic", "bmi", "glucose")
+    data = {name: each[:, :4] for name, each in rows.items()}
+    chosen = algorithms.CorrelationProgram(
+        columns=names,
+        method="spearman",
+        lower=np.array([RANGES[name][0] for name in names], dtype=float),
+        upper=np.array([RANGES[name][1] for name in names], dtype=float),
+        correction="holm",
+    )
+    return _run("Which measurements go together?", chosen, data, 2.0), None
+
+
 def describe() -> Drawn:
     rng = np.random.default_rng(5)
     rows = np.vstack(list(hospitals(seed=7, sizes=(300, 500, 900, 1500)).values()))
@@ -123,6 +137,24 @@ def cox() -> Drawn:
         measured_in={"age": "year", "months": "months"},
     )
     return _run("What shortens survival?", chosen, _split(rows), 2.0), None
+
+
+def hypothesis_test() -> Drawn:
+    rng = np.random.default_rng(6)
+    treated = rng.integers(0, 2, 3000)
+    change = np.column_stack(
+        [rng.normal(-4 - 2 * treated, 12), rng.normal(-0.3 * treated, 2.5), rng.normal(0, 30, len(treated)), treated]
+    )
+    chosen = algorithms.HypothesisTestProgram(
+        columns=("systolic change", "bmi change", "glucose change", "treatment"),
+        test="welch",
+        ranges={"systolic change": (-50, 50), "bmi change": (-10, 10), "glucose change": (-100, 100)},
+        levels={"treatment": (0.0, 1.0)},
+        by="treatment",
+        correction="holm",
+    )
+    measured = {"systolic change": "mmHg", "bmi change": "kg/m²", "glucose change": "mg/dL"}
+    return _run("Changes by treatment", chosen, _split(change), 2.0, measured_in=measured), None
 
 
 def linear() -> Drawn:
@@ -326,10 +358,12 @@ STUDIES: dict[str, Callable[[], Drawn]] = {
     "mean": mean,
     "histogram": histogram,
     "covariance": covariance,
+    "correlation": correlation,
     "describe": describe,
     "quantiles": quantiles,
     "survival": survival,
     "cox-regression": cox,
+    "hypothesis-test": hypothesis_test,
     "linear-regression": linear,
     "logistic-regression": logistic,
     "poisson-regression": poisson,

@@ -106,3 +106,59 @@ def test_check_study_ranges_of_description_are_warned_of(tmp_path: Path) -> None
         first, second = each.warnings
         assert all(word in first for word in ("'age'", "100%", "500 to 900"))
         assert all(word in second for word in ("'pressure'", "0.0%"))
+
+
+DESIGN = """
+name = "outcome"
+algorithm = "linear-regression"
+
+[design]
+response = "pressure"
+ranges = {{ age = [0, 100], chol = [100, 400], dose = [0, 10], pressure = [60, 200] }}
+missing = {{ chol = "own-rows" }}
+
+[unit]
+kind = "person"
+
+[privacy]
+epsilon = 2.0
+delta = 1e-5
+
+{sites}"""
+
+
+def design_study(folder: Path, doses: str) -> Study:
+    for s in range(3):
+        # Cholesterol of half of the people is missing, and that of the others lies at one end of the range.
+        rows = [f"{20 + i},{150 if i % 2 else ''},{doses},{100 + i}" for i in range(40)]
+        rows[0] = rows[0].replace("20,", "120,", 1)
+        (folder / f"{s}.csv").write_text("age,chol,dose,pressure\n" + "\n".join(rows) + "\n")
+    sites = "".join(f'\n[[sites]]\nname = "s{s}"\ndata = "{s}.csv"\n' for s in range(3))
+    (folder / "study.toml").write_text(DESIGN.format(sites=sites))
+    return Study.load(folder / "study.toml")
+
+
+def test_check_study_of_design_counts_values_outside_and_warns_of_moved_mean(tmp_path: Path) -> None:
+    for found in check_study(design_study(tmp_path, "5")):
+        assert found.faults == []
+        outside, moved = found.warnings[:2]
+        assert all(word in outside for word in ("'age'", "1 of 40", "0 to 100"))
+        assert all(word in moved for word in ("'chol'", "50%", "own-rows", "150", "200"))
+
+
+def test_check_study_missing_values_are_named_once_with_rules_of_algorithm(tmp_path: Path) -> None:
+    study = design_study(tmp_path, "")
+    for s in range(3):
+        text = (tmp_path / f"{s}.csv").read_text()
+        (tmp_path / f"{s}.csv").write_text(text.replace(",139", ","))
+    for found in check_study(study):
+        (fault,) = found.faults
+        assert "'dose' and column 'pressure'" in fault
+        assert fault.count("complete-cases") == 1
+        assert "observed" not in fault
+
+
+def test_check_study_decimal_comma_is_named(tmp_path: Path) -> None:
+    for found in check_study(design_study(tmp_path, '"3,5"')):
+        assert "decimal comma" in found.faults[0]
+        assert "3,5" not in found.faults[0]

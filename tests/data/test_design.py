@@ -9,7 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from zerosum.compute.units import Units
-from zerosum.data.design import Design, Formula
+from zerosum.data.design import Design
+from zerosum.data.formula import Formula
 from zerosum.errors import BadData
 
 DESIGN = Design(
@@ -165,7 +166,7 @@ def test_design_formula_equals_interactions() -> None:
 
 
 @pytest.mark.parametrize(
-    "formula", ["", "age +", "log(age)", "age:", "age - 1", "a*b:c", "(a + b):c", "a^2", "a:b", "a + a:b"]
+    "formula", ["", "age +", "f(age)", "age:", "age - 1", "a*b:c", "(a + b):c", "a^2", "a:b", "a + a:b"]
 )
 def test_formula_bad_syntax_is_refused(formula: str) -> None:
     with pytest.raises(ValueError, match="formula"):
@@ -209,3 +210,41 @@ def test_design_own_rows_rule_and_missing_indicators_fill_columns() -> None:
     records = design.expand(Units.from_rows(people[0]), "a")  # no other rows: the middle
     assert records.rows[1].tolist() == [50, 1, 1, 1, 1]
     assert "'ward'" in fault_of(design.model_dump() | {"missing": {"ward": "own-rows", "age": 3.0}})
+
+
+WHOLE = Design(
+    response="sick",
+    ranges={"age": (20, 80), "chol": (100, 400)},
+    levels={"sex": ("f", "m"), "sick": (0, 1)},
+    missing={"chol": "complete-cases", "sick": "complete-cases", "age": 50.0},
+)
+
+
+def test_design_complete_cases_give_rows_with_missing_values_weight_zero() -> None:
+    assert WHOLE.columns == ("age", "chol", "sex=m", "complete", "sick")
+    assert WHOLE.roles == {"weight": "complete"}
+    gone = np.nan
+    rows = np.array([[gone, 200.0, 1, 1], [30, gone, 0, 1], [40, 300, 1, gone]])
+    found = WHOLE.expand(Units.from_rows(rows), "north").rows
+    assert found[:, 3].tolist() == [1, 0, 0]
+    assert found[0].tolist() == [50, 200, 1, 1, 1]
+    assert np.all(np.isfinite(found))
+
+
+def test_design_complete_cases_multiply_a_column_of_weights() -> None:
+    weighted = WHOLE.model_copy(update={"ranges": {**WHOLE.ranges, "share": (0.0, 2.0)}, "weight": "share"})
+    rows = np.array([[30, 200.0, 0, 1.5, 1], [30, np.nan, 0, 1.5, 1]])
+    assert weighted.columns == ("age", "chol", "sex=m", "share", "sick")
+    assert weighted.expand(Units.from_rows(rows), "north").rows[:, 3].tolist() == [1.5, 0]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"missing": {"sick": 1}}, "outcomes"),
+        ({"indicators": ["chol"]}, "indicator"),
+        ({"ranges": {"age": (20, 80), "complete": (0, 1)}, "missing": {"age": "complete-cases"}}, "'complete'"),
+    ],
+)
+def test_design_complete_cases_that_do_not_fit_are_refused(change: dict[str, object], word: str) -> None:
+    assert word in fault_of(WHOLE.model_dump(exclude_defaults=True) | change)

@@ -213,6 +213,29 @@ def _grouped(name: str, *, levels_too: bool) -> Callable[[Rng], Ask]:
     return ask
 
 
+def _hypothesis_test(rng: Rng) -> Ask:
+    test = str(rng.choice(["t", "welch", "anova", "mann-whitney", "wilcoxon", "chi-squared"]))
+    group, other = (str(each) for each in rng.permutation(["sex", "ward", "sick", "stage"])[:2])
+    group = "sex" if test in ("t", "mann-whitney") else group
+    numbers = () if test == "chi-squared" else _numbers(rng, 1, 2)
+    levels = {} if test == "wilcoxon" else {group: [_value(level) for level in COLUMNS[group].levels]}
+    if test == "chi-squared":
+        other = "stage" if group == other else other
+        levels[other] = [_value(level) for level in COLUMNS[other].levels]
+    columns = (*numbers, *levels)
+    parameters: dict[str, Any] = {
+        "test": test,
+        "ranges": {n: [COLUMNS[n].low, COLUMNS[n].high] for n in numbers},
+        "levels": levels,
+        "by": None if test == "wilcoxon" else group,
+        "bins": 8,
+        "correction": str(rng.choice(["none", "holm"])),
+    }
+    if test == "wilcoxon":
+        parameters["null"] = {n: (COLUMNS[n].low + COLUMNS[n].high) / 2 for n in numbers}
+    return Ask("hypothesis-test", "table", columns, parameters | _rule(rng, columns, "observed"))
+
+
 def _survival(rng: Rng) -> Ask:
     parameters: dict[str, Any] = {"edges": [0.0, 2.0, 5.0, 10.0], "events": [0.0, 1.0]}
     if rng.integers(2):
@@ -274,6 +297,7 @@ QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "mean": _ranged("mean", 1, 3, 0.0, "own-rows", "observed"),
     "histogram": _histogram,
     "covariance": _ranged("covariance", 2, 3),
+    "correlation": _ranged("correlation", 2, 3, 20.0, method="spearman", bins=4),
     "k-means": _ranged("k-means", 2, 3, n_clusters=2, rounds=2),
     "mixture": _ranged("mixture", 2, 3, n_components=2, rounds=1),
     "topics": _topics("topics", n_words=4),
@@ -293,6 +317,7 @@ QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "describe": _grouped("describe", levels_too=True),
     "quantiles": _grouped("quantiles", levels_too=False),
     "survival": _survival,
+    "hypothesis-test": _hypothesis_test,
     "cape-pca": _ranged("cape-pca", 2, 3, n_components=2),
     "cape-fm": _ranged("cape-fm", 2, 3),
     "cape-agn-mixture": _ranged("cape-agn-mixture", 2, 3, n_components=2, variance=0.1),

@@ -39,8 +39,13 @@ FITS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     "Quantiles": (GROUPED, (CATEGORIES,)),
     "SurvivalCurve": ({"edges": [0, 2, 4], "by": "group", "groups": [0, 1]}, (TIMES,)),
     "CoxRegression": (RANGE | {"horizon": 20.0}, (X, [rows[:, 0] for rows in TIMES], LABELS)),
+    "HypothesisTest": (
+        GROUPED | {"test": "equivalence", "margin": {"x0": 0.1}, "correction": "holm"},
+        (CATEGORIES,),
+    ),
     "StandardScaler": (RANGE, (X,)),
     "Covariance": (RANGE, (X,)),
+    "Correlation": (RANGE | {"method": "spearman", "correction": "holm"}, (X,)),
     "KMeans": (RANGE | {"n_clusters": 2}, (X,)),
     "GaussianMixture": (RANGE | {"n_components": 2}, (X,)),
     "TopicModel": ({"n_components": 2}, (WORDS,)),

@@ -14,7 +14,7 @@ from sklearn.impute import SimpleImputer
 
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators import PCA, Covariance, GaussianMixture, Histogram, KMeans, Mean
+from zerosum.estimators import PCA, Covariance, GaussianMixture, Histogram, KMeans, LinearRegression, Mean
 from zerosum.estimators.base import RangedEstimator
 
 Floats = NDArray[np.float64]
@@ -90,3 +90,29 @@ def test_histogram_estimator_missing_words_and_numbers_follow_rule() -> None:
     assert Histogram(edges=[0, 0.5, 1], missing=0.7, **FREE).fit(numbers).counts_.tolist() == [2, 3]
     codes = [Units.from_rows([[1.0], [NAN]]), Units.from_rows([[2.0]])]
     assert Histogram(categories=[1, 2], missing=2, **FREE).fit(codes).counts_.tolist() == [1, 2]
+
+
+def test_linear_regression_of_complete_cases_is_fit_to_complete_rows() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, (4000, 2))
+    X[:, 0] = 0.7 * X[:, 1] + 0.3 * X[:, 0]
+    y = X @ [1.0, -2.0] + rng.normal(0, 0.1, 4000)
+    # The features are correlated, so that a constant in place of missing values moves the other coefficient.
+    X[(rng.random(4000) < 0.3) & (X[:, 1] > 0), 0] = NAN
+    whole = ~np.isnan(X[:, 0])
+    settings: dict[str, Any] = FREE | {"lower": -1, "upper": 1, "response": (-4, 4)}
+    found = LinearRegression(**settings, missing="complete-cases").fit(X, y)
+    complete = LinearRegression(**settings).fit(X[whole], y[whole])
+    imputed = LinearRegression(**settings, missing=0.0).fit(X, y)
+    assert found.coef_ == pytest.approx(complete.coef_, abs=0.003)
+    assert abs(imputed.coef_[1] + 2) > abs(found.coef_[1] + 2) + 0.05
+    weights = np.where(rng.random(4000) < 0.5, 1.0, 0.25)
+    by_column = LinearRegression(**settings, missing={"x0": "complete-cases"}).fit(X, y, weights=weights)
+    kept = LinearRegression(**settings).fit(X[whole], y[whole], weights=weights[whole])
+    assert by_column.coef_ == pytest.approx(kept.coef_, abs=0.003)
+
+
+def test_estimator_nan_message_names_missing_and_no_other_estimator() -> None:
+    with pytest.raises(BadData, match="`missing`") as refused:
+        Mean(**BOUNDS).fit(holes())
+    assert "Gradient" not in str(refused.value)

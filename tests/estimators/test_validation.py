@@ -70,5 +70,6 @@ def test_constraints_name_constructor_parameters_and_defaults_satisfy_them(name:
 def test_constraints_leave_unchanged_parameters_to_program(name: str) -> None:
     estimator = getattr(zerosum, name)
     converted = {"ranges", "levels", "probabilities", "classes", "features", "settings", "optimizer_settings", "shape"}
+    converted |= {"null", "expected", "margin", "effect"}  # mappings, converted
     converted |= {"measured_in", "groups", "events", "by"}  # texts and lists, converted or read before the program
     assert set(estimator._constraints) & algorithms.fields(estimator._algorithm) <= converted

@@ -198,6 +198,25 @@ def test_forecast_spread_agrees_with_simulation(
     assert ratio == pytest.approx(1, abs=0.3)
 
 
+def test_forecast_of_test_is_its_power_for_the_planned_effect() -> None:
+    question: dict[str, Any] = {
+        "columns": ["a", "g"],
+        "test": "welch",
+        "ranges": {"a": [0.0, 10.0]},
+        "levels": {"g": [0, 1]},
+        "by": "g",
+    }
+    planned = Advisor(study_of("hypothesis-test", question | {"effect": {"a": 1.0}}))
+    assert planned.level == "power"
+    weak, strong = (planned.at(replace(planned.own, epsilon=epsilon), 8) for epsilon in (0.2, 4.0))
+    lost = [each.expected if each.expected is not None else np.nan for each in (strong, weak)]
+    assert 0 < lost[0] < lost[1] < 1
+    without = Advisor(study_of("hypothesis-test", question))
+    assert without.at(without.own, 20).lines[0].noise > 0
+    with pytest.raises(BadParameter, match="effect"):
+        Advisor(study_of("hypothesis-test", question | {"levels": {"g": [0, 1, 2]}}))
+
+
 def test_forecast_by_fewer_people_agrees_with_simulation() -> None:
     """The same forecast, whether all are made up or some stand for them."""
     study = study_of(

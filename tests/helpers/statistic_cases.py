@@ -97,6 +97,20 @@ SMALL: list[Case] = [
     ("second_moment", {"columns": 3, "clip": 1.3, "mean_weight": 0.6}),
     ("second_moment", {"columns": 2, "clip": 0.7, "mean_weight": 0.7, "count": True}),
     ("second_moment", {"columns": 3, "clip": 1.3, "mean_weight": 0.6, "fill": [0.1, 0.2, 4.0], "own_rows": [1, 2]}),
+    (
+        "rank_moment",
+        {
+            **{"columns": 2, "clip": 1.0, "mean_weight": 0.5, "lower": [-1, 0], "upper": [1, 2]},
+            "heights": [[-1, -0.4, 0, 1], [-1, 0.2, 0.2, 1]],
+        },
+    ),
+    (
+        "rank_moment",
+        {
+            **{"columns": 2, "clip": 1.2, "mean_weight": 0.7, "count": True, "lower": [-1, 0], "upper": [1, 2]},
+            **{"heights": [[-1, 1], [-1, 1]], "fill": [0.5, None]},
+        },
+    ),
     ("cluster_sums", {"columns": 2, "clip": 0.6, "centers": [[0, 0.3], [0.2, -0.2], [-0.3, 0]]}),
     ("cluster_sums", {"columns": 2, "clip": 3.0, "centers": [[0, 1], [1, -1]]}),
     ("scatter", {"columns": 3, "clip": 1.0, "center": [0.1, 0, 0.2]}),

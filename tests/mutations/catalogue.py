@@ -316,6 +316,17 @@ _KERNEL = [
         ),
     ),
     Fault(
+        "crowd-ranks",
+        "ranks depend on the other units of a block",
+        (
+            Edit(
+                "statistics.rank_moments:RankMoment.normalise",
+                "share = place - xp.astype(at, xp.float64)",
+                "share = place - xp.mean(xp.astype(at, xp.float64))",
+            ),
+        ),
+    ),
+    Fault(
         "crowd-clusters",
         "the nearest centre is read off a product whose rounding depends on who else is there",
         (

@@ -72,6 +72,7 @@ GUARDS = {
     "composition": "site/test_ledger.py::test_ledger_totals_equal_accountant",
     "unclipped-row": "compute/backends/test_exact.py::test_clip_rows_in_any_order_bounds_every_row",
     "crowd-clip": "compute/backends/test_exact.py::test_clip_rows_extreme_row_leaves_bits_of_others",
+    "crowd-ranks": "statistics/test_coupling.py::test_statistic_block_boundaries_change_no_bit[rank_moment-*",
     "crowd-clusters": "statistics/test_coupling.py::test_statistic_whole_blocks_equal_sum_of_single_records",
     "crowd-projection": "statistics/test_coupling.py::test_statistic_whole_blocks_equal_sum_of_single_records",
     "crowd-rounding": f"{ROUNDED}_rounded_scatter_record_alone_and_among_others_is_same",

@@ -79,6 +79,7 @@ CASES = {
     "histogram": case("histogram", 'columns = ["sex"]\nvalues = ["f", "m"]'),
     "edges": case("histogram", 'columns = ["age"]\nedges = [0, 30, 60, 100]'),
     "covariance": case("covariance", f'columns = ["age", "bmi"]\n{RANGES}'),
+    "correlation": case("correlation", f'columns = ["age", "bmi"]\nmethod = "spearman"\n{RANGES}'),
     "k-means": case("k-means", f'columns = ["age", "bmi"]\nn_clusters = 2\nrounds = 2\n{RANGES}'),
     "mixture": case("mixture", f'columns = ["age", "bmi"]\nn_components = 2\nrounds = 1\n{RANGES}'),
     "pca": case("pca", f'columns = ["age", "bmi"]\nn_components = 1\n{RANGES}'),
@@ -124,6 +125,11 @@ CASES = {
         "cox-regression",
         'columns = ["bmi", "age", "sex"]\nevents = ["f", "m"]\nlower = [10, 0, 0]\nupper = [60, 100, 1]\n'
         "edges = [0, 20, 40, 60, 80, 100]",
+    "hypothesis-test": case(
+        "hypothesis-test",
+        'test = "welch"\ncolumns = ["bmi", "sex"]\nranges = { bmi = [10, 60] }\n'
+        'levels = { sex = ["f", "m"] }\nby = "sex"\nmissing = "observed"',
+        'missing_tokens = { bmi = ["NA"] }',
     ),
     "survival": case("survival", 'columns = ["age", "sex"]\nevents = ["f", "m"]\nedges = [0, 50, 60]'),
 }

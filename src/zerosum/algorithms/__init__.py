@@ -7,11 +7,13 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from zerosum.algorithms.collaboration import DataCollaborationProgram
+from zerosum.algorithms.correlation import CorrelationProgram
 from zerosum.algorithms.covariance import CovarianceProgram
 from zerosum.algorithms.cox.program import CoxRegressionProgram
 from zerosum.algorithms.custom import CustomProgram
 from zerosum.algorithms.describe import DescribeProgram
 from zerosum.algorithms.histogram import HistogramProgram
+from zerosum.algorithms.hypothesis_test import HypothesisTestProgram
 from zerosum.algorithms.ica.program import ICAProgram
 from zerosum.algorithms.kmeans import KMeansProgram
 from zerosum.algorithms.mean import MeanProgram
@@ -35,6 +37,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
             MeanProgram,
             HistogramProgram,
             CovarianceProgram,
+            CorrelationProgram,
             KMeansProgram,
             MixtureProgram,
             TopicsProgram,
@@ -45,7 +48,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         *(LinearRegressionProgram, LogisticRegressionProgram, PoissonRegressionProgram, PolynomialLossProgram),
         CoxRegressionProgram,
         *(FeatureClassifierProgram, NeuralClassifierProgram, DataCollaborationProgram),
-        *(DescribeProgram, QuantilesProgram, SurvivalProgram),
+        *(DescribeProgram, QuantilesProgram, SurvivalProgram, HypothesisTestProgram),
     )
 }
 
@@ -132,6 +135,7 @@ def find(name: str) -> type[Algorithm]:
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
+    "CorrelationProgram",
     "CovarianceProgram",
     "CoxRegressionProgram",
     "CustomProgram",
@@ -140,6 +144,7 @@ __all__ = [
     "Estimate",
     "FeatureClassifierProgram",
     "HistogramProgram",
+    "HypothesisTestProgram",
     "ICAProgram",
     "KMeansProgram",
     "LinearRegressionProgram",

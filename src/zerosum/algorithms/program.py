@@ -45,7 +45,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter, first_fault
-from zerosum.kernel.missing import OBSERVED, OWN_ROWS, RULES, Rule, is_number, rules_by_column
+from zerosum.kernel.missing import MEANINGS, OBSERVED, OWN_ROWS, RULES, VALUE, Rule, is_number, rules_by_column
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Release, Request
 from zerosum.kernel.statistic import LARGEST, Adjacency, FloatArray
@@ -146,6 +146,11 @@ class Algorithm(BaseModel, ABC):
         """Rules for missing values by column; missing values in other columns are refused."""
         return {}
 
+    @property
+    def rule_words(self) -> tuple[str, ...]:
+        """The rules for missing values that this algorithm has, for messages."""
+        return ()
+
     def check_missing(self, units: Units) -> None:
         """Raise at the site if a column without a rule has missing values. The message stays at the site.
 
@@ -215,6 +220,11 @@ class MissingAlgorithm(Algorithm):
     def rules(self) -> dict[str, Rule]:
         """The rule of each column that has one; a single rule applies to all columns."""
         return rules_by_column(self.missing, self.columns)
+
+    @property
+    def rule_words(self) -> tuple[str, ...]:
+        """The rules that the algorithm does not exclude."""
+        return VALUE, *(MEANINGS[rule] for rule in (OWN_ROWS, OBSERVED) if rule not in self.words)
 
     def check_missing(self, units: Units) -> None:
         """As in `Algorithm`: NaN is allowed in columns with a rule only."""

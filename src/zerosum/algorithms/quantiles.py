@@ -46,29 +46,23 @@ _BIN_UNITS = 0.5
 _TOTAL_WEIGHT = 1e3
 
 
-class QuantileAlgorithm(GroupedAlgorithm):
-    """Base class of algorithms with quantiles: their probabilities, and the bins of the histograms.
+class BinnedAlgorithm(GroupedAlgorithm):
+    """Base class of algorithms with histograms of columns of numbers by group, in coordinates of cumulative counts.
 
     Parameters
     ----------
-    probabilities : tuple of float
-        Rising, each between 0 and 1.
     bins : int, optional
         Number of bins n of each histogram; the planner chooses it from the noise if it is not given.
     whole : tuple of str
-        Columns of whole numbers: the edges of their bins lie between whole numbers, and their quantiles are whole.
+        Columns of whole numbers: the edges of their bins lie between whole numbers.
     """
 
-    probabilities: tuple[float, ...] = (0.25, 0.5, 0.75)
     bins: int | None = Field(default=None, ge=2, le=MOST_BINS)
     whole: tuple[str, ...] = ()
 
     @model_validator(mode="after")
-    def _quantiles_fit(self) -> Self:
-        """Refuse probabilities that do not rise within (0, 1), and whole columns without two whole numbers."""
-        rising = all(a < b for a, b in zip(self.probabilities, self.probabilities[1:], strict=False))
-        if not self.probabilities or not all(0 < each < 1 for each in self.probabilities) or not rising:
-            raise ValueError(f"probabilities must rise and lie between 0 and 1, got {list(self.probabilities)}")
+    def _whole_fits(self) -> Self:
+        """Refuse whole columns without two whole numbers."""
         for name in self.whole:
             if name not in self.ranges:
                 raise ValueError(f"whole names {name!r}, which has no range: declare its range")
@@ -118,6 +112,26 @@ class QuantileAlgorithm(GroupedAlgorithm):
         rank = _RANK_NOISE * facts.noise * math.sqrt(2 * len(self.numbers) / share)
         wanted = facts.units / _BIN_UNITS / self.groups / rank
         return self.bins or int(2 ** round(math.log2(min(max(wanted, FEWEST_BINS), MANY_BINS))))
+
+
+class QuantileAlgorithm(BinnedAlgorithm):
+    """Base class of algorithms with quantiles: their probabilities. Quantiles of whole columns are whole.
+
+    Parameters
+    ----------
+    probabilities : tuple of float
+        Rising, each between 0 and 1.
+    """
+
+    probabilities: tuple[float, ...] = (0.25, 0.5, 0.75)
+
+    @model_validator(mode="after")
+    def _quantiles_fit(self) -> Self:
+        """Refuse probabilities that do not rise within (0, 1)."""
+        rising = all(a < b for a, b in zip(self.probabilities, self.probabilities[1:], strict=False))
+        if not self.probabilities or not all(0 < each < 1 for each in self.probabilities) or not rising:
+            raise ValueError(f"probabilities must rise and lie between 0 and 1, got {list(self.probabilities)}")
+        return self
 
     def from_ranks(self, release: Release) -> Estimate:
         """Quantiles with both intervals from the release of `ranks`. Free post-processing.
@@ -215,7 +229,7 @@ class Curve:
         whole : bool
             Whether the column holds whole numbers.
         """
-        to_cumulative, covariance = _summation(len(noisy))
+        to_cumulative, covariance = summation_of(len(noisy))
         cumulative = to_cumulative @ noisy
         if units is not None:
             # Condition the normal noise on the known total: the regression of all entries on the last one, whose noise
@@ -273,7 +287,7 @@ class Curve:
 
 
 @cache
-def _summation(bins: int) -> tuple[Floats, Floats]:
+def summation_of(bins: int) -> tuple[Floats, Floats]:
     """The matrix that maps R h to cumulative counts, and the covariance of its result for noise of variance 1.
 
     Both are (bins, bins). They depend on the number of bins alone, so they are computed once.
@@ -304,6 +318,33 @@ def _fitted(noisy: Floats, units: float | None) -> Floats:
     cumulative : array of shape (n,)
         Non-decreasing.
     """
+    return np.asarray(np.cumsum(_least_squares_counts(noisy, units)))
+
+
+def non_negative_counts(noisy: Floats, units: float | None) -> Floats:
+    """A non-negative histogram from a release, with the total scaled to the public one.
+
+    Parameters
+    ----------
+    noisy : array of shape (n,)
+        Released R h.
+    units : float, optional
+        The public sum of h.
+
+    Returns
+    -------
+    counts : array of shape (n,)
+    """
+    if len(noisy) <= FITTED_BINS:
+        return _least_squares_counts(noisy, units)
+    to_cumulative, _ = summation_of(len(noisy))
+    counts = np.diff(np.append(0.0, _rising(to_cumulative @ noisy)))
+    total = float(np.sum(counts))
+    return counts * (units / total) if units is not None and total > 0 else counts
+
+
+def _least_squares_counts(noisy: Floats, units: float | None) -> Floats:
+    """The counts whose cumulative sum is `_fitted`, with its arguments; shape (n,)."""
     from scipy.optimize import nnls  # heavy: loaded when it is used
 
     root, scale = np.asarray(summation_root(len(noisy))), max(float(np.max(np.abs(noisy))), 1.0)
@@ -314,4 +355,4 @@ def _fitted(noisy: Floats, units: float | None) -> Floats:
     # Noise of equal variance in every entry of R h: least squares is the largest likelihood. Scaled, so that the
     # tolerance of the solver is relative.
     counts, _ = nnls(root, noisy / scale, maxiter=20 * len(noisy))
-    return np.asarray(np.cumsum(counts) * scale)
+    return np.asarray(counts * scale)

@@ -26,7 +26,7 @@ from zerosum.algorithms.groups import ALL, Level, shown
 from zerosum.algorithms.intervals import ENDS, Z, ratio_interval
 from zerosum.algorithms.program import MissingAlgorithm, Program
 from zerosum.arrays import Floats
-from zerosum.kernel.missing import OBSERVED, OWN_ROWS, Rule
+from zerosum.kernel.missing import MEANINGS, OBSERVED, OWN_ROWS, Rule
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency, FloatArray
@@ -100,6 +100,11 @@ class SurvivalProgram(MissingAlgorithm):
     def fills(self, rule: Rule) -> bool:
         """No value can stand for a missing time or event; only "observed" is supported."""
         return False
+
+    @property
+    def rule_words(self) -> tuple[str, ...]:
+        """The only rule."""
+        return (MEANINGS[OBSERVED],)
 
     @property
     def categories(self) -> dict[str, Sequence[Level]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -22,8 +22,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
+from zerosum.data.formula import Formula, Function, expanded, function_terms
 from zerosum.errors import BadData
-from zerosum.kernel.missing import OWN_ROWS
+from zerosum.kernel.missing import COMPLETE, MEANINGS, OWN_ROWS, VALUE
 
 Level = str | float | bool
 Range = tuple[float, float]
@@ -32,47 +33,7 @@ Range = tuple[float, float]
 MOST_TERMS = 2000
 SITE = "site"  # name of the column with the stratum where each site is one
 DRAW = "draw"  # name of the column with the draw for held-out units
-_NESTED = "()^|%/`-"  # characters of other formula languages that are refused
-
-
-@dataclass(frozen=True)
-class Formula:
-    """Parsed formula: response (or None), features, and interactions as tuples of features."""
-
-    response: str | None
-    features: tuple[str, ...]
-    interactions: tuple[tuple[str, ...], ...]
-
-    @classmethod
-    def parse(cls, text: str) -> Formula:
-        """Parse a formula: names joined by +, products by : (the product alone) or * (the features and their products).
-
-        >>> Formula.parse("sick ~ age*sex + ward")
-        Formula(response='sick', features=('age', 'sex', 'ward'), interactions=(('age', 'sex'),))
-        """
-        left, tilde, right = text.rpartition("~")
-        features: list[str] = []
-        interactions: list[tuple[str, ...]] = []
-        for term in right.split("+"):
-            names = [name.strip() for name in term.replace("*", ":").split(":")]
-            if not all(names) or any(sign in term for sign in _NESTED) or ("*" in term and ":" in term):
-                raise ValueError(
-                    "a formula is made of columns joined by +, and products of columns by : or *, as in "
-                    f"'age + sex + age:sex'; it has no functions, brackets or minus, got the term {term.strip()!r}"
-                )
-            if "*" in term or len(names) == 1:
-                # A name may occur in several terms and enters once.
-                features += [name for name in names if name not in features]
-            longest = range(2, len(names) + 1) if "*" in term else [len(names)] if len(names) > 1 else []
-            found = [parts for length in longest for parts in itertools.combinations(names, length)]
-            # a:b and b:a are the same product.
-            interactions += [parts for parts in found if set(parts) not in map(set, interactions)]
-        if tilde and (not left.strip() or "~" in left):
-            raise ValueError(f"a formula must have one response, before its ~, got {text!r}")
-        # A product without its main effects depends on the coding of the columns.
-        if alone := [name for parts in interactions for name in parts if name not in features]:
-            raise ValueError(f"the formula multiplies {alone[0]!r}, which does not stand in it by itself")
-        return cls(left.strip() or None, tuple(features), tuple(interactions))
+WHOLE = "complete"  # name of the column with the weight of rows if rows with missing values have weight 0
 
 
 class Design(BaseModel):
@@ -89,8 +50,9 @@ class Design(BaseModel):
     interactions : list of lists of str
         Features whose product enters too.
     formula : str, optional
-        Selects the columns that enter and their products, as "age + sex + age:sex" or "age*sex" (both columns and their
-        product), with or without "response ~" before it. By default all columns with a range or levels enter.
+        Selects the columns that enter, functions of them and products, as "age + sex + age:sex" or "age*sex" (both
+        columns and their product), "log(dose)", "bs(age, df=4)" (`zerosum.data.formula`), with or without "response ~"
+        before it. By default all columns with a range or levels enter.
     offset : str, optional
         Numeric column that is added to the linear predictor with coefficient 1.
     exposure : str, optional
@@ -115,9 +77,11 @@ class Design(BaseModel):
     ordinary : dict of str to (float, float)
         Typical value and typical deviation of numeric features, if publicly known; this saves budget. Other features
         use the middle and half width of their ranges.
-    missing : dict of str to number, level or "own-rows"
+    missing : dict of str to number, level, "own-rows" or "complete-cases"
         Value to impute by column. "own-rows", for numbers, is the mean of the same unit's other rows, or the middle of
-        the range if it has none. Missing values of other columns are refused.
+        the range if it has none. With "complete-cases", also of the response, a row in which the value is missing has
+        weight 0; the share of complete rows is released with the column moments. Missing values of other columns are
+        refused.
     indicators : list of str
         Features with such a rule for which a 0/1 column for missing values enters too.
 
@@ -157,6 +121,8 @@ class Design(BaseModel):
     def _response_by_formula(cls, given: Any) -> Any:
         """Take the response from the formula, if it names one."""
         if isinstance(given, dict) and isinstance(given.get("formula"), str):
+            # Brackets and powers are expanded here, so that sites need no parser of R's formulas.
+            given = given | {"formula": expanded(given["formula"])}
             named = Formula.parse(given["formula"]).response
             given = given if named is None else {"response": named, **given}
             if named is not None and given["response"] != named:
@@ -170,10 +136,16 @@ class Design(BaseModel):
             return self
         if self.interactions:
             raise ValueError("formula and interactions are both given: write the interactions into the formula")
-        if strangers := [name for name in self._formula.features if name not in (*self.ranges, *self.levels)]:
+        if strangers := [name for name in self.sources if name not in (*self.ranges, *self.levels)]:
             raise ValueError(f"the formula has {strangers[0]!r}, which has neither a range nor levels")
-        if taken := [name for name in self._formula.features if name in (self.response, *self._roles)]:
+        if taken := [name for name in self.sources if name in (self.response, *self._roles)]:
             raise ValueError(f"the formula has {taken[0]!r}, which is no feature")
+        for function in self._functions.values():
+            for name in function.columns:
+                if name not in self.ranges:
+                    raise ValueError(f"{function.text!r} is a function of {name!r}, which has levels and no range")
+            # Raises for a range outside the domain of the function.
+            function.terms(self.ranges)
         return self
 
     @model_validator(mode="after")
@@ -216,10 +188,14 @@ class Design(BaseModel):
             raise ValueError(
                 f"the range of the weight {self.weight!r} must begin at 0, got {self.ranges[self.weight][0]:g}"
             )
+        if self._drops and self.weight is None and WHOLE in self.read:
+            raise ValueError(f"where rows with missing values are left out, no column can be called {WHOLE!r}")
         if self.hold_out and DRAW in self.read:
             raise ValueError(f"where units are held out, no column can be called {DRAW!r}")
         for name in self.indicators:
-            if name not in self.missing or name not in self.features:
+            if self.missing.get(name) == COMPLETE:
+                raise ValueError(f"rows in which {name!r} is missing are left out: an indicator would always be 0")
+            if name not in self.missing or name not in self.sources:
                 raise ValueError(f"whether {name!r} is missing can enter only for a feature with a rule for that")
         if strangers := [name for name in self.measured_in if name not in self.ranges]:
             raise ValueError(f"measured_in names {strangers[0]!r}, which has no range")
@@ -253,20 +229,29 @@ class Design(BaseModel):
                 )
         if self.time is not None and (named := [each for each in self._roles if each in self.missing]):
             raise ValueError(f"missing must not name {named[0]!r}: times and strata are not imputed")
-        if self.response in self.missing:
-            raise ValueError(f"missing must not name the response {self.response!r}: outcomes are not imputed")
+        if self.missing.get(self.response, COMPLETE) != COMPLETE:
+            raise ValueError(
+                f"missing may be {COMPLETE!r} for the response {self.response!r}, got "
+                f"{self.missing[self.response]!r}: outcomes are not imputed"
+            )
+        if self.time is not None and self._drops:
+            raise ValueError(
+                f"missing may not be {COMPLETE!r} in a design with a time: rows of a Cox regression have no weights"
+            )
         if len({frozenset(parts) for parts in self.interactions}) < len(self.interactions):
             raise ValueError(
                 f"interactions must be different, got {', '.join(':'.join(parts) for parts in self.interactions)}"
             )
         for name, value in self.missing.items():
+            if value == COMPLETE and name in self.read:
+                continue
             if name in self.levels and value not in self.levels[name]:
                 raise ValueError(f"missing must have one of the levels of {name!r} for it, got {value!r}")
             own = isinstance(value, str | bool) and value != OWN_ROWS
             if name not in self.levels and (name not in self.ranges or own):
                 raise ValueError(
-                    f"missing must have a number or {OWN_ROWS!r} for {name!r}, and {name!r} must have a range, got "
-                    f"{value!r}"
+                    f"missing must have a number, {OWN_ROWS!r} or {COMPLETE!r} for {name!r}, and {name!r} must have a "
+                    f"range, got {value!r}"
                 )
         for parts in self.interactions:
             if len(parts) < 2 or len(set(parts)) < len(parts) or not set(parts) <= set(self.features):
@@ -285,7 +270,7 @@ class Design(BaseModel):
 
     def _count(self, name: str) -> int:
         """Number of terms of one column."""
-        return 1 if name in self.ranges else len(self.levels[name]) - 1
+        return len(self._own_terms(name))
 
     @cached_property
     def _formula(self) -> Formula:
@@ -310,10 +295,23 @@ class Design(BaseModel):
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Feature columns, as named in the table."""
+        """Features: columns as named in the table, or functions of columns."""
         if self.formula is not None:
             return self._formula.features
         return tuple(name for name in (*self.ranges, *self.levels) if name not in (self.response, *self._roles))
+
+    @cached_property
+    def _functions(self) -> dict[str, Function]:
+        """The features of the formula that are functions of columns."""
+        if self.formula is None:
+            return {}
+        return {text: Function.parse(text) for text in self._formula.features if "(" in text}
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns from which the features are made, as named in the table."""
+        each = [self._functions[name].columns if name in self._functions else (name,) for name in self.features]
+        return tuple(dict.fromkeys(itertools.chain.from_iterable(each)))
 
     @property
     def products(self) -> tuple[tuple[str, ...], ...]:
@@ -323,7 +321,7 @@ class Design(BaseModel):
     @property
     def read(self) -> tuple[str, ...]:
         """Columns to read from the table, the response last."""
-        return (*self.features, *self._roles, self.response)
+        return (*self.sources, *self._roles, self.response)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -346,8 +344,8 @@ class Design(BaseModel):
         found: dict[str, Any] = {}
         if self.offset is not None or self.exposure is not None:
             found["offset"] = self._offset[0]
-        if self.weight is not None:
-            found["weight"] = self.weight
+        if self._weight is not None:
+            found["weight"] = self._weight[0]
         if self.hold_out:
             found |= {"draw": DRAW, "hold_out": self.hold_out}
         if self.time is not None:
@@ -358,6 +356,23 @@ class Design(BaseModel):
             elif self._stratum is not None:
                 found |= {"stratum": self._stratum, "strata": self.levels[self._stratum]}
         return found | ({"measured_in": self._measures()} if self.measured_in else {})
+
+    @property
+    def _drops(self) -> frozenset[str]:
+        """Columns in which a missing value gives its row the weight 0."""
+        return frozenset(name for name, value in self.missing.items() if value == COMPLETE)
+
+    @property
+    def _weight(self) -> tuple[str, float, float] | None:
+        """Name and range of the column of weights, or None."""
+        if self.weight is not None:
+            return self.weight, *self.ranges[self.weight]
+        return (WHOLE, 0.0, 1.0) if self._drops else None
+
+    @property
+    def rule_words(self) -> tuple[str, ...]:
+        """The rules for missing values that a design has, for messages."""
+        return f"{VALUE}, {MEANINGS[OWN_ROWS]}", MEANINGS[COMPLETE]
 
     @property
     def _offset(self) -> tuple[str, float, float]:
@@ -371,7 +386,7 @@ class Design(BaseModel):
     def _entering(self) -> list[tuple[str, float, float]]:
         """Name and range of every design column: features, offset, weight, draw, entry, stratum, time, response."""
         offset = [self._offset] if self.offset is not None or self.exposure is not None else []
-        weight = [(self.weight, *self.ranges[self.weight])] if self.weight is not None else []
+        weight = [] if self._weight is None else [self._weight]
         drawn = [(DRAW, 0.0, 1.0)] if self.hold_out else []
         times = [(name, *self.ranges[name]) for name in (self.entry, self.time) if name is not None]
         strata = [(SITE if self._by_site else str(self._stratum), 0.0, 1.0)] if self._by_site or self._stratum else []
@@ -414,7 +429,10 @@ class Design(BaseModel):
         return self.ranges.get(name, (0.0, 1.0))
 
     def _own_terms(self, name: str) -> list[tuple[str, float, float]]:
-        """Terms of one column, as (name, low, high)."""
+        """Terms of one feature, as (name, low, high)."""
+        if name in self._functions:
+            own = tuple((column, self.ranges[column]) for column in self._functions[name].columns)
+            return list(function_terms(name, own))
         if name in self.ranges:
             return [(name, *self.ranges[name])]
         return [(f"{name}={level}", 0.0, 1.0) for level in self.levels[name][1:]]
@@ -454,7 +472,11 @@ class Design(BaseModel):
         if rows.shape[1] != len(self.read):
             raise BadData(f"the data do not have the {len(self.read)} columns of the design")
         # Before imputation, which removes the NaN.
-        gone = {name: np.isnan(rows[:, self.read.index(name)]) for name in self.indicators}
+        gone = {name: np.isnan(rows[:, self.read.index(name)]) for name in (*self.indicators, *self._drops)}
+        # Rows with a missing value that is not imputed have weight 0.
+        whole = np.ones(len(rows))
+        for name in self._drops:
+            whole *= ~gone[name]
         # Each column is imputed from its own unit only, so that a row stays a function of one person.
         rows = np.column_stack([self._filled(name, rows[:, at], units) for at, name in enumerate(self.read)])
         unfit = np.zeros(len(rows), dtype=bool)
@@ -464,7 +486,15 @@ class Design(BaseModel):
             if strict and not np.all(sound):
                 raise BadData(f"some values of {name!r} are missing without a rule, or none of its levels")
             unfit |= ~sound
-        own = {name: self._own_columns(name, rows[:, at]) for at, name in enumerate(self.features)}
+        read = {name: rows[:, at] for at, name in enumerate(self.sources)}
+        # Clipped before functions and products are formed, so that their ranges hold.
+        read |= {name: np.clip(values, *self.ranges[name]) for name, values in read.items() if name in self.ranges}
+        own = {
+            name: self._functions[name].evaluate(read, self.ranges)
+            if name in self._functions
+            else self._own_columns(name, read[name])
+            for name in self.features
+        }
         parts = [column for name in self.features for column in own[name]]
         parts += [gone[name].astype(np.float64) for name in self.indicators]
         for names in self.products:
@@ -472,7 +502,7 @@ class Design(BaseModel):
                 parts.append(np.prod(columns, axis=0))
         if self.site_effects:
             parts += [np.full(len(rows), float(site == other)) for other in self.sites[1:]]
-        for at, name in enumerate(self._roles, len(self.features)):
+        for at, name in enumerate(self._roles, len(self.sources)):
             if name == self._stratum:
                 parts.append(rows[:, at])
                 continue
@@ -484,7 +514,10 @@ class Design(BaseModel):
                 continue
             # Clipping to the public range also keeps the logarithm of an exposure finite.
             values = np.clip(rows[:, at], *self.ranges[name])
+            values = values * whole if name == self.weight else values
             parts.append(np.log(values) if name == self.exposure else values)
+        if self._drops and self.weight is None:
+            parts.append(whole)
         if self.hold_out:
             drawn = units.own_draws(twins="apart")
             parts.append(drawn if units.offsets is None else np.repeat(drawn, np.diff(units.offsets)))
@@ -508,6 +541,10 @@ class Design(BaseModel):
         if name not in self.missing:
             return values
         value = self.missing[name]
+        if value == COMPLETE:
+            # Any public value would do, since the row has weight 0: the middle of the range, or the reference level.
+            middle = sum(self.ranges[name]) / 2 if name in self.ranges else 0.0
+            return np.where(np.isnan(values), middle, values)
         if value == OWN_ROWS and name in self.ranges:
             return self._own_mean(name, values, units)
         taken = self.levels[name].index(value) if name in self.levels else value
@@ -538,14 +575,14 @@ class Design(BaseModel):
         return np.where(there, values, np.repeat(mean, np.diff(units.offsets)))
 
     def _own_columns(self, name: str, values: Floats) -> list[Floats]:
-        """Design columns of one feature: clipped numbers, or dummy columns.
+        """Design columns of one column of the table: clipped numbers, or dummy columns.
 
         Parameters
         ----------
         name : str
             A feature.
         values : array of shape (rows,)
-            Its values after imputation; categories as indices.
+            Its values after imputation, clipped to the range; categories as indices.
 
         Returns
         -------
@@ -553,9 +590,7 @@ class Design(BaseModel):
             One column for a number; one 0/1 column for each level but the reference.
         """
         if name in self.ranges:
-            low, high = self.ranges[name]
-            # clipped before products are formed, so that the ranges of products hold
-            return [np.clip(values, low, high)]
+            return [values]
         return [(values == index).astype(np.float64) for index in range(1, len(self.levels[name]))]
 
     def for_sites(self, sites: Sequence[str]) -> Self:

@@ -19,6 +19,7 @@ without a header is a record. The text of a library's error is left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,7 +34,7 @@ from zerosum.data.formats import Cells, Table, Text, distinct, number, open_tabl
 from zerosum.data.frames import array_table, frame_table, is_frame
 from zerosum.data.spool import Spool
 from zerosum.errors import BadData, BadParameter
-from zerosum.kernel.missing import refusal
+from zerosum.kernel.missing import refusal, refusal_by_rules
 
 Category: TypeAlias = str | float | bool
 Lookup: TypeAlias = Mapping[str | float, int]  # content of a cell to the index of its category
@@ -46,6 +47,8 @@ Tokens: TypeAlias = Sequence[str | float] | Mapping[str, Sequence[str | float]] 
 # missing without a rule; not a finite number; not a declared category
 FaultKind: TypeAlias = Literal["missing", "unreadable", "other"]
 
+# A number with a decimal comma. Without digits that group thousands: "1,234" may be either, and is no number here.
+_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*$")
 OTHER = -1.0  # Code of an undeclared category in a column with a rule for missing values.
 
 
@@ -273,16 +276,19 @@ class _Column:
         firsts = [(int(some[0]), kind) for kind, some in rows.items() if len(some) and kind not in known]
         # In the order of rows: the message of a column is that of its first fault.
         for at, kind in sorted(firsts):
-            faults.append(CellFault(self.called, kind, self._sentence(kind), before + at + 1))
+            comma = kind == "unreadable" and any(isinstance(each, str) and _COMMA.match(each) for each in contents)
+            faults.append(CellFault(self.called, kind, self._sentence(kind, comma=comma), before + at + 1))
         return values
 
-    def _sentence(self, kind: FaultKind) -> str:
-        """Message for a kind of fault."""
+    def _sentence(self, kind: FaultKind, *, comma: bool = False) -> str:
+        """Message for a kind of fault; with `comma` some cells are numbers with a decimal comma."""
         match kind:
             case "missing":
                 return refusal(self.called)
             case "other":
                 return f"some values of {self.called} are outside the declared categories"
+        if comma:
+            return f"{self.called} has numbers with a decimal comma: write them with a decimal point"
         return f"{self.called} is not a finite number in some row; `missing_tokens` may name words for missing values"
 
     def _missing(self, cell: str | float) -> bool:
@@ -414,11 +420,22 @@ def _units(
     return Units(rows.rows(), table.offsets, table.runs)
 
 
-def raise_faults(faults: Sequence[CellFault], last: BadData | None = None) -> None:
-    """Raise one `BadData` with the first fault of every column, and with `last`, the fault of the unit column. No
-    effect without faults."""
+def raise_faults(faults: Sequence[CellFault], last: BadData | None = None, rules: Sequence[str] | None = None) -> None:
+    """Raise one `BadData` with the first fault of every column. No effect without faults.
+
+    Parameters
+    ----------
+    faults : sequence of CellFault
+        All faults.
+    last : BadData, optional
+        The fault of the unit column.
+    rules : sequence of str, optional
+        The rules for missing values of the algorithm, in words: columns with missing values are then in one sentence.
+    """
     firsts = {fault.column: fault for fault in reversed(faults)}
     first_faults = [fault for fault in faults if firsts[fault.column] is fault]
+    if rules is not None:
+        first_faults = join_missing(first_faults, rules)
     if len(first_faults) == 1 and last is None:
         raise BadData(first_faults[0].sentence, detail=f"data row {first_faults[0].row}")
     if not first_faults and last is not None:
@@ -428,6 +445,28 @@ def raise_faults(faults: Sequence[CellFault], last: BadData | None = None) -> No
         details = [f"{fault.column}: data row {fault.row}" for fault in first_faults]
         details += [] if last is None else [last.detail]
         raise BadData("; ".join(sentences), detail="; ".join(details))
+
+
+def join_missing(faults: Sequence[CellFault], rules: Sequence[str]) -> list[CellFault]:
+    """The faults, with one in place of those that are missing values, which names each column once.
+
+    Parameters
+    ----------
+    faults : sequence of CellFault
+        At most one of a kind and column.
+    rules : sequence of str
+        The rules for missing values of the algorithm, in words.
+    """
+    gone = [fault for fault in faults if fault.kind == "missing"]
+    if not gone:
+        return list(faults)
+    # The file is named once, after the last column.
+    ends = [fault.column.rpartition(" of ") for fault in gone]
+    same = len({end for _, _, end in ends}) == 1
+    called = [name or fault.column for fault, (name, _, _) in zip(gone, ends, strict=True)] if same else []
+    called = [*called[:-1], gone[-1].column] if same else [fault.column for fault in gone]
+    one = replace(gone[0], sentence=refusal_by_rules(called, rules))
+    return [one, *(fault for fault in faults if fault.kind != "missing")]
 
 
 def _numbers(cells: Cells) -> Floats:

@@ -8,12 +8,14 @@ protected.
 
 from zerosum.estimators.classifier import FeatureClassifier
 from zerosum.estimators.collaboration import DataCollaboration
+from zerosum.estimators.correlation import Correlation
 from zerosum.estimators.covariance import Covariance
 from zerosum.estimators.cox import CoxRegression
 from zerosum.estimators.describe import Describe, Quantiles
 from zerosum.estimators.functional import PolynomialLoss
 from zerosum.estimators.glm import LogisticRegression, PoissonRegression
 from zerosum.estimators.histogram import Histogram
+from zerosum.estimators.hypothesis_test import HypothesisTest
 from zerosum.estimators.ica import ICA
 from zerosum.estimators.kmeans import KMeans
 from zerosum.estimators.mean import Mean
@@ -28,6 +30,7 @@ from zerosum.estimators.topics import TopicModel
 __all__ = [
     "ICA",
     "PCA",
+    "Correlation",
     "Covariance",
     "CoxRegression",
     "DataCollaboration",
@@ -35,6 +38,7 @@ __all__ = [
     "FeatureClassifier",
     "GaussianMixture",
     "Histogram",
+    "HypothesisTest",
     "KMeans",
     "LinearRegression",
     "LogisticRegression",

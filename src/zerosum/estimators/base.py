@@ -560,6 +560,12 @@ def bad_data() -> Iterator[None]:
         # scikit-learn quotes the cell. It is a value of a person, so that it goes to the detail, which stays here.
         if "could not convert" in str(error):
             raise BadData("some values are not numbers", detail=str(error)) from None
+        # scikit-learn's advice is about its own estimators.
+        if "contains NaN" in str(error):
+            raise BadData(
+                "the data contain NaN (missing values): give a rule by the parameter `missing`, such as a number or "
+                "'own-rows', where this estimator has it; else leave out the rows or columns"
+            ) from None
         raise BadData(str(error)) from error
 
 

@@ -24,20 +24,18 @@ from zerosum.report.table_one import table_one
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _Grouped(TableEstimator):
-    """Parameters and results of `Describe` and `Quantiles`."""
+class GroupedEstimator(TableEstimator):
+    """Parameters of estimators on columns with ranges or levels, by group."""
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **TableEstimator._constraints,
         "ranges": optional(RANGES),
         "levels": optional(MAPPING),
-        "probabilities": LIST,
     }
 
     ranges: Mapping[str, tuple[float, float]] | None = None
     levels: Levels | None = None
     by: str | None = None
-    probabilities: Sequence[float] = (0.25, 0.5, 0.75)
     whole: Sequence[str] = ()
     bins: int | None = None
     missing: Missing = None
@@ -61,9 +59,21 @@ class _Grouped(TableEstimator):
             # Tuples, since a plan and its digest must not depend on the type of a sequence.
             "ranges": {name: tuple(each) for name, each in (self.ranges or {}).items()},
             "levels": {name: tuple(each) for name, each in self._categories.items()},
-            "probabilities": tuple(self.probabilities),
             "whole": tuple(self.whole),
         }
+
+
+@documented
+@dataclass(eq=False, repr=False, kw_only=True)
+class _Grouped(GroupedEstimator):
+    """Parameters and results of `Describe` and `Quantiles`."""
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {**GroupedEstimator._constraints, "probabilities": LIST}
+
+    probabilities: Sequence[float] = (0.25, 0.5, 0.75)
+
+    def _parameters(self, tables: Tables) -> dict[str, Any]:
+        return super()._parameters(tables) | {"probabilities": tuple(self.probabilities)}
 
     def _learn_quantiles(self, estimate: Estimate) -> Floats:
         """Set the attributes of quantiles, and return the standard deviation of their noise."""

@@ -141,9 +141,9 @@ standardise_share : float, default=0.05
 clip : float, optional
     Bound on the norm of a row in standardised units; by default the planner's choice.
 missing : float, str or dict, optional
-    Rule for missing values (NaN) of the features, for all or by column name: a number that replaces them, or
-    "own-rows", the mean of the same unit's other rows (the middle of the range if the unit has no value). By default
-    missing values are refused.
+    Rule for missing values (NaN) of the features, for all or by column name: a number that replaces them;
+    "complete-cases", by which rows with a missing value have weight 0; or "own-rows", the mean of the same unit's other
+    rows (the middle of the range if the unit has no value). By default missing values are refused.
 measured_in : dict of str to str, optional
     Unit of measurement by column name, for the table of coefficients. The response is called "response".
 """,
@@ -195,6 +195,10 @@ intercept_noise_std_ : float
     The same for the intercept.
 population_std_ : ndarray of shape (n_features,)
     Standard error of each coefficient relative to the population, from sampling and privacy together.
+p_value_ : ndarray of shape (n_features,)
+    Wald's p value of each coefficient, for the population.
+wald_p_value_ : float
+    P value of the joint test that all coefficients but the intercept are 0 in the population.
 table_ : CoefficientTable
     Each coefficient with both standard errors, intervals of 90 % and 95 %, and whether the budget identifies it; with
     methods for ratios, contrasts, predicted margins, standardised coefficients and data frames.

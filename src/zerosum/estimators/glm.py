@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
+from zerosum.data.design import Design
 from zerosum.errors import BadData, BadParameter, ResultWarning
 from zerosum.estimators.base import Tables, bad_data
 from zerosum.estimators.documentation import documented
@@ -109,6 +110,17 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
 
     def _response_range(self, tables: Tables) -> tuple[float, float]:
         return 0.0, 1.0
+
+    @classmethod
+    def _response_of(cls, design: Design) -> dict[str, Any]:
+        if design.response not in design.levels:
+            raise BadParameter(f"the response {design.response!r} needs two levels: name it in levels")
+        return {"response": tuple(design.levels[design.response])}
+
+    @classmethod
+    def _labels_of(cls, design: Design, coded: dict[str, Floats]) -> dict[str, Any]:
+        levels = np.asarray(design.levels[design.response])
+        return {site: levels[each.astype(np.intp)] for site, each in coded.items()}
 
     def _learn(self, estimate: Estimate) -> None:
         super()._learn(estimate)
@@ -214,6 +226,13 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
     response: float | None = None
     residual_clip: float = 3.0
     tails: float | None = None
+
+    @classmethod
+    def _response_of(cls, design: Design) -> dict[str, Any]:
+        ((low, high),) = super()._response_of(design).values()
+        if low != 0:
+            raise BadParameter(f"the range of the count {design.response!r} must begin at 0, got {low:g}")
+        return {"response": high}
 
     def _response_range(self, tables: Tables) -> tuple[float, float]:
         if self.response is not None:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,12 +17,14 @@ from sklearn.utils.validation import column_or_1d
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
+from zerosum.data.design import Design
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import ColumnRanges, Tables, bad_data
 from zerosum.estimators.documentation import documented
+from zerosum.estimators.formula import design_data, feature_table, make_design
 from zerosum.estimators.supervised import Supervised
 from zerosum.estimators.validation import BOOLEAN, MAPPING, RANGE, Constraint, optional
-from zerosum.kernel.missing import Missing
+from zerosum.kernel.missing import COMPLETE, OWN_ROWS, Missing, rules_by_column
 from zerosum.kernel.quantity import Quantity
 from zerosum.report.coefficients import CoefficientTable
 
@@ -65,6 +67,19 @@ class JointRegression(Supervised, ColumnRanges):
     measured_in: Mapping[str, str] | None = None
 
     # ---- the data --------------------------------------------------------------------------------------------------
+
+    def _whole_rows(self, tables: Tables, vectors: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        # Rows with a missing value in a column of complete cases have weight 0.
+        rules = rules_by_column(self.missing, self._feature_names)
+        places = [at for at, name in enumerate(self._feature_names) if rules.get(name) == COMPLETE]
+        if not places:
+            return {}
+        given = vectors.get("weights", {})
+        weights = {}
+        for site, units in tables.items():
+            whole = ~np.isnan(np.asarray(units.rows)[:, places]).any(axis=1)
+            weights[site] = np.asarray(given[site], dtype=np.float64) * whole if given else whole.astype(np.float64)
+        return {"weights": weights}
 
     def _with_role(self, what: str, units: Units, values: Any) -> Units:
         # A weight above 1 would be clipped by the statistic, without a message.
@@ -115,7 +130,19 @@ class JointRegression(Supervised, ColumnRanges):
             "scale": self._by_column("scale"),
             "intercept": bool(self.fit_intercept),
             "measured_in": dict(self.measured_in or {}),
+            **self._missing_parameter,
         }
+
+    @property
+    def _missing_parameter(self) -> dict[str, Any]:
+        """The program's rules. A row of weight 0 may have any public value: the one of "own-rows" is taken."""
+        if self.missing is None:
+            return {}
+        if isinstance(self.missing, Mapping):
+            return {"missing": {name: OWN_ROWS if rule == COMPLETE else rule for name, rule in self.missing.items()}}
+        rule = OWN_ROWS if self.missing == COMPLETE else self.missing
+        # Not for the weights, which have no rule.
+        return {"missing": dict.fromkeys(self._feature_names, rule) if self.missing == COMPLETE else rule}
 
     def _learn(self, estimate: Estimate) -> None:
         self.coef_: Floats = estimate["coefficients"].value.copy()
@@ -195,6 +222,124 @@ class ModelRegression(JointRegression):
         rows = np.asarray(joined.rows)
         return replace(joined, rows=np.column_stack([rows[:, :-1], by_row, rows[:, -1]]))
 
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        frames: Any,
+        *,
+        ranges: Mapping[str, tuple[float, float]] | None = None,
+        levels: Mapping[str, Sequence[Any]] | None = None,
+        missing: Mapping[str, Any] | None = None,
+        indicators: Sequence[str] = (),
+        offset: str | None = None,
+        exposure: str | None = None,
+        weight: str | None = None,
+        site_effects: bool = False,
+        **settings: Any,
+    ) -> Self:
+        """Fit the regression of a formula to a data frame for each site, and charge their ledgers.
+
+        Parameters
+        ----------
+        formula : str
+            As "sick ~ age*sex + bs(dose, df=4)": columns, functions of columns (`zerosum.data.formula`) and products.
+        frames : dict of str to frame, or list of frames
+            A frame (pandas, polars, Arrow) for each site, with the columns of the formula; others are not read.
+        ranges : dict of str to (float, float), optional
+            Public range of each numeric column, and of a numeric response.
+        levels : dict of str to sequence, optional
+            Public levels of each column of categories, the reference first; a response with two levels is a class.
+        missing : dict of str to number, level, "own-rows" or "complete-cases", optional
+            Rules for missing values by column.
+        indicators : sequence of str, optional
+            Columns with a rule for which a 0/1 column for missing values enters too.
+        offset, exposure, weight : str, optional
+            Columns with a known term of the linear predictor, the time or number that a count refers to, and the weight
+            of each row.
+        site_effects : bool, default=False
+            Whether every site but the first has its own constant.
+        **settings
+            Parameters of the estimator, such as `epsilon` and `unit`.
+
+        Returns
+        -------
+        estimator
+            Fitted. `design_` is the design, and `design_table` makes rows for `predict`.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from zerosum import LinearRegression
+        >>> rng = np.random.default_rng(0)
+        >>> dose = [rng.uniform(1, 9, 3000) for _ in range(3)]
+        >>> frames = [pa.table({"dose": each, "size": 2 * np.log(each)}) for each in dose]
+        >>> fitted = LinearRegression.from_formula(
+        ...     "size ~ log(dose)",
+        ...     frames,
+        ...     ranges={"dose": (1, 9), "size": (0, 5)},
+        ...     epsilon=3,
+        ...     random_state=0,
+        ...     data="synthetic",
+        ... )
+        >>> fitted.coef_.round(1).tolist()
+        [2.0]
+        """
+        if not isinstance(frames, Mapping | list | tuple):
+            raise BadData("give a frame for each site: a dict from names of sites to frames, or a list")
+        if not isinstance(frames, Mapping) and settings.get("data", "private") == "private":
+            raise BadParameter(
+                "these sites have no names, and the ledgers of private data have the names of the sites: give frames "
+                "as a dict from names of sites to frames"
+            )
+        sites = dict(frames) if isinstance(frames, Mapping) else {f"site {s}": each for s, each in enumerate(frames)}
+        sites = {str(name): each for name, each in sites.items()}
+        declared: dict[str, Any] = {
+            **{"ranges": ranges or {}, "levels": levels or {}, "missing": missing or {}, "indicators": indicators},
+            **{"offset": offset, "exposure": exposure, "weight": weight, "site_effects": site_effects},
+        }
+        design = make_design(formula, list(sites), declared)
+        made = design_data(design, sites)
+        features = made.X[next(iter(made.X))].num_columns
+        own = {"lower": design.lower[:features], "upper": design.upper[:features], **cls._response_of(design)}
+        if made.offset is not None:
+            own["offset_range"] = (float(design.lower[features]), float(design.upper[features]))
+        labels = cls._labels_of(design, made.y)
+        fitted = cls(**own, **settings).fit(made.X, labels, offset=made.offset, weights=made.weights)
+        fitted.design_ = design
+        return fitted
+
+    @classmethod
+    def _response_of(cls, design: Design) -> dict[str, Any]:
+        """Parameters of the constructor for the response of a design."""
+        if design.response not in design.ranges:
+            raise BadParameter(f"the response {design.response!r} needs a public range: name it in ranges")
+        return {"response": design.ranges[design.response]}
+
+    @classmethod
+    def _labels_of(cls, design: Design, coded: dict[str, Floats]) -> dict[str, Any]:
+        """The responses as `fit` takes them."""
+        return coded
+
+    def design_table(self, frame: Any, site: str = "") -> Any:
+        """Rows of a frame in the terms of the formula, for `predict`; only after `from_formula`.
+
+        Parameters
+        ----------
+        frame : frame
+            Data of one site with the columns of the formula. The response may be left out.
+        site : str
+            Name of the site, for site effects.
+
+        Returns
+        -------
+        pyarrow.Table
+            One column for each coefficient.
+        """
+        if not hasattr(self, "design_"):
+            raise BadParameter("this estimator was not made by from_formula: give rows to predict")
+        return feature_table(self.design_, frame, site)
+
     @property
     def _columns(self) -> tuple[str, ...]:
         *others, response = super()._columns
@@ -223,6 +368,9 @@ class ModelRegression(JointRegression):
         self.noise_std_: Floats = privacy[:-1].copy()
         self.intercept_noise_std_ = float(privacy[-1])
         self.population_std_: Floats = population[:-1].copy()
+        self.p_value_: Floats = estimate["p_value"].value[:-1].copy()
+        if "wald_p_value" in estimate:
+            self.wald_p_value_ = float(estimate["wald_p_value"][0])
         unidentified = sum(not row.identified for row in self.table_.rows)
         if unidentified:
             self._note(f"{unidentified} of {len(self.table_.rows)} coefficients are not identified at this budget")

@@ -60,6 +60,8 @@ class Supervised(JointEstimator):
             self._roles = tuple(given)
             vectors = {name: self._by_table(name, values, found, X, sites) for name, values in given.items()}
             responses = self._by_table("y", y, found, X, sites)
+            vectors |= self._whole_rows(found, vectors)
+            self._roles = tuple(vectors)
             # Before any response is coded, since the classes of a seeded run come from all sites.
             self._prepare_coding(responses)
             for name, values in vectors.items():
@@ -67,6 +69,18 @@ class Supervised(JointEstimator):
             return {name: self._with(found[name], responses[name]) for name in found}
 
         return self._fit(tables)
+
+    def _whole_rows(self, tables: Tables, vectors: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Further roles that follow from missing values of the features, by site; none here.
+
+        Parameters
+        ----------
+        tables : dict of Units
+            The features by site.
+        vectors : mapping
+            The roles that were given, by site.
+        """
+        return {}
 
     def _by_table(self, what: str, given: Any, tables: Tables, X: Any, sites: ArrayLike | None) -> dict[str, Any]:
         """A vector for each site, from the same form as X."""

@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 
 from zerosum.algorithms import (
     Algorithm,
+    CorrelationProgram,
     CovarianceProgram,
     CoxRegressionProgram,
     DataCollaborationProgram,
     Estimate,
     FeatureClassifierProgram,
     HistogramProgram,
+    HypothesisTestProgram,
     ICAProgram,
     KMeansProgram,
     LinearRegressionProgram,
@@ -37,6 +39,7 @@ from zerosum.algorithms.program import RangedAlgorithm
 from zerosum.algorithms.regression.base import Regression
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
+from zerosum.errors import BadParameter
 from zerosum.statistics.softmax import BIAS
 
 # Unit of errors that are divided by the width of a column's range.
@@ -93,6 +96,8 @@ def measure_of(algorithm: Algorithm) -> Measure | None:
     match algorithm:
         case MeanProgram():
             return _by_column(algorithm, "mean")
+        case CorrelationProgram():
+            return _correlation(algorithm)
         case CovarianceProgram():
             return _covariance(algorithm)
         case HistogramProgram():
@@ -115,6 +120,8 @@ def measure_of(algorithm: Algorithm) -> Measure | None:
             return _classes(algorithm)
         case SurvivalProgram():
             return _survival(algorithm)
+        case HypothesisTestProgram():
+            return _tests(algorithm)
         case GroupedAlgorithm():
             return _table(algorithm)
     return None
@@ -155,6 +162,17 @@ def _covariance(algorithm: CovarianceProgram) -> Measure:
         return np.concatenate([estimate["mean"].value, [found[at] for at in upper]])
 
     return Measure((*means.lines, *pairs), "of a column's range, or of a correlation", values)
+
+
+def _correlation(algorithm: CorrelationProgram) -> Measure:
+    """Correlations of all pairs, in absolute units."""
+    names = algorithm.related
+    upper = [(i, j) for i in range(len(names)) for j in range(i)]
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        return np.array([estimate["correlation"].value[at] for at in upper])
+
+    return Measure(tuple(Line(f"{names[j]}, {names[i]}", 1.0) for i, j in upper), "of a correlation", values)
 
 
 def _histogram(algorithm: HistogramProgram) -> Measure:
@@ -324,6 +342,28 @@ def _survival(algorithm: SurvivalProgram) -> Measure:
     ends = [f"{edge:g}" for edge in algorithm.edges[1:]]
     lines = tuple(Line(f"{group}, {end}", 1.0) for group in groups for end in ends)
     return Measure(lines, "of a survival probability", values)
+
+
+def _tests(algorithm: HypothesisTestProgram) -> Measure:
+    """Loss of tests: 1 - power for the planned effects; without effects the error of the effect itself."""
+    if algorithm.effect or algorithm.test == "equivalence":
+
+        def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+            return np.asarray(1 - estimate["power"].value)
+
+        # Columns without a planned effect have no power to forecast.
+        lines = [Line(name, 1.0, name in algorithm.effect or not algorithm.effect) for name in algorithm.tested]
+        unit = "of tests do not find the planned effect"
+        return Measure(tuple(lines), unit, values, loss=True, level="power")
+    if algorithm.test == "chi-squared" or algorithm.groups > 2:
+        raise BadParameter(
+            f"a forecast of the test {algorithm.test!r} needs the planned effect of each column: "
+            "effect = { column = ... } in [parameters]"
+        )
+    ranked = algorithm.test in ("mann-whitney", "wilcoxon")
+    widths = [1.0 if ranked else high - low for low, high in (algorithm.ranges[name] for name in algorithm.tested)]
+    every = tuple(Line(name, width) for name, width in zip(algorithm.tested, widths, strict=True))
+    return Measure(every, "of a probability" if ranked else OF_RANGE, _flat("effect"))
 
 
 def _table(algorithm: GroupedAlgorithm) -> Measure:

@@ -15,10 +15,15 @@ Missing = Rule | Mapping[str, Rule] | None
 
 OWN_ROWS = "own-rows"
 OBSERVED = "observed"
-RULES = (
-    'a value to take instead, "own-rows" (the mean of the same unit\'s other rows, or the public middle) or "observed" '
-    "(only what is there counts)"
-)
+COMPLETE = "complete-cases"
+VALUE = "a value to take instead"
+# Each rule with its meaning, for messages.
+MEANINGS = {
+    OWN_ROWS: f'"{OWN_ROWS}" (the mean of the same unit\'s other rows, or the public middle)',
+    OBSERVED: f'"{OBSERVED}" (only what is there counts)',
+    COMPLETE: f'"{COMPLETE}" (a row with a missing value has weight 0)',
+}
+RULES = f"{VALUE}, {MEANINGS[OWN_ROWS]} or {MEANINGS[OBSERVED]}"
 
 
 def rules_by_column(missing: Missing, columns: Sequence[str]) -> dict[str, Rule]:
@@ -46,3 +51,24 @@ def is_number(rule: Rule) -> bool:
 def refusal(column: str) -> str:
     """The message for a missing value that no rule covers."""
     return f"{column} has missing values and no rule for them: where an algorithm has rules, `missing` may be {RULES}"
+
+
+def refusal_by_rules(columns: Sequence[str], rules: Sequence[str]) -> str:
+    """The message for missing values of several columns, with the rules of one algorithm.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        The columns as they are called in messages, each once.
+    rules : sequence of str
+        The rules of the algorithm, in words; none if it has no rules.
+
+    >>> refusal_by_rules(["column 'age'", "column 'bmi'"], [VALUE])
+    "column 'age' and column 'bmi' have missing values and no rule for them: `missing` may be a value to take instead"
+    """
+    named = " and ".join([", ".join(columns[:-1]), columns[-1]] if len(columns) > 1 else columns)
+    verb = "have" if len(columns) > 1 else "has"
+    if not rules:
+        return f"{named} {verb} missing values, and this algorithm has no rules for them: leave the columns out"
+    several = " or ".join([", ".join(rules[:-1]), rules[-1]] if len(rules) > 1 else rules)
+    return f"{named} {verb} missing values and no rule for them: `missing` may be {several}"

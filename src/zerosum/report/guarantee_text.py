@@ -42,6 +42,8 @@ _DESCRIPTIONS = {
     "describe": "a table that describes the columns",
     "quantiles": "quantiles of every column",
     "survival": "survival curves",
+    "correlation": "correlations of the columns",
+    "hypothesis-test": "a test of a hypothesis about the columns",
     "statistic": "the sum of a statistic of the sites' own",
 }
 # At epsilon 5 the odds may change by a factor of exp(5) = 148.

@@ -143,6 +143,23 @@ def _descriptions(estimate: Estimate, question: Question, space: Masker | None) 
         yield replace(table, folded=len(table.rows) > _FOLD_FROM)
 
 
+def _tests(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Effects with their intervals, each on its own axis, and the table of tests."""
+    if "effect_interval" in estimate:
+        value, ends = estimate["effect"].value, estimate["effect_interval"].value
+        rows = []
+        for label, at, (low, high) in zip(_labels(estimate["effect"].axes[0]), value, ends, strict=True):
+            # The axis includes 0.
+            start, end = min(low, 0.0), max(high, 0.0)
+            room = 0.1 * (end - start)
+            rows.append(Interval(label, *all_known((at, low, high, start - room, end + room))))
+        if len(rows) <= _MOST_ROWS:
+            about = "The bar is the 95 % interval for the population (privacy noise and sampling error)."
+            yield Intervals("Effects", about, tuple(rows))
+    for table in tables_of(estimate):
+        yield replace(table, folded=len(table.rows) > _FOLD_FROM)
+
+
 # Caption of plots with two kinds of intervals.
 _TWO_INTERVALS = (
     "The thick bar is the 95 % interval for these data (privacy noise), the thin one for the population they are a "
@@ -541,6 +558,7 @@ _BLOCKS: tuple[tuple[set[str], _BlockFunction], ...] = (
     ({"quantile"}, lambda e, q, s: iter(()) if "mean_population_interval" in e else _descriptions(e, q, s)),
     ({"survival", "survival_population_interval"}, _descriptions),
     ({"baseline_survival"}, _baseline),
+    ({"statistic", "degrees_of_freedom", "p_value"}, _tests),
     ({"residuals"}, _residuals),
     ({"scores"}, _scores),
     ({"accuracy", "confusion", "calibration", "accuracy_interval_95"}, _quality),

@@ -1,4 +1,4 @@
-"""Tables and records of descriptive statistics, quantiles and survival curves.
+"""Tables and records of descriptive statistics, quantiles, survival curves and tests.
 
 `tables_of` gives the tables that are printed, shown in the report and on the watch page; `records_of` gives the same
 content with all digits, for programs. Two intervals stand side by side: "these data" contains the privacy noise only,
@@ -25,13 +25,14 @@ Estimate = Mapping[str, Quantity]
 
 
 def tables_of(estimate: Estimate) -> list[Table]:
-    """Tables of descriptive statistics, quantiles or survival curves; empty for other results."""
+    """Tables of descriptive statistics, quantiles, survival curves or tests; empty for other results."""
     return [
         *_means(estimate),
         *_quantiles(estimate),
         *_proportions(estimate),
         *_differences(estimate),
         *_curves(estimate),
+        *_tests(estimate),
     ]
 
 
@@ -52,6 +53,8 @@ def records_of(estimate: Estimate) -> dict[str, list[dict[str, Any]]]:
     for name in ("mean", "quantile", "proportion", "difference", "proportion_difference", "survival"):
         if name in estimate and f"{name}_interval" in estimate:
             found[name] = list(_records(estimate, name))
+    if estimate.keys() >= _TESTS:
+        found["test"] = list(_test_records(estimate))
     return found
 
 
@@ -103,6 +106,49 @@ def correlation_table(estimate: Estimate) -> Table | None:
 
 
 _UNFOLDED = 16  # rows of a table that is shown without a click
+# Quantities by which a result of tests is known.
+_TESTS = {"statistic", "degrees_of_freedom", "p_value"}
+
+
+def _test_records(estimate: Estimate) -> Iterator[dict[str, Any]]:
+    """Yield one record for each tested column."""
+    (axis,) = estimate["p_value"].axes
+    for j, column in enumerate(axis.labels):
+        record: dict[str, Any] = {"column": column}
+        for name in ("statistic", "degrees_of_freedom", "p_value", "p_adjusted", "effect", "power"):
+            if name in estimate:
+                record[name] = float(estimate[name][j])
+        if "effect_interval" in estimate:
+            record["effect_interval"] = estimate["effect_interval"][j].tolist()
+        yield record
+
+
+def _tests(estimate: Estimate) -> Iterator[Table]:
+    """Table of tests, one row for each column."""
+    if not estimate.keys() >= _TESTS:
+        return
+    heading: tuple[str, ...] = ("column", "statistic", "df", "p")
+    optional = [("p_adjusted", "p adjusted"), ("effect", "effect"), ("effect_interval", "95 % population")]
+    optional.append(("power", "power"))
+    there = [(name, title) for name, title in optional if name in estimate]
+    rows = []
+    for record in _test_records(estimate):
+        cells = [visible(record["column"]), number(record["statistic"]), f"{record['degrees_of_freedom']:.0f}"]
+        cells.append(p_value(record["p_value"]))
+        for name, _title in there:
+            shown = {"p_adjusted": p_value, "effect_interval": interval}.get(name, number)
+            cells.append(shown(record[name]))
+        rows.append(tuple(cells))
+    yield Table("Tests", (*heading, *(title for _name, title in there)), tuple(rows))
+
+
+def p_value(p: float) -> str:
+    """A p value with three decimals, or a bound.
+
+    >>> p_value(0.0321), p_value(1e-7)
+    ('0.032', '< 0.001')
+    """
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _means(estimate: Estimate) -> Iterator[Table]:

@@ -34,6 +34,7 @@ from zerosum.statistics.published import (
     InfomaxGradient,
     TensorClippedGradient,
 )
+from zerosum.statistics.rank_moments import RankMoment
 from zerosum.statistics.records import ClippedRecords, LabelledRecords
 from zerosum.statistics.regression import ColumnMoments, CountStep, NewtonStep, ResidualGradient, ResidualMoment
 from zerosum.statistics.rounded_scatter import RoundedScatter
@@ -49,6 +50,7 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     ObservedSums,
     Histogram,
     SecondMoment,
+    RankMoment,
     ClusterSums,
     Scatter,
     RoundedScatter,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from zerosum.algorithms import Algorithm
 from zerosum.compute.devices import check_device, to_numpy
 from zerosum.compute.units import Units
 from zerosum.errors import BadStudy, ZerosumError
+from zerosum.kernel.missing import OWN_ROWS
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.progress import Observer, nobody
 from zerosum.report.record import make_room
@@ -31,8 +32,10 @@ from zerosum.study.site_file import SiteFile
 from zerosum.study.site_schema import check_schema, confirmed_schema
 from zerosum.study.study_file import Study
 
-# Share of values outside a public range above which a warning is given. Chosen by hand; no benchmark recorded.
+# Share of values outside a public range above which the warning states it. Chosen by hand; no benchmark recorded.
 _MAX_OUTSIDE = 0.2
+# Change of a mean by a rule for missing values, in standard deviations, above which a warning is given. Chosen by hand.
+_MOVED = 0.1
 
 
 @dataclass
@@ -121,20 +124,26 @@ def _check_site(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, 
             f"the study's tree puts {', '.join(map(repr, unknown))} below this site, and [children] has no socket of it"
         )
     found.relays_for = plan.tree.branch[file.name][1:]
+    design = study.full_design
+    raw: list[Units] = []
     try:
         check_device(file.device)
         if schema is None:
-            units = study.read_units(file, algorithm, observer, found.warnings)
+            units = study.read_units(file, algorithm, observer, found.warnings, raw)
         else:  # The same reader that the serving site uses.
             faults: Faults = []
-            units = load_for(plan, file, schema, faults)
-            found.warnings += fault_lines(faults)
+            units = load_for(plan, file, schema, faults, raw)
+            found.warnings += fault_lines(faults, algorithm.rule_words if design is None else design.rule_words)
     except ZerosumError as error:
         found.faults.append(f"{error}{f' ({error.detail})' if error.detail else ''}")
         return found
     found.units = len(units)
     found.faults += _contradictions(plan, position, policy, units)
-    found.warnings += list(_range_warnings(algorithm, units))
+    if design is None:
+        found.warnings += list(_range_warnings(algorithm, units))
+    elif raw:
+        # Columns of a design are clamped and imputed: the rows as they were read are compared with its declarations.
+        found.warnings += list(_column_warnings(design.read, design.ranges, design.missing, raw[0]))
     return found
 
 
@@ -186,36 +195,78 @@ def _contradictions(plan: Plan, position: int, policy: Policy | None, units: Uni
 
 
 def _range_warnings(algorithm: Algorithm, units: Units) -> Iterator[str]:
-    """Yield warnings about public ranges and clips that do not match the data.
-
-    Two kinds are reported: many values outside the range or clip, and ranges much wider than the data. Both lose
-    accuracy: the first by clipping bias, the second by noise that is scaled to the range.
-    """
+    """Yield warnings about public ranges, rules and clips that do not match the data."""
     if units.is_sparse:
         return
-    rows = np.asarray(to_numpy(units.rows), dtype=np.float64)
     ranges, clip = _public_ranges(algorithm), getattr(algorithm, "clip", None)
-    if ranges and rows.shape[1] == len(algorithm.columns):
-        for at, name in enumerate(algorithm.columns):
-            if name not in ranges:
-                continue
-            (low, high), values = ranges[name], rows[np.isfinite(rows[:, at]), at]
-            if not len(values):
-                yield f"column {name!r} has no value that is not missing"
-                continue
-            # The width of the range cannot be judged from two values (a 0/1 indicator). The limits 0.02 and 0.5 below
-            # were chosen by hand; no benchmark recorded.
-            outside = float(np.mean((values < low) | (values > high)))
-            spread = float(np.ptp(values)) / (high - low)
-            if outside > _MAX_OUTSIDE:
-                yield f"column {name!r}: {outside:.0%} of the values lie outside the range {low:g} to {high:g}"
-            elif spread < 0.02 and len(np.unique(values)) > 2:
-                yield f"column {name!r}: all values lie within {spread:.1%} of the range {low:g} to {high:g}"
-    elif not ranges and isinstance(clip, float):
+    if ranges and units.columns == len(algorithm.columns):
+        yield from _column_warnings(algorithm.columns, ranges, algorithm.rules, units)
+        return
+    rows = np.asarray(to_numpy(units.rows), dtype=np.float64)
+    if not ranges and isinstance(clip, float):
         # A missing value is filled in before the clip; 0 stands for it here.
         norms = np.linalg.norm(np.nan_to_num(rows), axis=1)
         if (cut := float(np.mean(norms > clip))) > 0.5:
             yield f"{cut:.0%} of the rows are longer than the clip of {clip:g}"
+
+
+def _column_warnings(
+    columns: Sequence[str], ranges: Mapping[str, tuple[float, float]], rules: Mapping[str, Any], units: Units
+) -> Iterator[str]:
+    """Yield warnings about ranges and rules for missing values that do not match the data.
+
+    Reported are values outside a range, which are clamped to it; ranges much wider than the data, since noise is scaled
+    to the range; and rules that move the mean of a column. Numbers of people are in these sentences, which are for the
+    steward only.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        The columns of the rows.
+    ranges : mapping
+        Public range of each column of numbers.
+    rules : mapping
+        Rule for missing values by column.
+    units : Units
+        The rows as they were read.
+    """
+    rows = np.asarray(to_numpy(units.rows), dtype=np.float64)
+    for at, name in enumerate(columns):
+        if name not in ranges:
+            continue
+        (low, high), here = ranges[name], np.isfinite(rows[:, at])
+        values = rows[here, at]
+        if not len(values):
+            yield f"column {name!r} has no value that is not missing"
+            continue
+        outside = int(np.sum((values < low) | (values > high)))
+        spread = float(np.ptp(values)) / (high - low)
+        if outside:
+            many = f" ({outside / len(values):.0%})" if outside > _MAX_OUTSIDE * len(values) else ""
+            yield (
+                f"column {name!r}: {outside} of {len(values)} values{many} lie outside the range {low:g} to {high:g}, "
+                "and count as its ends"
+            )
+        # The width of the range cannot be judged from two values (a 0/1 indicator). The limit 0.02 was chosen by hand;
+        # no benchmark recorded.
+        elif spread < 0.02 and len(np.unique(values)) > 2:
+            yield f"column {name!r}: all values lie within {spread:.1%} of the range {low:g} to {high:g}"
+        if name in rules and not np.all(here) and (taken := _taken(rules[name], low, high, units)) is not None:
+            known = np.clip(values, low, high)
+            before, after = float(np.mean(known)), float(np.mean(known)) * np.mean(here) + taken * np.mean(~here)
+            if abs(after - before) > _MOVED * float(np.std(known)):
+                yield (
+                    f"column {name!r}: {np.mean(~here):.0%} of the values are missing, and the rule {rules[name]!r} "
+                    f"moves the mean from {before:.4g} to {after:.4g}"
+                )
+
+
+def _taken(rule: Any, low: float, high: float, units: Units) -> float | None:
+    """The number that a rule takes in place of a missing value, or None if it depends on other rows."""
+    if isinstance(rule, bool | str):
+        # A unit with one row has no other: the middle of the range is taken.
+        return (low + high) / 2 if rule == OWN_ROWS and units.largest == 1 else None
+    return float(np.clip(rule, low, high))
 
 
 def _public_ranges(algorithm: Algorithm) -> dict[str, tuple[float, float]]:

@@ -22,7 +22,7 @@ from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.imaging import Masker, load_images
 from zerosum.data.scans import MOVED
-from zerosum.data.tables import CellFault, check_reading, load_units, table_names
+from zerosum.data.tables import CellFault, check_reading, join_missing, load_units, table_names
 from zerosum.errors import BadParameter, PolicyRefused, ZerosumError, first_fault
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question, columns_digest
@@ -141,7 +141,13 @@ def _image_refusals(imaging: ImagingTable, space: Masker, schema: ImagesSchema |
             yield PolicyRefused("images of this site lie on another grid than the study's: set `resample`")
 
 
-def load_for(plan: Plan, site: SiteFile, schema: DataSchema | None = None, faults: Faults | None = None) -> Units:
+def load_for(
+    plan: Plan,
+    site: SiteFile,
+    schema: DataSchema | None = None,
+    faults: Faults | None = None,
+    raw: list[Units] | None = None,
+) -> Units:
     """Units of a site in the columns of a plan, preprocessed as the plan states, on the site's device.
 
     Parameters
@@ -154,12 +160,16 @@ def load_for(plan: Plan, site: SiteFile, schema: DataSchema | None = None, fault
         The declared schema. Its tokens for missing values apply beside the plan's.
     faults : list, optional
         Receives unfit cells and runs. None of them raises an error then.
+    raw : list of Units, optional
+        Receives the rows of a table as they were read, before a design makes its columns.
     """
     with _as_bad_parameter():
-        return _load(plan, site, schema, faults).on(site.device)
+        return _load(plan, site, schema, faults, raw).on(site.device)
 
 
-def _load(plan: Plan, site: SiteFile, schema: DataSchema | None, faults: Faults | None) -> Units:
+def _load(
+    plan: Plan, site: SiteFile, schema: DataSchema | None, faults: Faults | None, raw: list[Units] | None
+) -> Units:
     """Dispatch on the kind of data."""
     question = plan.question
     match _kind(question):
@@ -190,6 +200,8 @@ def _load(plan: Plan, site: SiteFile, schema: DataSchema | None, faults: Faults 
     )
     if faults is not None:
         faults += cells or []
+    if raw is not None:
+        raw.append(table.units)
     if design is not None:
         # The site's name selects its own effect, where sites have effects of their own.
         return design.expand(table.units, site.name, strict=faults is None)
@@ -197,8 +209,19 @@ def _load(plan: Plan, site: SiteFile, schema: DataSchema | None, faults: Faults 
     return table.units
 
 
-def fault_lines(faults: Faults) -> list[str]:
-    """Sentences about unfit cells and runs, for the owner of the data."""
+def fault_lines(faults: Faults, rules: Sequence[str] | None = None) -> list[str]:
+    """Sentences about unfit cells and runs, for the owner of the data.
+
+    Parameters
+    ----------
+    faults : list
+        Unfit cells and runs.
+    rules : sequence of str, optional
+        The rules for missing values of the algorithm, in words: columns with missing values are then in one sentence.
+    """
+    if rules is not None:
+        cells = [each for each in faults if not isinstance(each, str)]
+        faults = [*join_missing(cells, rules), *(each for each in faults if isinstance(each, str))]
     return [each if isinstance(each, str) else f"{each.sentence} (data row {each.row})" for each in faults]
 
 

@@ -354,7 +354,12 @@ class Study(Table):
                 yield error.about(f"site {file.name!r}")
 
     def read_units(
-        self, site: SiteFile, algorithm: Algorithm, observer: Observer = nobody, notes: list[str] | None = None
+        self,
+        site: SiteFile,
+        algorithm: Algorithm,
+        observer: Observer = nobody,
+        notes: list[str] | None = None,
+        raw: list[Units] | None = None,
     ) -> Units:
         """Data of one site as this study reads them.
 
@@ -369,9 +374,11 @@ class Study(Table):
         notes : list of str, optional
             Receives notes about values that are in none of the declared categories. Without it they are a
             `DataWarning`.
+        raw : list of Units, optional
+            Receives the rows of a table as they were read, before a design makes its columns.
         """
         return self._units(
-            site, algorithm, lambda done, planned: observer(Progress("loading", done, planned, site.name)), notes
+            site, algorithm, lambda done, planned: observer(Progress("loading", done, planned, site.name)), notes, raw
         )
 
     def _identity(self, site: SiteFile, units: Units, stored: Checkpoint | None) -> Identity | None:
@@ -381,7 +388,14 @@ class Study(Table):
             return site.keep_identity()
         return None if stored is None else stored.identity(site.name, units)
 
-    def _units(self, site: SiteFile, algorithm: Algorithm, on_scan: OnScan, notes: list[str] | None = None) -> Units:
+    def _units(
+        self,
+        site: SiteFile,
+        algorithm: Algorithm,
+        on_scan: OnScan,
+        notes: list[str] | None = None,
+        raw: list[Units] | None = None,
+    ) -> Units:
         """Units of one site from images, documents or a table."""
         if self.imaging is not None and self.space is not None:
             preprocessing, selection = self.imaging.preprocessing, self.imaging.selection
@@ -410,7 +424,10 @@ class Study(Table):
         on_scan(1, 1)
         # Cells count as at a serving site. Here the caller owns the data: a missing value without a rule, or a cell
         # that is not a number, is an error. A value in none of the categories is a note.
-        raise_faults([fault for fault in faults if fault.kind != "other"])
+        rules = algorithm.rule_words if design is None else design.rule_words
+        raise_faults([fault for fault in faults if fault.kind != "other"], rules=rules)
+        if raw is not None:
+            raw.append(units)
         for fault in faults:
             note = f"{fault.sentence}: they count as other or missing"
             if notes is None:

@@ -53,6 +53,7 @@ from zerosum.statistics.regression import SQUARE, ColumnMoments
 _BY_COEFFICIENT = frozenset(
     {
         "identified",
+        "p_value",
         *(f"{kind}_{what}" for kind in ("pooled", "population") for what in ("std", "interval_90", "interval_95")),
     }
 )
@@ -112,6 +113,8 @@ class Regression(RangedAlgorithm):
     - `pooled_std`, `pooled_interval_90`, `pooled_interval_95`: error relative to the same regression on the pooled
       data, from privacy noise alone;
     - `population_std` and its intervals: error relative to the population, from sampling and privacy noise;
+    - `p_value`: Wald's p value of each coefficient, and `wald_statistic`, `wald_p_value`, the joint test of all
+      coefficients but the intercept, for the population;
     - `identified`: 1, or 0 if the noise of this budget leaves a coefficient undetermined;
     - `pooled_covariance`, `population_covariance`: covariances of the coefficients, for combinations of them, and
       `identified_covariance`, the largest pooled one at which a combination is identified; up to 48 coefficients;

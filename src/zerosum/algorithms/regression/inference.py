@@ -13,6 +13,11 @@ covariance) of w*, and `table` the standard errors, the intervals and the identi
 
 The posterior without sampling error is about the regression on the pooled data. With the variance of the sampled
 gradient added to the noise it is about the population.
+
+P values are Wald's: a coefficient over its population standard error is standard normal if the coefficient of the
+population is 0. The joint test of all slopes b with their population covariance C has b' C^-1 b, chi-squared with as
+many degrees of freedom as slopes. Estimates of weakly identified coefficients are shrunk towards the prior mean, so
+that their p values are too large rather than too small.
 """
 
 from __future__ import annotations
@@ -197,9 +202,10 @@ def unclipped_share(mean_square: float, bound: float) -> float:
 
 
 def table(mean: Floats, pooled: Floats, population: Floats, known: Floats) -> dict[str, Floats]:
-    """Standard errors, 90 % and 95 % intervals of both kinds, and `identified` (0 or 1).
+    """Standard errors, 90 % and 95 % intervals of both kinds, p values, the joint test, and `identified` (0 or 1).
 
-    Intervals are Wald's: estimate plus or minus a normal quantile times the standard error.
+    Intervals are Wald's: estimate plus or minus a normal quantile times the standard error. P values and the joint test
+    of all coefficients but the last one, the intercept, are about the population.
 
     Parameters
     ----------
@@ -210,7 +216,8 @@ def table(mean: Floats, pooled: Floats, population: Floats, known: Floats) -> di
 
     Returns
     -------
-    results : by name, standard errors and `identified` (n,), intervals (n, 2) with lower and upper ends.
+    results : by name, standard errors, p values and `identified` (n,), intervals (n, 2) with lower and upper ends, and
+        `wald_statistic`, `wald_p_value` (1,).
     """
     found: dict[str, Floats] = {}
     for kind, covariance in (("pooled", pooled), ("population", population)):
@@ -219,5 +226,53 @@ def table(mean: Floats, pooled: Floats, population: Floats, known: Floats) -> di
         found[f"{kind}_std"] = std
         for level, quantile in _LEVELS.items():
             found[f"{kind}_interval_{level}"] = np.stack([mean - quantile * std, mean + quantile * std], axis=1)
+    found["p_value"] = wald_p_values(mean, found["population_std"])
+    if len(mean) > 1:
+        statistic, _, p = joint_wald(mean[:-1], population[:-1, :-1])
+        found |= {"wald_statistic": np.array([statistic]), "wald_p_value": np.array([p])}
     found["identified"] = (found["pooled_std"] <= TUNING.identified_ratio * known).astype(np.float64)
     return found
+
+
+def wald_p_values(estimate: Floats, std: Floats) -> Floats:
+    """Two-sided p values of the hypotheses that single coefficients are 0.
+
+    Parameters
+    ----------
+    estimate, std : (n,), coefficients and their population standard errors; without error the p value is 0, or 1 for a
+        coefficient of 0.
+
+    >>> wald_p_values(np.array([1.96, 0.0]), np.ones(2)).round(3).tolist()
+    [0.05, 1.0]
+    """
+    from scipy.special import erfc  # heavy: loaded when it is used
+
+    size = np.abs(estimate)
+    ratio = np.divide(size, std, out=np.where(size > 0, np.inf, 0.0), where=std > 0)
+    return np.asarray(erfc(ratio / math.sqrt(2)))
+
+
+def joint_wald(estimate: Floats, covariance: Floats) -> tuple[float, int, float]:
+    """Test that several coefficients, or combinations of them, are all 0.
+
+    Parameters
+    ----------
+    estimate : (m,), coefficients or combinations of them.
+    covariance : (m, m), their population covariance.
+
+    Returns
+    -------
+    statistic, degrees of freedom, p value : the rank of the covariance is the number of degrees of freedom.
+
+    >>> joint_wald(np.array([2.0, 0.0]), np.eye(2))[:2]
+    (4.0, 2)
+    """
+    from scipy.special import gammaincc
+
+    values, vectors = np.linalg.eigh(covariance)
+    # Directions without variance, up to rounding, are left out.
+    there = values > 1e-12 * max(float(np.max(values, initial=0.0)), 0.0)
+    along = vectors.T @ estimate
+    statistic = float(np.sum(along[there] ** 2 / values[there]))
+    free = int(np.sum(there))
+    return statistic, free, float(gammaincc(free / 2, statistic / 2)) if free else 1.0
