@@ -125,6 +125,7 @@ CASES = {
         "cox-regression",
         'columns = ["bmi", "age", "sex"]\nevents = ["f", "m"]\nlower = [10, 0, 0]\nupper = [60, 100, 1]\n'
         "edges = [0, 20, 40, 60, 80, 100]",
+    ),
     "hypothesis-test": case(
         "hypothesis-test",
         'test = "welch"\ncolumns = ["bmi", "sex"]\nranges = { bmi = [10, 60] }\n'

@@ -223,7 +223,7 @@ class CoxRegression(Supervised, ColumnRanges):
     def _learn(self, estimate: Estimate) -> None:
         self.coef_: Floats = estimate["coefficients"].value.copy()
         self.hazard_ratio_: Floats = np.exp(self.coef_)
-        self.table_ = CoefficientTable.of(estimate)
+        self.table_ = CoefficientTable.of(estimate, self._algorithm)
         self.noise_std_: Floats = estimate["pooled_std"].value.copy()
         self.population_std_: Floats = estimate["population_std"].value.copy()
         self.score_coef_: Floats = estimate["score_coefficients"].value.copy()

@@ -557,7 +557,7 @@ _BLOCKS: tuple[tuple[set[str], _BlockFunction], ...] = (
     ({"mean_population_interval"}, _descriptions),
     ({"quantile"}, lambda e, q, s: iter(()) if "mean_population_interval" in e else _descriptions(e, q, s)),
     ({"survival", "survival_population_interval"}, _descriptions),
-    ({"baseline_survival"}, _baseline),
+    ({"baseline_survival", "baseline_at"}, _baseline),
     ({"statistic", "degrees_of_freedom", "p_value"}, _tests),
     ({"residuals"}, _residuals),
     ({"scores"}, _scores),
