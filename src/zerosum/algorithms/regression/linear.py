@@ -13,9 +13,9 @@ The Hessian S does not depend on w, so the S of all rounds are averaged. An open
 
     w <- w + V diag(1/(max(e, 0) + damping)) V' g,    e, V the eigenvalues and vectors of the averaged S/n,
 
-with damping = (noise of an entry of S/n) sqrt(D). The closing rounds stay at the average of the later w, with wider clips
-of rows and residuals. `linear_inference` averages the gradients of both, takes the last step with half the damping, shrinks
-slopes that are noise, and has the errors.
+with damping = (noise of an entry of S/n) sqrt(D). The closing rounds stay at the average of the later w, with wider
+clips of rows and residuals. `linear_inference` averages the gradients of both, takes the last step with half the
+damping, shrinks slopes that are noise, and has the errors.
 
 Method "gradient". A round releases g and q only (`ResidualGradient`, sensitivity 2, D + 1 numbers), and the step is
 gradient descent with momentum: speed <- 0.7 speed + g/n, w <- w + rate/c^2 speed, c the clip of a row.
