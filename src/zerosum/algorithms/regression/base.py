@@ -72,6 +72,7 @@ class Frame:
     start: Floats  # (width,), coefficients of the first round
     response_variance: float | None = None  # of the response in [-1, 1]; None if unknown or below its noise
     weight: float = 1.0  # mean weight of a unit in the fit: below 1 with weights, or with units held out
+    square: float | None = None  # released mean squared norm of u; None if the column moments were not bought
 
     @property
     def width(self) -> int:
@@ -390,7 +391,10 @@ class Regression(RangedAlgorithm):
         spread = float(squares[-1] / units - mean[-1] ** 2)
         # r_squared divides by this variance: it is left out where it is not significantly above zero
         known = spread if spread > TUNING.variance_significance * noise / SQUARE else None
-        return replace(frame, response_variance=known, weight=self._mean_weight(mean))
+        # E (v - center)^2 from the released moments themselves: shrinkage is for single columns, not for their sum
+        own = self._own(squares / units) - 2 * frame.center * self._own(sums / units) + frame.center**2
+        square = float(np.sum(own / scale**2)) + frame.intercept**2
+        return replace(frame, response_variance=known, weight=self._mean_weight(mean), square=square)
 
     def _mean_weight(self, mean: Floats | None = None) -> float:
         """Mean weight of a unit in the fit: the share that is not held out, times the mean of the weight column.
@@ -536,20 +540,22 @@ class Regression(RangedAlgorithm):
         """The response at a linear predictor of 0, where the link is the identity; else 0."""
         return 0.0
 
-    def _report(self, frame: Frame, mean: Floats, pooled: Posterior, population: Posterior, prior: float) -> Estimate:
+    def _report(
+        self, frame: Frame, mean: Floats, pooled: Posterior, population: Posterior, prior: float | Floats
+    ) -> Estimate:
         """Coefficients with their standard errors and intervals, in the units of the data.
 
         Parameters
         ----------
         mean : (width,), coefficients in the frame.
         pooled, population : their posterior without and with sampling error; only the covariances are used.
-        prior : prior standard deviation of each coefficient in the frame.
+        prior : prior standard deviation of each coefficient in the frame, one number or (width,).
         """
         matrix, constant = self._in_data_units(frame)
         found = matrix @ mean + constant
-        # Independent priors of equal variance: the prior standard deviation of M w is prior times the row norms of M.
-        # Covariances transform as M C M'.
-        known = prior * np.sqrt(np.sum(matrix**2, axis=1))
+        # Independent priors: the prior variance of M w is the sum of squares of a row of M times the priors. Covariances
+        # transform as M C M'.
+        known = np.sqrt(np.sum((matrix * prior) ** 2, axis=1))
         errors = table(found, matrix @ pooled.covariance @ matrix.T, matrix @ population.covariance @ matrix.T, known)
         return self._named({"coefficients": found[:-1], "intercept": found[-1:], **errors})
 

@@ -33,16 +33,12 @@ from typing import Any, ClassVar, Literal, Self, cast
 import numpy as np
 from pydantic import Field, model_validator
 
+from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, Regression, counted_units
 from zerosum.algorithms.regression.functional import lowest_quadratic
-from zerosum.algorithms.regression.inference import (
-    GradientRelease,
-    Posterior,
-    merge,
-    posterior,
-    relative_clip,
-)
+from zerosum.algorithms.regression.inference import GradientRelease, Posterior, relative_clip
+from zerosum.algorithms.regression.shrinkage import average, denoised, shrunk_posterior
 from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
@@ -66,14 +62,11 @@ class Scale:
         Standard deviation of the residuals, in the units of the response.
     dispersion : float
         Variance of the residuals over that of the model's law: 1 for classes and for Poisson counts.
-    remainder : float
-        Factor of the third-order remainder (`inference.merge`).
     """
 
     rate: float
     spread: float
     dispersion: float = 1.0
-    remainder: float = TUNING.remainder
 
 
 # A class has a dispersion of 1, and its residuals are at most 1: nothing of a scale is used.
@@ -92,7 +85,7 @@ class NewtonRegression(Regression):
     """
 
     family: ClassVar[Family]
-    rounds: Literal[3, 8] | None = None
+    rounds: int | None = Field(default=None, ge=2, le=1000)
     """Number of Newton rounds; the planner's choice if not given."""
     room: float | None = Field(default=None, gt=0, le=TUNING.declared_most, allow_inf_nan=False)
     """Rows are clipped where their squared length is this many times the average, by default the planner's choice."""
@@ -118,36 +111,43 @@ class NewtonRegression(Regression):
     @property
     def _turns(self) -> int:
         """Number of Newton rounds, as declared or chosen by the planner."""
-        return self.rounds or 3
+        return self.rounds or TUNING.newton_rounds
 
     @property
     def _newton(self) -> tuple[float, ...]:
-        """Relative shares of the Newton rounds, by their number."""
-        return TUNING.newton_shares_many if self._turns == 8 else TUNING.newton_shares_few
+        """Relative shares of the Newton rounds: the first ones are far from the maximum and get less."""
+        first = TUNING.newton_first_shares[: self._turns - 1]
+        return (*first, *([1.0] * (self._turns - len(first))))
 
     def resolve(self, facts: PublicFacts) -> Self:
-        """Sets clip, rounds and `standardise`: wider clips and more rounds with less noise.
+        """Sets clip, rounds and `standardise`.
 
         Parameters
         ----------
         facts : PublicFacts
             Noise of a sum of sensitivity 1 that takes the whole budget, and the public number of units.
         """
-        width = self.features + int(self.intercept)
-        noise, room = self._coefficient_noise(facts, width, TUNING.newton_room), TUNING.newton_room
-        # Clipped rows bias these models, so the clip widens until the modelled bias is below a third of the noise. The
-        # planner needs the bias to within a step only, so this is a search on a grid and not a root of both curves.
-        while room < TUNING.newton_room_most:
-            bias = TUNING.clipping_bias * clipped_share(width, room)
-            if not bias > self._coefficient_noise(facts, width, room) / TUNING.clipping_bias_ratio:
-                break
-            room *= TUNING.newton_room_step
         chosen = {
             "standardise": self._standardised(facts),
-            "rounds": self.rounds or (8 if noise < TUNING.newton_noise else 3),
-            "room": self.room or room,
+            "rounds": self._turns,
+            "room": self.room or self._planned_room(facts),
         }
         return self.model_copy(update=chosen)
+
+    def _planned_room(self, facts: PublicFacts) -> float:
+        """The squared clip per scaled feature at which the modelled error of a coefficient is least.
+
+        Long rows have less weight (`NewtonStep`). A smaller clip has less noise, and loses more of the information.
+        With k the share of the information that is kept, for normal rows, the variance of a coefficient is that of the
+        privacy noise, (noise/k)^2, plus that of the rows that count less, (1 - k)/(n h k).
+        """
+        width = self.features + int(self.intercept)
+        units = (facts.units or GUESSED_UNITS) * (1 - self.hold_out)
+        rooms = TUNING.newton_room * TUNING.newton_room_step ** np.arange(TUNING.newton_room_steps)
+        kept = np.array([1 - lost_information(width, room) for room in rooms])
+        noise = np.array([self._coefficient_noise(facts, width, room) for room in rooms])
+        lost = (1 - kept) / (units * TUNING.hessian_typical * kept)
+        return float(rooms[np.argmin((noise / kept) ** 2 + lost)])
 
     def _coefficient_noise(self, facts: PublicFacts, width: int, room: float) -> float:
         """Approximate noise of a coefficient in one round of the whole budget.
@@ -192,9 +192,22 @@ class NewtonRegression(Regression):
             Size of the responses and residuals; used for counts only.
         """
 
-    def _loss(self, frame: Frame) -> float:
-        """Share of the information that is lost because long rows have less weight; 0 where they are clipped."""
-        return 0.0
+    def _loss(self, frame: Frame, square: float | None = None) -> float:
+        """Share of the information that is lost because long rows have less weight.
+
+        Parameters
+        ----------
+        frame : Frame
+            How features enter.
+        square : float, optional
+            Released mean squared norm of the rows with these weights. Without it, or without column moments, rows are
+            taken to be normal.
+        """
+        if square is not None and frame.square is not None:
+            return float(np.clip(1 - square / (frame.weight * frame.square), 0.0, TUNING.loss_most))
+        # a declared clip in standardised units: a typical row has a squared norm of about its width
+        room = self._rooms[0] if self.clip is None else self.clip**2 / frame.width
+        return lost_information(frame.width, room)
 
     def _scaled(self, statistic: NewtonStep, value: Floats, noise: float, weight: float, scale: Scale) -> Scale:
         """What a release says about the size of the residuals, for the next round: for a class, nothing.
@@ -207,15 +220,34 @@ class NewtonRegression(Regression):
         """
         return scale
 
-    def _prior(self, frame: Frame) -> float:
-        """Prior standard deviation of a coefficient: clip/sqrt(width) is a typical entry of a row.
+    def _prior(self, frame: Frame, hessian: Floats, noise: float) -> Floats:
+        """Prior standard deviations of the coefficients (width,).
+
+        A change of a feature by its standard deviation changes the linear predictor by `TUNING.predictor_spread` in
+        standard deviation. The mean square of feature j, weighted as in the fit, is H_jj over the mean of h, which the
+        constant column gives. Without a constant it is taken from the clip: clip/sqrt(width) is a typical entry.
 
         Parameters
         ----------
         frame : Frame
             How features enter.
+        hessian : array of shape (width, width)
+            Released Hessian.
+        noise : float
+            Standard deviation of the noise of a diagonal entry.
         """
-        return TUNING.predictor_spread * math.sqrt(frame.width) / frame.clip
+        typical = TUNING.predictor_spread * math.sqrt(frame.width) / frame.clip
+        if not frame.intercept:
+            return np.full(frame.width, typical)
+        diagonal = np.diag(denoised(hessian, noise)[0])
+        prior = TUNING.predictor_spread * np.sqrt(diagonal[-1] / frame.intercept**2 / diagonal)
+        prior[-1] = self._prior_intercept / frame.intercept
+        return np.asarray(prior)
+
+    @property
+    def _prior_intercept(self) -> float:
+        """Prior standard deviation of the intercept at the center of the features."""
+        return TUNING.intercept_spread
 
     def _point(self, statistic: NewtonStep, at: Floats, value: Floats, noise: float, units: float) -> GradientRelease:
         """A released sum as a `GradientRelease`: means over units.
@@ -246,24 +278,25 @@ class NewtonRegression(Regression):
     def _rounds(
         self,
         frame: Frame,
-        points: list[GradientRelease],
         at: Floats,
         adjacency: Adjacency,
         shares: tuple[float, ...],
         scale: Scale,
+        loss: float,
     ) -> Program:
         """The Newton rounds and the results.
 
         Parameters
         ----------
-        points : earlier points (of the quadratic start); the rounds append theirs.
         at : (width,), coefficients of the first round, and the mean of the prior.
         shares : one per round.
         scale : mean and spread of the responses, which set the bounds of counts.
+        loss : share of the information that is lost because long rows have less weight.
         """
         center = at if self.family == "poisson" else None
         # the remainder in one entry of the gradient is proportional to a typical entry of a row, clip/sqrt(width)
-        prior, bend = self._prior(frame), scale.remainder * frame.clip / math.sqrt(frame.width)
+        bend = TUNING.remainder * frame.clip / math.sqrt(frame.width)
+        points: list[GradientRelease] = []
         units = 1.0
         for share in shares:
             statistic = self._step(frame, at, adjacency, scale)
@@ -273,16 +306,18 @@ class NewtonRegression(Regression):
             scale = self._scaled(statistic, release.value / units, release.noise_std / units, frame.weight, scale)
             # The posterior mean of all points so far is the next point of expansion: a Newton step that is shrunk
             # towards the center where the noise exceeds the prior, so that it cannot diverge.
-            at = joint_posterior(points, prior, bend, center=center).mean
+            point = average(points, bend)
+            prior = self._prior(frame, point.hessian, point.hessian_noise)
+            at = shrunk_posterior(point, prior, center=center).mean
         # The sampling variance of the mean gradient is dispersion H/n. Rows of less weight make the estimate differ
         # from that of all rows in full by part of it.
         sampling = scale.dispersion / units
-        pooled = joint_posterior(points, prior, bend, sampling=self._loss(frame) * sampling, center=center)
-        population = joint_posterior(points, prior, bend, sampling=sampling, center=center)
+        pooled = shrunk_posterior(point, prior, loss * sampling, center)
+        population = shrunk_posterior(point, prior, sampling, center)
         matrix, constant = self._in_data_units(frame)
-        # a narrower prior, and no remainder: both make the scores less variable
-        narrow = joint_posterior(points, prior / TUNING.score_prior, 0.0, center=center)
-        scores = matrix @ narrow.mean + constant
+        # a narrower prior of the slopes makes the scores less variable
+        narrow = prior / np.append(np.full(self.features, TUNING.score_prior), np.ones(frame.width - self.features))
+        scores = matrix @ shrunk_posterior(average(points), narrow, center=center).mean + constant
         estimate = self._report(frame, pooled.mean, pooled, population, prior)
         estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
         if self.family == "poisson":
@@ -309,36 +344,6 @@ def lost_information(width: int, room: float) -> float:
     # E[q; q <= room] is the chi-square distribution with two more degrees of freedom.
     at = room * width / 2
     return max(0.0, 1 - float(gammainc(width / 2 + 1, at)) - room * float(gammaincc(width / 2, at)))
-
-
-def clipped_share(width: int, room: float) -> float:
-    """Share of normal rows whose squared norm exceeds `room` times its mean, a chi-square tail with `width` degrees.
-
-    Parameters
-    ----------
-    width : number of features of a row, the intercept included.
-    room : squared clip over the mean squared norm.
-
-    >>> clipped_share(3, 12.0) < 1e-6 < clipped_share(3, 1.6)
-    True
-    """
-    from scipy.special import gammaincc  # heavy: loaded when it is used
-
-    return float(gammaincc(width / 2, room * width / 2))
-
-
-def joint_posterior(
-    points: list[GradientRelease], prior: float, bend: float, sampling: float = 0.0, center: Floats | None = None
-) -> Posterior:
-    """Posterior from all points: `merge`, then `posterior`.
-
-    Parameters
-    ----------
-    points : releases in the order of the rounds.
-    prior, sampling, center : as for `posterior`.
-    bend : as for `merge`.
-    """
-    return posterior(merge(points, bend), prior, sampling, center=center)
 
 
 class LogisticRegressionProgram(NewtonRegression):
@@ -416,7 +421,7 @@ class LogisticRegressionProgram(NewtonRegression):
         )
 
     def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, scale: Scale) -> NewtonStep:
-        return NewtonStep(**self._bounds(frame, adjacency), coefficients=at)
+        return NewtonStep(**self._bounds(frame, adjacency), coefficients=at, weighed=True)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         """The column moments (optional), the quadratic (without an offset), the Newton rounds, the evaluation
@@ -437,7 +442,8 @@ class LogisticRegressionProgram(NewtonRegression):
         """The optional column moments, the quadratic start, the Newton rounds, and the optional evaluation."""
         frame = yield from self._measure(adjacency, *self._rooms)
         if self.offset is not None:
-            return (yield from self._rounds(frame, [], frame.start, adjacency, self._shares(), CLASSES))
+            loss = self._loss(frame)
+            return (yield from self._rounds(frame, frame.start, adjacency, self._shares(), CLASSES, loss))
         start, *rest = self._shares()
         statistic = self._quadratic(frame, adjacency)
         release = yield PrivateSum(statistic, start)
@@ -449,6 +455,12 @@ class LogisticRegressionProgram(NewtonRegression):
         # since nothing corrects the start later.
         ridge = TUNING.alone_ridge if self.method == "polynomial" else TUNING.start_ridge
         at = lowest_quadratic(arrays[1] / units, second, ridge * noise * math.sqrt(frame.width))
+        if self.method != "polynomial":
+            # the quadratic part is the mean of u u'/8, with the weights of the rounds
+            loss = self._loss(frame, 8 * float(np.trace(second)))
+            return (yield from self._rounds(frame, at, adjacency, tuple(rest), CLASSES, loss))
+        matrix, constant = self._in_data_units(frame)
+        scores = matrix @ at + constant
         # the start as a release at w = 0: the log-likelihood is minus the loss, and the Hessian of w'Lw is 2 L
         first = GradientRelease(
             np.zeros(frame.width),
@@ -457,16 +469,13 @@ class LogisticRegressionProgram(NewtonRegression):
             release.noise_std * statistic.worth(1) / units,
             2 * noise,
         )
-        if self.method == "polynomial":
-            matrix, constant = self._in_data_units(frame)
-            scores, prior = matrix @ at + constant, self._prior(frame)
-            # The loss is quadratic by construction, so there is no remainder. Sampling: dispersion 1 of a class.
-            pooled = joint_posterior([first], prior, 0.0)
-            population = joint_posterior([first], prior, 0.0, sampling=1 / units)
-            estimate = self._report(frame, pooled.mean, pooled, population, prior)
-            estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
-            return (yield from self._evaluated(frame, at, adjacency, estimate))
-        return (yield from self._rounds(frame, [first], at, adjacency, tuple(rest), CLASSES))
+        prior = self._prior(frame, first.hessian, first.hessian_noise)
+        # The loss is quadratic by construction, so there is no remainder. Sampling: dispersion 1 of a class.
+        pooled = shrunk_posterior(first, prior)
+        population = shrunk_posterior(first, prior, 1 / units)
+        estimate = self._report(frame, pooled.mean, pooled, population, prior)
+        estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
+        return (yield from self._evaluated(frame, at, adjacency, estimate))
 
 
 class PoissonRegressionProgram(NewtonRegression):
@@ -543,10 +552,10 @@ class PoissonRegressionProgram(NewtonRegression):
             curvature=TUNING.hessian_weight,
         )
 
-    def _loss(self, frame: Frame) -> float:
-        # a declared clip in standardised units: a typical row has a squared norm of about its width
-        room = self._rooms[0] if self.clip is None else self.clip**2 / frame.width
-        return lost_information(frame.width, room)
+    @property
+    def _prior_intercept(self) -> float:
+        """The prior is centred at the released mean count."""
+        return TUNING.predictor_spread
 
     def _scaled(self, statistic: NewtonStep, value: Floats, noise: float, weight: float, scale: Scale) -> Scale:
         """The spread of the residuals and the dispersion, from the released mean square of the clipped residuals."""
@@ -605,8 +614,8 @@ class PoissonRegressionProgram(NewtonRegression):
         # Its noise is added, as in `_scaled`.
         noise = release.noise_std * math.sqrt(len(self.columns)) / (units * SQUARE)
         variance = (self._most / 2) ** 2 * (max(float(spreads[-1]), 0.0) + noise)
-        scale = Scale(rate, math.sqrt(max(rate, variance)), remainder=TUNING.count_remainder / math.sqrt(rate))
-        return (yield from self._rounds(frame, [], at, adjacency, self._shares(), scale))
+        scale = Scale(rate, math.sqrt(max(rate, variance)))
+        return (yield from self._rounds(frame, at, adjacency, self._shares(), scale, self._loss(frame)))
 
     def _offset_spread(self, variance: Floats) -> float:
         """Standard deviation of the offset, from released variances (columns,) of the columns in [-1, 1]."""
