@@ -241,6 +241,11 @@ class NewtonRegression(Regression):
             return np.full(frame.width, typical)
         diagonal = np.diag(denoised(hessian, noise)[0])
         prior = TUNING.predictor_spread * np.sqrt(diagonal[-1] / frame.intercept**2 / diagonal)
+        # A column whose H_jj is not above its noise may be nearly constant, and then the rule above gives a prior
+        # without limit, whose variance would make the gradients of all other columns uncertain. Its prior is that of
+        # the change of the predictor over half the range of the column, which is 1/scale in the frame.
+        certainty = 1 + (diagonal[:-1] / max(noise, 1e-300)) ** 2 / 2
+        prior[:-1] = np.minimum(prior[:-1], TUNING.range_spread * frame.scale * certainty)
         prior[-1] = self._prior_intercept / frame.intercept
         return np.asarray(prior)
 

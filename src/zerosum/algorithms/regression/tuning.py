@@ -181,6 +181,9 @@ class Tuning:
     remainder: float = 0.25
     """Factor of the error of second order in `shrinkage.average`. Taylor's formula gives E[h' (u.d)^2 u_j]/2, with h'/h
     between -1 and 1 and an odd moment of the features: half of the largest value. Chosen by hand."""
+    range_spread: float = 6.0
+    """Prior standard deviation of the change of the linear predictor over half the range of a column whose size is not
+    known. Chosen by hand."""
     intercept_spread: float = 4.0
     """Prior standard deviation of the intercept of logistic models: a share of 0.02 is one standard deviation. Chosen by
     hand."""
