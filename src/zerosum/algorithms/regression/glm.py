@@ -204,7 +204,8 @@ class NewtonRegression(Regression):
             taken to be normal.
         """
         if square is not None and frame.square is not None:
-            return float(np.clip(1 - square / (frame.weight * frame.square), 0.0, TUNING.loss_most))
+            lost = min(1 - square / (frame.weight * frame.square), TUNING.loss_most)
+            return lost if lost > 1e-9 else 0.0  # below it is rounding
         # a declared clip in standardised units: a typical row has a squared norm of about its width
         room = self._rooms[0] if self.clip is None else self.clip**2 / frame.width
         return lost_information(frame.width, room)
@@ -244,8 +245,9 @@ class NewtonRegression(Regression):
         # A column whose H_jj is not above its noise may be nearly constant, and then the rule above gives a prior
         # without limit, whose variance would make the gradients of all other columns uncertain. Its prior is that of
         # the change of the predictor over half the range of the column, which is 1/scale in the frame.
-        certainty = 1 + (diagonal[:-1] / max(noise, 1e-300)) ** 2 / 2
-        prior[:-1] = np.minimum(prior[:-1], TUNING.range_spread * frame.scale * certainty)
+        if noise > 0:
+            certainty = 1 + np.minimum(diagonal[:-1] / noise, 1e3) ** 2 / 2
+            prior[:-1] = np.minimum(prior[:-1], TUNING.range_spread * frame.scale * certainty)
         prior[-1] = self._prior_intercept / frame.intercept
         return np.asarray(prior)
 
@@ -317,17 +319,17 @@ class NewtonRegression(Regression):
         # The sampling variance of the mean gradient is dispersion H/n. Rows of less weight make the estimate differ
         # from that of all rows in full by part of it.
         sampling = scale.dispersion / units
-        pooled = shrunk_posterior(point, prior, loss * sampling, center)
-        population = shrunk_posterior(point, prior, sampling, center)
+        pooled = shrunk_posterior(point, prior, loss * sampling, center, cautious=True)
+        population = shrunk_posterior(point, prior, sampling, center, cautious=True)
         matrix, constant = self._in_data_units(frame)
         # a narrower prior of the slopes makes the scores less variable
         narrow = prior / np.append(np.full(self.features, TUNING.score_prior), np.ones(frame.width - self.features))
         scores = matrix @ shrunk_posterior(average(points), narrow, center=center).mean + constant
-        estimate = self._report(frame, pooled.mean, pooled, population, prior)
+        estimate = self._report(frame, at, pooled, population, prior)
         estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
         if self.family == "poisson":
             estimate["dispersion"] = Quantity(np.array([scale.dispersion]), "diagnostic")
-        return (yield from self._evaluated(frame, pooled.mean, adjacency, estimate))
+        return (yield from self._evaluated(frame, at, adjacency, estimate))
 
 
 def lost_information(width: int, room: float) -> float:
@@ -476,8 +478,8 @@ class LogisticRegressionProgram(NewtonRegression):
         )
         prior = self._prior(frame, first.hessian, first.hessian_noise)
         # The loss is quadratic by construction, so there is no remainder. Sampling: dispersion 1 of a class.
-        pooled = shrunk_posterior(first, prior)
-        population = shrunk_posterior(first, prior, 1 / units)
+        pooled = shrunk_posterior(first, prior, cautious=True)
+        population = shrunk_posterior(first, prior, 1 / units, cautious=True)
         estimate = self._report(frame, pooled.mean, pooled, population, prior)
         estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
         return (yield from self._evaluated(frame, at, adjacency, estimate))

@@ -69,13 +69,15 @@ def average(points: Sequence[GradientRelease], bend: float = 0.0) -> GradientRel
     )
 
 
-def denoised(hessian: Floats, noise: float) -> tuple[Floats, Floats]:
+def denoised(hessian: Floats, noise: float, *, cautious: bool = False) -> tuple[Floats, Floats]:
     """Posterior mean and variance of the entries of a Hessian, with correlations shrunk towards 0.
 
     Parameters
     ----------
     hessian : (D, D), released in isometric coordinates.
     noise : standard deviation of a diagonal entry; that of the others is 1/sqrt(2) of it.
+    cautious : whether diagonal entries near their noise are shrunk by the factor 1 - (2 noise/entry)^2 (positive-part
+        James-Stein). Of many columns some exceed their noise by chance, and would seem to be identified.
 
     Returns
     -------
@@ -86,8 +88,11 @@ def denoised(hessian: Floats, noise: float) -> tuple[Floats, Floats]:
     ([[4.0, 1.0], [1.0, 9.0]], 0.0)
     """
     # A diagonal entry is positive without noise. One below its noise is not distinguishable from a small one.
-    diagonal = np.maximum(np.diag(hessian), TUNING.hessian_floor * noise)
-    diagonal = np.maximum(diagonal, 1e-12 * max(float(np.max(diagonal)), 1e-300))
+    least = max(TUNING.hessian_floor * noise, 1e-12 * float(np.max(np.abs(np.diag(hessian)))), 1e-300)
+    diagonal = np.maximum(np.diag(hessian), least)
+    if cautious and noise > 0:
+        ratio = np.minimum(TUNING.hessian_edge * noise / diagonal, 1.0)
+        diagonal = np.maximum(diagonal * (1 - ratio**2), least)
     scale = np.outer(diagonal, diagonal)
     squared = (noise**2 / 2) / scale  # variance of the noise of a correlation
     correlations = hessian / np.sqrt(scale)
@@ -103,7 +108,12 @@ def denoised(hessian: Floats, noise: float) -> tuple[Floats, Floats]:
 
 
 def shrunk_posterior(
-    point: GradientRelease, prior: Floats, sampling: float = 0.0, center: Floats | None = None
+    point: GradientRelease,
+    prior: Floats,
+    sampling: float = 0.0,
+    center: Floats | None = None,
+    *,
+    cautious: bool = False,
 ) -> Posterior:
     """Posterior of the maximiser w* from one point (of `average`) and independent normal priors.
 
@@ -114,6 +124,7 @@ def shrunk_posterior(
     sampling : dispersion over the number of units, so that sampling * H is the covariance of the sampled gradient
         (information equality); 0 for the posterior about the pooled data.
     center : (D,), prior mean; 0 if not given.
+    cautious : as for `denoised`; for covariances. Steps with it are longer, as small entries are divisors.
 
     Returns
     -------
@@ -123,7 +134,7 @@ def shrunk_posterior(
     >>> shrunk_posterior(exact, np.ones(2)).mean.round(9).tolist()
     [2.0, 1.5]
     """
-    hessian, variance = denoised(point.hessian, point.hessian_noise)
+    hessian, variance = denoised(point.hessian, point.hessian_noise, cautious=cautious)
     towards = -point.at if center is None else center - point.at
     squares = prior**2
     values, vectors = np.linalg.eigh(hessian)

@@ -89,6 +89,9 @@ class Tuning:
     hessian_floor: float = 0.5
     """Least diagonal entry of a released Hessian, over the standard deviation of its noise. Chosen by hand; no
     benchmark recorded."""
+    hessian_edge: float = 2.0
+    """Standard deviations of its noise by which a diagonal entry must exceed 0 to be more than the floor. The usual
+    limit; chosen by hand."""
     correlation_square: float = 0.05
     """Squared correlation that is added to the variance of the noise in the weights of `shrinkage.denoised`, so that
     one column without noise does not decide alone. Chosen by hand; no benchmark recorded."""
@@ -187,7 +190,7 @@ class Tuning:
     intercept_spread: float = 4.0
     """Prior standard deviation of the intercept of logistic models: a share of 0.02 is one standard deviation. Chosen by
     hand."""
-    score_prior: float = 4.0
+    score_prior: float = 2.0
     """The prior of the score coefficients is narrower by this factor: ranking gains more from shrinkage than estimates
     do. Chosen by hand; no benchmark recorded."""
     hessian_typical: float = 0.15
