@@ -289,7 +289,8 @@ class NewtonRegression(Regression):
         adjacency: Adjacency,
         shares: tuple[float, ...],
         scale: Scale,
-        loss: float,
+        square: float | None = None,
+        even: float | None = None,
     ) -> Program:
         """The Newton rounds and the results.
 
@@ -298,7 +299,8 @@ class NewtonRegression(Regression):
         at : (width,), coefficients of the first round, and the mean of the prior.
         shares : one per round.
         scale : mean and spread of the responses, which set the bounds of counts.
-        loss : share of the information that is lost because long rows have less weight.
+        square : released mean squared norm of the rows with the weights of the rounds; None if not known.
+        even : h of all rows in the first round, if they are equal there; its Hessian then gives `square`.
         """
         center = at if self.family == "poisson" else None
         # the remainder in one entry of the gradient is proportional to a typical entry of a row, clip/sqrt(width)
@@ -310,6 +312,8 @@ class NewtonRegression(Regression):
             release = yield PrivateSum(statistic, share)
             units = counted_units(release)
             points.append(self._point(statistic, at, release.value, release.noise_std, units))
+            if even is not None and len(points) == 1:
+                square = float(np.trace(points[0].hessian)) / even
             scale = self._scaled(statistic, release.value / units, release.noise_std / units, frame.weight, scale)
             # The posterior mean of all points so far is the next point of expansion: a Newton step that is shrunk
             # towards the center where the noise exceeds the prior, so that it cannot diverge.
@@ -318,7 +322,7 @@ class NewtonRegression(Regression):
             at = shrunk_posterior(point, prior, center=center).mean
         # The sampling variance of the mean gradient is dispersion H/n. Rows of less weight make the estimate differ
         # from that of all rows in full by part of it.
-        sampling = scale.dispersion / units
+        sampling, loss = scale.dispersion / units, self._loss(frame, square)
         pooled = shrunk_posterior(point, prior, loss * sampling, center, cautious=True)
         population = shrunk_posterior(point, prior, sampling, center, cautious=True)
         matrix, constant = self._in_data_units(frame)
@@ -449,8 +453,7 @@ class LogisticRegressionProgram(NewtonRegression):
         """The optional column moments, the quadratic start, the Newton rounds, and the optional evaluation."""
         frame = yield from self._measure(adjacency, *self._rooms)
         if self.offset is not None:
-            loss = self._loss(frame)
-            return (yield from self._rounds(frame, frame.start, adjacency, self._shares(), CLASSES, loss))
+            return (yield from self._rounds(frame, frame.start, adjacency, self._shares(), CLASSES))
         start, *rest = self._shares()
         statistic = self._quadratic(frame, adjacency)
         release = yield PrivateSum(statistic, start)
@@ -464,8 +467,8 @@ class LogisticRegressionProgram(NewtonRegression):
         at = lowest_quadratic(arrays[1] / units, second, ridge * noise * math.sqrt(frame.width))
         if self.method != "polynomial":
             # the quadratic part is the mean of u u'/8, with the weights of the rounds
-            loss = self._loss(frame, 8 * float(np.trace(second)))
-            return (yield from self._rounds(frame, at, adjacency, tuple(rest), CLASSES, loss))
+            square = 8 * float(np.trace(second))
+            return (yield from self._rounds(frame, at, adjacency, tuple(rest), CLASSES, square))
         matrix, constant = self._in_data_units(frame)
         scores = matrix @ at + constant
         # the start as a release at w = 0: the log-likelihood is minus the loss, and the Hessian of w'Lw is 2 L
@@ -622,7 +625,9 @@ class PoissonRegressionProgram(NewtonRegression):
         noise = release.noise_std * math.sqrt(len(self.columns)) / (units * SQUARE)
         variance = (self._most / 2) ** 2 * (max(float(spreads[-1]), 0.0) + noise)
         scale = Scale(rate, math.sqrt(max(rate, variance)))
-        return (yield from self._rounds(frame, at, adjacency, self._shares(), scale, self._loss(frame)))
+        # At the start all slopes are 0, so that all rates are the mean count, if no offsets differ.
+        even = self._rate(mean) if self.offset is None else None
+        return (yield from self._rounds(frame, at, adjacency, self._shares(), scale, even=even))
 
     def _offset_spread(self, variance: Floats) -> float:
         """Standard deviation of the offset, from released variances (columns,) of the columns in [-1, 1]."""
