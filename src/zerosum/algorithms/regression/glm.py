@@ -139,7 +139,8 @@ class NewtonRegression(Regression):
 
         Long rows have less weight (`NewtonStep`). A smaller clip has less noise, and loses more of the information.
         With k the share of the information that is kept, for normal rows, the variance of a coefficient is that of the
-        privacy noise, (noise/k)^2, plus that of the rows that count less, (1 - k)/(n h k).
+        privacy noise, (noise/k)^2, plus that of the rows that count less, (1 - k)/(n h k). Where the model is wrong,
+        rows with less weight also move the maximiser; that bias falls with the clip and not with n.
         """
         width = self.features + int(self.intercept)
         units = (facts.units or GUESSED_UNITS) * (1 - self.hold_out)
@@ -147,7 +148,12 @@ class NewtonRegression(Regression):
         kept = np.array([1 - lost_information(width, room) for room in rooms])
         noise = np.array([self._coefficient_noise(facts, width, room) for room in rooms])
         lost = (1 - kept) / (units * TUNING.hessian_typical * kept)
-        return float(rooms[np.argmin((noise / kept) ** 2 + lost)])
+        return float(rooms[np.argmin((noise / kept) ** 2 + lost + (self._misfit / rooms) ** 2)])
+
+    @property
+    def _misfit(self) -> float:
+        """Bias of a coefficient at a squared clip of the mean square, where the model is wrong."""
+        return TUNING.misfit
 
     def _coefficient_noise(self, facts: PublicFacts, width: int, room: float) -> float:
         """Approximate noise of a coefficient in one round of the whole budget.
@@ -561,6 +567,11 @@ class PoissonRegressionProgram(NewtonRegression):
             rate_bound=min(self._most, self._wide * (TUNING.rate_clip * scale.rate + 1)),
             curvature=TUNING.hessian_weight,
         )
+
+    @property
+    def _misfit(self) -> float:
+        """Not counted: bounds of counts are relative to the clip, and noise grows faster with it."""
+        return 0.0
 
     @property
     def _prior_intercept(self) -> float:

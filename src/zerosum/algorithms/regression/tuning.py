@@ -151,6 +151,9 @@ class Tuning:
     """Factor between the squared clips that the planner tries."""
     newton_room_steps: int = 16
     """Number of the squared clips that the planner tries; the largest is 0.8 * 1.25^15 = 23."""
+    misfit: float = 0.03
+    """Bias of a coefficient at a squared clip of the mean square, where the model is wrong. The planner's model of it
+    is this over the squared clip. Chosen by hand on made-up data (`benchmarks/coverage.py`)."""
     loss_most: float = 0.9
     """Largest share of the information that is taken to be lost in rows of less weight; a limit on noise. Chosen by
     hand."""
@@ -178,7 +181,7 @@ class Tuning:
 
     # ---- glm: the model that the planner and the posterior assume ------------------------------------------------
 
-    predictor_spread: float = 1.25
+    predictor_spread: float = 2.5
     """Prior standard deviation of the change of the linear predictor by a typical change of one feature. Chosen by
     hand; no benchmark recorded."""
     remainder: float = 0.25
@@ -190,7 +193,7 @@ class Tuning:
     intercept_spread: float = 4.0
     """Prior standard deviation of the intercept of logistic models: a share of 0.02 is one standard deviation. Chosen by
     hand."""
-    score_prior: float = 2.0
+    score_prior: float = 4.0
     """The prior of the score coefficients is narrower by this factor: ranking gains more from shrinkage than estimates
     do. Chosen by hand; no benchmark recorded."""
     hessian_typical: float = 0.15
