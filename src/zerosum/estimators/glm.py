@@ -41,9 +41,9 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
         Newton rounds, or one release of the quadratic Taylor polynomial of the loss, which ranks better at a small
         budget.
     rounds : int, optional
-        Number of Newton rounds, 3 or 8; by default the planner's choice.
+        Number of Newton rounds; by default the planner's choice.
     room : float, optional
-        Squared norm at which rows are clipped, over the mean squared norm; by default the planner's choice.
+        Squared norm above which rows have less weight, over the mean squared norm; by default the planner's choice.
     %(regression_evaluation)s
     %(privacy)s
 
@@ -175,7 +175,7 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
     %(offset_range)s
     %(regression)s
     rounds : int, optional
-        Number of Newton rounds, 3 or 8; by default the planner's choice.
+        Number of Newton rounds; by default the planner's choice.
     room : float, optional
         Squared norm above which rows have less weight, over the mean squared norm; by default the planner's choice.
     residual_clip : float, default=3.0
@@ -183,6 +183,8 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
     tails : float, optional
         Factor by which the bounds on residuals and rates may be wider if the noise allows it; by default the planner's
         choice.
+    law : {"quasi-poisson", "negative-binomial"}, default="quasi-poisson"
+        Variance of a count with mean m: `dispersion_` m, or m + `shape_` m^2.
     %(regression_evaluation)s
     %(privacy)s
 
@@ -191,7 +193,9 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
     coef_ : ndarray of shape (n_features,)
         Coefficients in the units of the data: logarithms of rate ratios.
     dispersion_ : float
-        Variance of the counts over that of a Poisson distribution, at least 1. Population standard errors use it.
+        Variance of the counts over that of the law, at least 1. Population standard errors use it.
+    shape_ : float
+        Shape of the negative binomial; 0 for "quasi-poisson".
     %(coefficients)s
     %(fitted)s
 
@@ -214,6 +218,7 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
     response: float | None = None
     residual_clip: float = 3.0
     tails: float | None = None
+    law: Literal["quasi-poisson", "negative-binomial"] = "quasi-poisson"
 
     def _response_range(self, tables: Tables) -> tuple[float, float]:
         if self.response is not None:
@@ -232,6 +237,8 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
     def _learn(self, estimate: Estimate) -> None:
         super()._learn(estimate)
         self.dispersion_ = float(estimate["dispersion"][0])
+        # results of earlier versions have no shape
+        self.shape_ = float(estimate["shape"][0]) if "shape" in estimate else 0.0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -553,6 +553,9 @@ class CountStep(NewtonStep):
     r is the residual over its bound, clipped, and h the rate over `rate_bound`, clipped to 1. The mean of r^2 gives the
     dispersion of the counts, and the clip of the next round. b is `curvature`.
 
+    With a `shape` a > 0 the model is the negative binomial, with variance m + a m^2 at mean m: the residual is (y - m)/
+    (1 + a m) and h is m/(1 + a m), both before their clips. The proof is for any r in [-1, 1] and h in [0, 1].
+
     Sensitivity: that of `NewtonStep`, D = sqrt(4 + b^2); the entry r^2 is free. Proof. By the sphere lemma norm(x) = 1.
     Let t = s r, so that |t| <= |r| <= 1. With k = x.x' the square of the distance is
 
@@ -565,6 +568,8 @@ class CountStep(NewtonStep):
 
     Parameters
     ----------
+    shape : float
+        a, the shape of a negative binomial; 0 for the Poisson model.
     coefficients, bound, most, rate_bound, curvature and the other parameters
         As for `NewtonStep`; `family` is "poisson".
     """
@@ -572,6 +577,7 @@ class CountStep(NewtonStep):
     name: ClassVar[str] = "count_step"
     family: Literal["poisson"] = "poisson"
     weighed: Literal[True] = True
+    shape: float = Field(default=0.0, ge=0, le=1e6)
 
     @property
     def size(self) -> int:
@@ -583,6 +589,16 @@ class CountStep(NewtonStep):
         if adjacency is Adjacency.REPLACE_ONE:
             return super().sensitivity(adjacency)
         return math.sqrt(2 + self.curvature**2 + int(self.count))
+
+    def residuals(self, rows: Entered) -> tuple[Array, Array]:
+        """As in `Residuals`; with a shape both are divided by 1 + a m."""
+        if not self.shape:
+            return super().residuals(rows)
+        xp = array_namespace(rows.x)
+        rate = exponential(xp.clip(self.predictor(rows), -_STEEPEST, _STEEPEST))
+        divisor = 1.0 + self.shape * rate
+        gap = (0.5 * self.most * (rows.response + 1.0) - rate) / divisor
+        return xp.clip(gap / self.bound, -1.0, 1.0), rate / divisor
 
     def sum_block(self, block: Units) -> Array:
         """The sum over a block: gradient, size of the residuals, packed Hessian, count."""

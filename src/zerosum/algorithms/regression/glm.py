@@ -62,11 +62,20 @@ class Scale:
         Standard deviation of the residuals, in the units of the response.
     dispersion : float
         Variance of the residuals over that of the model's law: 1 for classes and for Poisson counts.
+    shape : float
+        a of the variance m + a m^2 of a negative binomial at mean m, by which residuals are divided; 0 for Poisson
+        counts.
     """
 
     rate: float
     spread: float
     dispersion: float = 1.0
+    shape: float = 0.0
+
+    @property
+    def weight(self) -> float:
+        """h of the model at the mean response: m/(1 + a m)."""
+        return self.rate / (1 + self.shape * self.rate)
 
 
 # A class has a dispersion of 1, and its residuals are at most 1: nothing of a scale is used.
@@ -339,6 +348,7 @@ class NewtonRegression(Regression):
         estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
         if self.family == "poisson":
             estimate["dispersion"] = Quantity(np.array([scale.dispersion]), "diagnostic")
+            estimate["shape"] = Quantity(np.array([scale.shape]), "diagnostic")
         return (yield from self._evaluated(frame, at, adjacency, estimate))
 
 
@@ -503,7 +513,11 @@ class PoissonRegressionProgram(NewtonRegression):
     releases. `tails` is larger than 1 where noise is small. The variance of a count is taken to be `dispersion` times
     its mean (quasi-Poisson).
 
-    Results besides those of `NewtonRegression`: `dispersion`, at least 1.
+    With `law` "negative-binomial" the variance is m + `shape` m^2 (Lawless 1987). The residual of a count is divided by
+    1 + shape m, so that large counts do not dominate. The shape follows from the same releases, at the mean count: first
+    from the variance of the counts, then in every round from the mean square of the residuals.
+
+    Results besides those of `NewtonRegression`: `dispersion`, at least 1, and `shape` of the negative binomial.
     """
 
     name: ClassVar[str] = "poisson-regression"
@@ -512,6 +526,8 @@ class PoissonRegressionProgram(NewtonRegression):
     """Clip of residuals, in their standard deviations."""
     tails: float | None = Field(default=None, ge=1, allow_inf_nan=False)
     """Factor on the clips of residuals and rates, larger where noise is small; the planner's choice if not given."""
+    law: Literal["quasi-poisson", "negative-binomial"] = "quasi-poisson"
+    """The variance of a count with mean m: proportional to m, or m + shape m^2. The factor is released either way."""
     standardise: Literal["auto", "dp", "none"] = "auto"
 
     @model_validator(mode="after")
@@ -564,8 +580,10 @@ class PoissonRegressionProgram(NewtonRegression):
             most=self._most,
             # The 1 is for small rates, where single counts exceed any multiple of their standard deviation.
             bound=min(self._most, self._wide * (self.residual_clip * scale.spread + 1)),
-            rate_bound=min(self._most, self._wide * (TUNING.rate_clip * scale.rate + 1)),
+            # m/(1 + a m) is less than 1/a
+            rate_bound=min(self._most, self._wide * (TUNING.rate_clip * scale.rate + 1), 1 / max(scale.shape, 1e-9)),
             curvature=TUNING.hessian_weight,
+            shape=scale.shape,
         )
 
     @property
@@ -585,9 +603,21 @@ class PoissonRegressionProgram(NewtonRegression):
         square = (step.mean_square(value) + step.bound**2 * noise) / weight
         # the residuals before they were clipped, if they are normal
         spread = step.bound / relative_clip(max(square, 0.0), step.bound)
-        # Counts vary at least as those of a Poisson law. The spread falls from round to round, as the fit improves.
-        spread = max(math.sqrt(scale.rate), min(spread, scale.spread))
-        return replace(scale, spread=spread, dispersion=spread**2 / scale.rate)
+        # Counts vary at least as those of the law. The spread falls from round to round, as the fit improves.
+        spread = max(math.sqrt(scale.rate) / (1 + scale.shape * scale.rate), min(spread, scale.spread))
+        if self.law == "quasi-poisson":
+            return replace(scale, spread=spread, dispersion=spread**2 / scale.rate)
+        return self._shaped(scale, (spread * (1 + scale.shape * scale.rate)) ** 2)
+
+    def _shaped(self, scale: Scale, variance: float) -> Scale:
+        """The scale of a negative binomial whose counts have this variance about their means, at the mean count.
+
+        The variance m + a m^2 gives the shape a, and residuals over 1 + a m have the variance m/(1 + a m).
+        """
+        shape = max(variance - scale.rate, 0.0) / scale.rate**2
+        shape = min(shape, TUNING.shape_most)
+        changed = replace(scale, shape=shape)
+        return replace(changed, spread=math.sqrt(changed.weight))
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         """The column moments, the Newton rounds, the evaluation (optional)."""
@@ -636,8 +666,10 @@ class PoissonRegressionProgram(NewtonRegression):
         noise = release.noise_std * math.sqrt(len(self.columns)) / (units * SQUARE)
         variance = (self._most / 2) ** 2 * (max(float(spreads[-1]), 0.0) + noise)
         scale = Scale(rate, math.sqrt(max(rate, variance)))
+        if self.law == "negative-binomial":
+            scale = self._shaped(scale, variance)
         # At the start all slopes are 0, so that all rates are the mean count, if no offsets differ.
-        even = self._rate(mean) if self.offset is None else None
+        even = scale.weight if self.offset is None else None
         return (yield from self._rounds(frame, at, adjacency, self._shares(), scale, even=even))
 
     def _offset_spread(self, variance: Floats) -> float:

@@ -216,6 +216,8 @@ class Tuning:
     rate_clip: float = 2.0
     """Rates are clipped at twice the mean rate plus 1, before the factor on the clips. Chosen by hand; no benchmark
     recorded."""
+    shape_most: float = 1e3
+    """Largest shape of a negative binomial: a limit on noise. Chosen by hand."""
     rate_least: float = 0.01
     """Smallest mean count, as a fraction of the largest count; its logarithm is the start. Chosen by hand; no benchmark
     recorded."""
