@@ -295,13 +295,14 @@ def _logistic_deviance(x: Floats, y: Floats, found: Floats) -> float:
 
 
 def _count_deviance(x: Floats, y: Floats, found: Floats) -> float:
-    """Share of the Poisson deviance that coefficients explain."""
+    """Share of the Poisson deviance that coefficients explain; predictions are at most the largest count."""
 
     def deviance(rate: Floats) -> float:
         positive = np.where(y > 0, y, 1.0)
         return float(np.sum(np.where(y > 0, y * np.log(positive / rate), 0.0) - (y - rate)))
 
-    return 1 - deviance(np.exp(np.clip(x @ found[:-1] + found[-1], -30, 30))) / deviance(np.full(len(y), y.mean()))
+    rate = np.minimum(np.exp(np.clip(x @ found[:-1] + found[-1], -30, 30)), y.max())
+    return 1 - deviance(rate) / deviance(np.full(len(y), y.mean()))
 
 
 def _many_levels(rng: np.random.Generator, people: int) -> Floats:
@@ -544,6 +545,8 @@ def outcome(task: tuple[str, str, float, int, tuple[tuple[str, Any], ...]]) -> O
         ends = estimate[interval]
         return np.asarray((ends[:, 0] <= target) & (target <= ends[:, 1]), dtype=np.float64)
 
+    # predictions use the scores where a family has them
+    scores = np.append(estimate.get("score_coefficients", found[:-1]), estimate.get("score_intercept", found[-1:]))
     ends = estimate["pooled_interval_90"]
     return Outcome(
         found - best,
@@ -552,7 +555,7 @@ def outcome(task: tuple[str, str, float, int, tuple[tuple[str, Any], ...]]) -> O
         estimate["pooled_std"],
         ends[:, 1] - ends[:, 0],
         estimate["identified"],
-        at.family.explained(x, y, found),
+        at.family.explained(x, y, scores),
         at.family.explained(x, y, best),
     )
 
