@@ -254,7 +254,6 @@ def _interval(y: Floats) -> tuple[float, float]:
     return float(np.floor(low)), float(np.ceil(high))
 
 
-
 # ---- logistic and Poisson --------------------------------------------------------------------------------------------
 
 

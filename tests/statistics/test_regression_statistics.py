@@ -127,7 +127,7 @@ def test_count_step_weights_long_rows_and_predicts_with_whole_ones() -> None:
 
 
 def test_newton_step_weighed_long_rows_equal_weighted_likelihood() -> None:
-    """Gradient and Hessian of the log-likelihood with weight s^2, s = c/norm for a longer row; the whole row predicts."""
+    """Gradient and Hessian of the log-likelihood with weight s^2, s = c/norm; the whole row predicts."""
     units, tables = people()
     short = 0.5
     stat = NewtonStep(**BOUNDS | {"clip": short}, coefficients=W, weighed=True)

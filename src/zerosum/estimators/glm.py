@@ -41,6 +41,9 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
     method : {"auto", "newton", "polynomial"}, default="auto"
         Newton rounds, or one release of the quadratic Taylor polynomial of the loss, which ranks better at a small
         budget.
+    goal : {"auto", "predict", "inference"}, default="auto"
+        What the method is chosen for: "inference" takes Newton rounds, "predict" the method that ranks better, and
+        "auto" the quadratic only where rounds would identify nothing.
     rounds : int, optional
         Number of Newton rounds; by default the planner's choice.
     room : float, optional
@@ -80,6 +83,7 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
     }
 
     method: Literal["auto", "newton", "polynomial"] = "auto"
+    goal: Literal["auto", "predict", "inference"] = "auto"
 
     def _prepare_coding(self, vectors: Mapping[str, Any]) -> None:
         if self.response is not None:

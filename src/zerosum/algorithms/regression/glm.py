@@ -343,7 +343,7 @@ class NewtonRegression(Regression):
         matrix, constant = self._in_data_units(frame)
         # a narrower prior of the slopes makes the scores less variable
         narrow = prior / np.append(np.full(self.features, TUNING.score_prior), np.ones(frame.width - self.features))
-        scores = matrix @ shrunk_posterior(average(points), narrow, center=center).mean + constant
+        scores = matrix @ shrunk_posterior(point, narrow, center=center).mean + constant
         estimate = self._report(frame, at, pooled, population, prior)
         estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
         if self.family == "poisson":
@@ -379,14 +379,17 @@ class LogisticRegressionProgram(NewtonRegression):
     The start is the functional mechanism: the quadratic Taylor polynomial of the loss, released once as coefficient
     arrays and minimised with a ridge from the known noise. With `method` "polynomial" it takes the whole budget and no
     rounds follow. It ranks better at small budgets; its intervals come from one point at zero coefficients and leave
-    most coefficients not identified. "auto" chooses it if the noise of one Newton round is more than 1/4.5 of the
-    prior. The quadratic has no offset; with an offset the Newton rounds start at zero.
+    most coefficients not identified. "auto" chooses it if the noise of one Newton round is more than 1/6.3 of the
+    prior, and with `goal` "predict" if it is more than 1/35. The quadratic has no offset; with an offset the Newton rounds start at zero.
     """
 
     name: ClassVar[str] = "logistic-regression"
     family: ClassVar[Family] = "logistic"
     method: Literal["auto", "newton", "polynomial"] = "auto"
     """Newton rounds, or Taylor's quadratic of the loss alone, which ranks better where the budget is small."""
+    goal: Literal["auto", "predict", "inference"] = "auto"
+    """What `method = "auto"` is chosen for: `inference` takes Newton rounds, `predict` the method that ranks better,
+    and `auto` the quadratic only where rounds would identify nothing."""
 
     @model_validator(mode="after")
     def _start_fits(self) -> Self:
@@ -404,7 +407,8 @@ class LogisticRegressionProgram(NewtonRegression):
         known = TUNING.hessian_typical * TUNING.predictor_spread / gradient_noise
         method = self.method
         if method == "auto":
-            method = "newton" if known > TUNING.newton_worth or self.offset is not None else "polynomial"
+            worth = {"auto": TUNING.newton_worth, "predict": TUNING.predict_worth, "inference": 0.0}[self.goal]
+            method = "newton" if known > worth or self.offset is not None else "polynomial"
         return super().resolve(facts).model_copy(update={"method": method})
 
     @property
@@ -412,7 +416,8 @@ class LogisticRegressionProgram(NewtonRegression):
         """The start and the rounds in words."""
         if self.offset is not None:
             return super()._plan
-        return "one quadratic" if self.method == "polynomial" else f"a quadratic start and {self._turns} Newton rounds"
+        chosen = "one quadratic" if self.method == "polynomial" else f"a quadratic start and {self._turns} Newton rounds"
+        return chosen if self.goal == "auto" else f"{chosen}, goal {self.goal}"
 
     def _shares(self) -> tuple[float, ...]:
         """Shares of the start and of the rounds; with an offset there is no start."""
