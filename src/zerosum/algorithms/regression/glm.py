@@ -416,7 +416,9 @@ class LogisticRegressionProgram(NewtonRegression):
         """The start and the rounds in words."""
         if self.offset is not None:
             return super()._plan
-        chosen = "one quadratic" if self.method == "polynomial" else f"a quadratic start and {self._turns} Newton rounds"
+        chosen = (
+            "one quadratic" if self.method == "polynomial" else f"a quadratic start and {self._turns} Newton rounds"
+        )
         return chosen if self.goal == "auto" else f"{chosen}, goal {self.goal}"
 
     def _shares(self) -> tuple[float, ...]:
@@ -608,11 +610,20 @@ class PoissonRegressionProgram(NewtonRegression):
         square = (step.mean_square(value) + step.bound**2 * noise) / weight
         # the residuals before they were clipped, if they are normal
         spread = step.bound / relative_clip(max(square, 0.0), step.bound)
-        # Counts vary at least as those of the law. The spread falls from round to round, as the fit improves.
-        spread = max(math.sqrt(scale.rate) / (1 + scale.shape * scale.rate), min(spread, scale.spread))
         if self.law == "quasi-poisson":
+            # Counts vary at least as those of the law. The spread falls from round to round, as the fit improves.
+            spread = max(math.sqrt(scale.rate), min(spread, scale.spread))
             return replace(scale, spread=spread, dispersion=spread**2 / scale.rate)
-        return self._shaped(scale, (spread * (1 + scale.shape * scale.rate)) ** 2)
+        # The mean of h over all people, m/(1 + a m) at an effective mean m, makes the shape a fixed point of its update:
+        # with the true a the squared residuals have that mean whatever the rates are.
+        effective = scale.rate
+        if statistic.intercept > 0:
+            kept = 1 - lost_information(statistic.width, self._rooms[0])
+            mean = float(statistic.split(value)[1][-1, -1]) / (statistic.intercept**2 * weight * kept)
+            mean = min(max(mean, 0.0), 0.9 / max(scale.shape, 1e-9))
+            effective = float(np.clip(mean / (1 - scale.shape * mean), scale.rate / 3, 3 * scale.rate))
+        found = self._shaped(replace(scale, rate=effective), (spread * (1 + scale.shape * effective)) ** 2)
+        return replace(found, rate=scale.rate, spread=math.sqrt(replace(found, rate=scale.rate).weight))
 
     def _shaped(self, scale: Scale, variance: float) -> Scale:
         """The scale of a negative binomial whose counts have this variance about their means, at the mean count.

@@ -86,6 +86,10 @@ class Tuning:
 
     # ---- shrinkage: the posterior from a Hessian that is shrunk towards its diagonal ---------------------------------
 
+    blur_iterations: int = 3
+    """Iterations of `shrinkage.shrunk_posterior`, from a step of 0. With many uncertain columns the iteration has two
+    fixed points; the far one is the prior, which the small gradients of the last rounds contradict. Chosen by hand on
+    made-up data."""
     hessian_floor: float = 0.5
     """Least diagonal entry of a released Hessian, over the standard deviation of its noise. Chosen by hand; no
     benchmark recorded."""
