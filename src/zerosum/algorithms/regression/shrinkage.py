@@ -140,12 +140,12 @@ def shrunk_posterior(
     values, vectors = np.linalg.eigh(hessian)
     sampled = sampling * (vectors * np.maximum(values, 0.0)) @ vectors.T
     step, covariance = towards, np.zeros_like(hessian)
-    # E d_k^2 is the squared posterior mean plus its variance. The iteration starts at d = 0 and stops near the fixed
-    # point of small steps (`TUNING.blur_iterations`).
+    # E d_k^2 is the squared posterior mean plus its variance. The iteration starts at d = 0; a fixed length suffices,
+    # since more digits are not in the model.
     second = np.zeros(len(prior))
     through = hessian * squares  # C Q, with Q the prior covariance
     own = through @ hessian
-    for _ in range(TUNING.blur_iterations):
+    for _ in range(TUNING.posterior_iterations):
         noise = sampled + np.diag(point.gradient_noise**2 + variance @ second)
         # The form with C Q C + N needs no inverse of the noise N, which may be zero. The ridge is for that case.
         whole = own + noise

@@ -75,7 +75,7 @@ class Tuning:
     # ---- inference: the posterior --------------------------------------------------------------------------------
 
     posterior_iterations: int = 6
-    """Iterations of the fixed point in `posterior`, whose noise depends on its own step. Chosen by hand: three
+    """Iterations of the fixed point in `posterior` and `shrunk_posterior`, whose noise depends on its own step. Chosen by hand: three
     suffice."""
     clipped_ratio_most: float = 0.9
     """Largest mean square of clipped residuals, over the squared bound, from which the unclipped share is estimated.
@@ -86,10 +86,6 @@ class Tuning:
 
     # ---- shrinkage: the posterior from a Hessian that is shrunk towards its diagonal ---------------------------------
 
-    blur_iterations: int = 3
-    """Iterations of `shrinkage.shrunk_posterior`, from a step of 0. With many uncertain columns the iteration has two
-    fixed points; the far one is the prior, which the small gradients of the last rounds contradict. Chosen by hand on
-    made-up data."""
     hessian_floor: float = 0.5
     """Least diagonal entry of a released Hessian, over the standard deviation of its noise. Chosen by hand; no
     benchmark recorded."""
