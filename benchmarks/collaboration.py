@@ -57,7 +57,7 @@ def loaded(folder: Path, name: str) -> tuple[Records, Records]:
     return figures.load(name, folder)
 
 
-def told(found: list[float]) -> str:
+def mean_and_spread(found: list[float]) -> str:
     spread = np.std(found, ddof=1) if len(found) > 1 else 0.0
     return f"{100 * np.mean(found):5.1f} +-{100 * spread:3.1f}"
 
@@ -88,7 +88,7 @@ def show_tables(found: Results, name: str, seeds: int) -> None:
             shown = []
             for width in figures.WIDTHS if method in figures.REDUCED else (0,):
                 each = [found[("tables", name, records, method, width, seed)][0] for seed in range(seeds)]
-                shown.append(f"{told(each)} ({figures.paper(name, method, records, width):.1f})")
+                shown.append(f"{mean_and_spread(each)} ({figures.paper(name, method, records, width):.1f})")
             print(f"  {method:12s}", "  ".join(shown))
 
 
@@ -123,7 +123,7 @@ def show_guarantee(found: Results, name: str, seeds: int) -> None:
     print("| method | " + " | ".join(f"{epsilon:g}" for epsilon in EPSILONS) + " |")
     for method in GUARANTEED:
         shown = [
-            told([found[("guarantee", name, method, epsilon, seed)][0] for seed in range(seeds)])
+            mean_and_spread([found[("guarantee", name, method, epsilon, seed)][0] for seed in range(seeds)])
             for epsilon in EPSILONS
         ]
         print(f"| {method} | " + " | ".join(shown) + " |")
@@ -172,7 +172,9 @@ def attack_cell(folder: Path, name: str, what: str, seed: int) -> list[float]:
     own = Records(images.x[fresh[:5000]], images.y[fresh[:5000]])
     others = Records(images.x[fresh[5000:]], images.y[fresh[5000:]])
     if what in TRAINED:
-        scores = (_told_by_updates if what.startswith("FL") else _told_by_gradients)(what, clients, own, others, seed)
+        scores = (_scores_by_updates if what.startswith("FL") else _scores_by_gradients)(
+            what, clients, own, others, seed
+        )
         return [attacks.pairs_won(scores[:1000], scores[1000:])]
     rng = np.random.default_rng([seed, 9])
     if not what.startswith("rigorous"):
@@ -186,7 +188,7 @@ def attack_cell(folder: Path, name: str, what: str, seed: int) -> list[float]:
     simulated = reference + noise * rng.standard_normal(reference.shape)
     return [
         attacks.linked(published, members),
-        attacks.told_apart(published, members, absent, noise, reference),
+        attacks.membership_auc(published, members, absent, noise, reference),
         attacks.left_over(published, mine.x, simulated, own.x),
     ]
 
@@ -211,7 +213,7 @@ def _published(clients: list[Records], epsilon: float, seed: int) -> tuple[Float
     return found["records"].value[:1000], float(found["noise"][0]), lambda given: statistic.rows(_units(given))
 
 
-def _told_by_updates(what: str, clients: list[Records], own: Records, others: Records, seed: int) -> Floats:
+def _scores_by_updates(what: str, clients: list[Records], own: Records, others: Records, seed: int) -> Floats:
     """By the first client's weights, round by round; the scores of its records, and of others."""
     noise = methods.federated_noise(50.0, 0.01, 1000) if what.startswith("FL-DP") else 0.0
     heard: list[Any] = []
@@ -221,7 +223,7 @@ def _told_by_updates(what: str, clients: list[Records], own: Records, others: Re
     return attacks.update_scores(told, own, candidates, size=1000, epochs=LOCAL_EPOCHS, seed=seed)
 
 
-def _told_by_gradients(what: str, clients: list[Records], own: Records, others: Records, seed: int) -> Floats:
+def _scores_by_gradients(what: str, clients: list[Records], own: Records, others: Records, seed: int) -> Floats:
     """By the noisy totals of gradients, round by round; the scores of the first client's records, and of others."""
     program = FeatureClassifierProgram(**_settings())
     rehearsal = Rehearsal(program, 10_000, 10, float(what.split()[-1]), figures.OUR_DELTA)
@@ -258,7 +260,7 @@ def show_attacks(found: Results, name: str, seeds: int) -> None:
     print("variance left (guessing the mean: 100 %)")
     for what in (*LINKED, *TRAINED):
         each = np.array([found[("attacks", name, what, seed)] for seed in range(seeds)]).T
-        shown = [told(list(column)) for column in each]
+        shown = [mean_and_spread(list(column)) for column in each]
         print(f"  {what:34s}", "  ".join(shown if len(shown) > 1 else ["     -    ", *shown, "     -    "]), most(what))
 
 

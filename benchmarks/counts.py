@@ -136,7 +136,7 @@ def outcome(task: tuple[str, float, int]) -> Outcome:
             colluders=2,
             random_state=seed,
         ).estimate
-    slope, intercept = np.asarray(estimate["coefficients"]), float(np.asarray(estimate["intercept"])[0])
+    slope = np.asarray(estimate["coefficients"])
     best = maximum_likelihood(x, offset, y)
 
     def explained(found: Floats, constant: float) -> float:

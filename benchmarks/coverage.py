@@ -351,7 +351,7 @@ Columns = Callable[[np.random.Generator, int], Floats]
 
 
 def _response(columns: Columns, law: Callable[[np.random.Generator, Floats], Floats], spread: float) -> Any:
-    """A population: columns, and responses by `law` from a linear predictor of mean 0 and standard deviation `spread`."""
+    """A population: columns, and responses by `law` from a predictor of mean 0 and standard deviation `spread`."""
     sample = columns(np.random.default_rng(1), 20_000)
     slopes = np.random.default_rng(3).normal(size=sample.shape[1]) / np.maximum(sample.std(axis=0), 1e-9)
     eta = sample @ slopes

@@ -80,7 +80,7 @@ def people(volumes: NDArray[np.floating[Any]]) -> Units:
     return Units(volumes.reshape(-1, columns), np.arange(0, count * points + 1, points))
 
 
-def told(values: Sequence[float]) -> str:
+def summary_line(values: Sequence[float]) -> str:
     error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else 0.0
     return f"{np.mean(values):.4f} +- {error:.4f} (median {np.median(values):.4f}, worst {np.max(values):.4f})"
 
@@ -189,7 +189,7 @@ class Study:
                 print(f"{line}, {variant}: {np.mean(index):.4f}, over the default by {np.mean(gap):.4f} +- {error:.4f}")
             else:
                 others = f"maps {np.mean(maps):.3f}, stability {np.mean(stability):.3f} ({took:.0f} s)"
-                print(f"{line}: {told(index)}; {others}")
+                print(f"{line}: {summary_line(index)}; {others}")
         print("", end="", flush=True)
 
 
@@ -293,7 +293,9 @@ def papers(kinds: Sequence[str], components: Sequence[int], epsilons: Sequence[f
                 for method in ("non-private", "cape-djica"):
                     for epsilon in epsilons if method != "non-private" else [math.inf]:
                         found = [_theirs(method, square(kind, R), epsilon, settings, seed) for seed in seeds]
-                        print(f"  {method}, {how}, R={R} {kind}, exact eps {epsilon:g}: {told(found)}", flush=True)
+                        print(
+                            f"  {method}, {how}, R={R} {kind}, exact eps {epsilon:g}: {summary_line(found)}", flush=True
+                        )
 
 
 def _theirs(method: str, case: Case, epsilon: float, settings: published.Settings, seed: int) -> float:

@@ -266,7 +266,7 @@ class Tally:
         self.widths.append(high - low)
         self.identified.append(estimate["identified"])
 
-    def told(self, against: Floats) -> str:
+    def summary(self, against: Floats) -> str:
         each = np.mean(self.covered, axis=0)
         ratio = float(np.median(np.array(self.widths) / against))
         return (
@@ -284,7 +284,7 @@ def heart_intervals(folder: Path, runs: int) -> None:
         rehearsal, tally = Rehearsal(heart_algorithm(), len(rows), 4, epsilon, 1e-4), Tally()
         for seed in range(runs):
             tally.add(rehearsal.run(rows, seed), "pooled", truth)
-        print(f"     eps {epsilon:<4g} {tally.told(2 * 1.6449 * errors)}   ({runs} runs)", flush=True)
+        print(f"     eps {epsilon:<4g} {tally.summary(2 * 1.6449 * errors)}   ({runs} runs)", flush=True)
 
 
 def linear_intervals(runs: int, units: int = 20_000, columns: int = 10) -> None:
@@ -310,9 +310,9 @@ def linear_intervals(runs: int, units: int = 20_000, columns: int = 10) -> None:
             errors.append(joined(estimate) - best)
         reached = 2 * 1.6449 * np.sqrt(np.mean(np.square(errors), axis=0))
         ratio = float(np.median(np.array(pooled.widths) / (2 * 1.6449 * np.array(ideal))))
-        print(f"     eps {epsilon:<4g} pooled: {pooled.told(reached)} its errors', {ratio:.2f} times the best")
+        print(f"     eps {epsilon:<4g} pooled: {pooled.summary(reached)} its errors', {ratio:.2f} times the best")
         print(
-            f"              population: {population.told(2 * 1.6449 * sampled(units, columns))} that of sampling",
+            f"              population: {population.summary(2 * 1.6449 * sampled(units, columns))} that of sampling",
             flush=True,
         )
 
@@ -373,7 +373,7 @@ def coefficients(seeds: int) -> None:
             ratio = np.sqrt(np.mean(np.square(private)) / np.mean(np.square(bare)))
             print(
                 f"     {family} N={units} D={columns} eps {epsilon:<4g} private {spread(private, 4)}, non-private "
-                f"{spread(bare, 4)}: {ratio:.2f} times; pooled intervals: {pooled.told(2 * 1.6449 * errors)}",
+                f"{spread(bare, 4)}: {ratio:.2f} times; pooled intervals: {pooled.summary(2 * 1.6449 * errors)}",
                 flush=True,
             )
 

@@ -37,6 +37,7 @@ import zerosum.cli
 from zerosum.algorithms import ALGORITHMS
 from zerosum.cli.app import app
 from zerosum.data.design import Design
+from zerosum.data.sources import Source
 from zerosum.estimators.base import JointEstimator
 from zerosum.site.policy import Policy
 from zerosum.site.schema import ColumnSchema, DataSchema, ImagesSchema
@@ -55,7 +56,7 @@ from zerosum.study.site_file import ConsentTable, LimitsTable, SiteFile
 _HERE = re.compile(r"^<!-- code: (\w+)(?: (\w+))? -->$", re.MULTILINE)
 _TABLES = (
     *(Study, UnitTable, PrivacyTable, CoalitionTable, SchemeTable, TreeTable, ImagingTable, RosterTable, Design),
-    *(SiteFile, ConsentTable, LimitsTable, DataSchema, ColumnSchema, ImagesSchema, Policy),
+    *(SiteFile, Source, ConsentTable, LimitsTable, DataSchema, ColumnSchema, ImagesSchema, Policy),
 )
 MODELS: dict[str, type[BaseModel]] = {model.__name__: model for model in _TABLES}
 #: What a program fills in and a file must not hold.

@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "algorithms": {"compute", "errors", "kernel", "statistics"},
     "coordinator": {"compute", "disk", "errors", "kernel", "statistics", "secagg", "noise", "protocol", "engines"},
     "engines": {"compute", "errors", "kernel", "protocol", "site"},
-    "data": {"compute", "errors", "kernel"},
+    "data": {"compute", "disk", "errors", "kernel"},
     "report": {"disk", "errors", "html", "version", "kernel", "secagg", "site", "data"},
     "study": {
         "disk",
@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("errors", "kernel", "compute", "statistics", "protocol", "site", "algorithms"),
         *("coordinator", "engines", "data", "report", "study"),
     },
-    "estimators": {"compute", "errors", "kernel", "statistics", "algorithms", "report", "site", "study", ""},
+    "estimators": {"compute", "data", "errors", "kernel", "statistics", "algorithms", "report", "site", "study", ""},
     "audit": {
         *(
             "errors",
@@ -67,6 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "study",
         ),
     },
+    # Above `study`, unlike `engines`: a FLARE job starts its own coordinator, reads study files and writes reports.
     "flare": {"errors", "kernel", "secagg", "protocol", "engines", "report", "study"},
     "papers": {
         *("compute", "errors", "html", "version", "kernel", "statistics", "site", "algorithms", "data", "study"),

@@ -150,6 +150,8 @@ OTHERS = {
     ("docs/deployment.md", 2),
     ("docs/gpu.md", 0),
     ("docs/secure-sum.md", 1),
+    ("docs/sources.md", 0),
+    ("docs/sources.md", 1),
 }
 STUDIES = [(page, at) for page in PAGES for at in range(len(blocks(page, "toml"))) if (page, at) not in OTHERS]
 
@@ -202,6 +204,7 @@ ELSEWHERE = {
     "zerosum audit": "tests/cli/test_cli_audit.py",
     "zerosum site init": "tests/cli/test_cli_site.py",
     "zerosum site run": "tests/cli/test_cli_site.py",
+    "zerosum site fetch": "tests/cli/test_cli_site.py",
     "zerosum site schema": "tests/study/test_site_schema.py",
     "zerosum site rotate-key": "tests/cli/test_cli_key.py",
     "zerosum site withdraw": "tests/cli/test_cli_key.py",

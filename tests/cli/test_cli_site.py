@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,3 +112,31 @@ def test_cli_site_approve_and_refuse_decide_waiting_plan(tmp_path: Path) -> None
     assert zerosum("site", "approve", "abc", cwd=home).returncode == 2
     done = zerosum("site", "refuse", plan.digest(), "--reason", "not this year", cwd=home)
     assert all(part in " ".join(done.stdout.split()) for part in ("refused", plan.digest(), "not this year"))
+
+
+def test_site_with_a_database_serves_the_rows_that_it_fetched(deployment: Deployment) -> None:
+    home = deployment.folder / "north"
+    header, *lines = (home / "data.csv").read_text().splitlines()
+    with sqlite3.connect(home / "data.sqlite") as connection:
+        names = header.split(",")
+        connection.execute(f"CREATE TABLE visits ({', '.join(names)})")
+        rows = [[float(cell) for cell in line.split(",")] for line in lines]
+        connection.executemany(f"INSERT INTO visits VALUES ({', '.join('?' * len(names))})", rows)
+    file = home / "site.toml"
+    own = "\n".join(line for line in file.read_text().splitlines() if not line.startswith('data = "data.csv"'))
+    file.write_text(f'{own}\n[source]\nengine = "sqlite"\ndatabase = "data.sqlite"\ntable = "visits"\n')
+    assert zerosum("site", "run", cwd=home).returncode == 2  # nothing was fetched yet
+    record = json.loads(zerosum("site", "fetch", "--json", cwd=home).stdout)
+    assert record["rows"] == len(rows)
+    assert record["columns"] == names
+    # The schema of the same rows from a file was confirmed before, and still holds.
+    assert json.loads(zerosum("site", "schema", "--json", cwd=home).stdout)["confirmed"]
+    deployment.start("north")
+    with sqlite3.connect(home / "data.sqlite") as connection:
+        connection.execute("DELETE FROM visits")  # the site does not read the database
+    path = deployment.folder / "plan.json"
+    write_whole(path, Study.load(deployment.study()).plan().to_json())
+    assert json.loads(zerosum("site", "dry-run", path, "--json", cwd=home).stdout)["would_agree"]
+    assert zerosum("site", "fetch", cwd=home).returncode == 2  # a query without rows leaves the old snapshot
+    assert [line["event"] for line in deployment.log("north")] == ["fetched", "started"]
+    assert json.loads(zerosum("site", "dry-run", path, "--json", cwd=home).stdout)["would_agree"]

@@ -237,15 +237,15 @@ def test_fused_kernels_of_torch_that_couple_units_are_not_used(
         ("unmixing", lambda sources, *_more: sources.double() * 3),
     ):
         monkeypatch.setattr(fused, name, made)
-    fused._keeps.cache_clear()
-    assert fused._keeps("cpu")
-    fused._keeps.cache_clear()
+    fused._kernels_keep_bits.cache_clear()
+    assert fused._kernels_keep_bits("cpu")
+    fused._kernels_keep_bits.cache_clear()
     monkeypatch.setattr(fused, "squares", lambda rows: squares(rows) * (1 + 1e-15 * len(rows)))
-    assert not fused._keeps("cpu")
-    fused._keeps.cache_clear()
+    assert not fused._kernels_keep_bits("cpu")
+    fused._kernels_keep_bits.cache_clear()
     monkeypatch.setattr(fused, "squares", lambda rows: 1 / 0)
-    assert not fused._keeps("cpu")
-    fused._keeps.cache_clear()
+    assert not fused._kernels_keep_bits("cpu")
+    fused._kernels_keep_bits.cache_clear()
     assert [record.exc_info is not None for record in caplog.records] == [False, True]  # wrong numbers, an exception
     assert all("cpu" in record.getMessage() for record in caplog.records)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,14 +82,41 @@ def test_describe_table_of_any_frame_library_has_same_means(library: str) -> Non
         described(frame[["age"]] if library != "pyarrow" else frame.select(["age"]))
 
 
-def test_units_of_lazy_polars_frame_is_refused_with_collect() -> None:
+def test_units_of_lazy_polars_frame_equal_those_of_the_collected_one() -> None:
     polars = pytest.importorskip("polars")
-    lazy = polars.DataFrame(COLUMNS).lazy()
-    with pytest.raises(BadData, match=r"collect\(\)"):
-        units_of(lazy, "it", columns=["age"])
-    for estimator in (zerosum.Mean(lower=0, upper=1), zerosum.Quantiles(ranges={"age": (0, 99)})):
-        with pytest.raises(BadData, match=r"collect\(\)"):
-            estimator.set_params(data="synthetic").fit({"a": lazy, "b": lazy, "c": lazy})
+    frame = polars.DataFrame({"age": [41.0, 52.0, None]})
+    lazy, there = (units_of(each, "it", columns=["age"], missing=["age"]).rows for each in (frame.lazy(), frame))
+    assert np.array_equal(lazy, there, equal_nan=True)
+
+
+def test_estimator_takes_parquet_paths_and_duckdb_relations_as_it_takes_arrays(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    duckdb = pytest.importorskip("duckdb")
+    rng = np.random.default_rng(0)
+    sites = {name: pa.table({"age": rng.uniform(20, 80, 30), "bmi": rng.uniform(18, 40, 30)}) for name in "abc"}
+    with duckdb.connect() as connection:
+        relations = {name: connection.from_arrow(table) for name, table in sites.items()}
+        paths = {name: tmp_path / f"{name}.parquet" for name in sites}
+        for name, path in paths.items():
+            pq.write_table(sites[name], path)
+        arrays = {name: np.column_stack([*table.columns]) for name, table in sites.items()}
+
+        def mean(data: dict[str, Any]) -> Any:
+            ranges: dict[str, Any] = {"lower": [18, 10], "upper": [100, 60], "unit": "person"}
+            return zerosum.Mean(**ranges, random_state=0, data="synthetic").fit(data).mean_
+
+        assert np.array_equal(mean(paths), mean(arrays))
+        assert np.array_equal(mean(relations), mean(arrays))
+
+
+def test_estimator_refuses_a_path_that_is_no_parquet_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("age\n1\n")
+    for given in (path, tmp_path / "nothing.parquet"):
+        with pytest.raises(BadData):
+            zerosum.Mean(lower=0, upper=1, unit="person", data="synthetic").fit({"a": given, "b": given, "c": given})
 
 
 def test_run_accepts_frames_and_text() -> None:

@@ -119,18 +119,18 @@ class Study:
         self.speaking = "collector"
         return self.collector.result(attempt), listed
 
-    def said(self, site: int, kind: Kind, attempt: int, body: bytes) -> bytes:
-        """What a site that does as it likes could say."""
+    def site_message(self, site: int, kind: Kind, attempt: int, body: bytes) -> bytes:
+        """Message of a site that deviates from the protocol."""
         return wire.encode(kind, self.roster.study, attempt, site, body, self.identities[site])
 
-    def told(self, kind: Kind, attempt: int, body: bytes) -> bytes:
-        """What a coordinator that does as it likes could say."""
+    def coordinator_message(self, kind: Kind, attempt: int, body: bytes) -> bytes:
+        """Message of a coordinator that deviates from the protocol."""
         return wire.encode(kind, self.roster.study, attempt, COORDINATOR, body)
 
     def list_of(self, attempt: int, members: Iterable[int]) -> bytes:
-        return self.told(Kind.LIST, attempt, wire.pack_list(list(members), self.roster.sites))
+        return self.coordinator_message(Kind.LIST, attempt, wire.pack_list(list(members), self.roster.sites))
 
     def warrant_of(self, attempt: int, members: Iterable[int], signed: Mapping[int, bytes]) -> bytes:
         """A list and the signatures of these messages under it, as the coordinator would write them."""
         under = b"".join(s.to_bytes(4) + data[-64:] for s, data in signed.items())
-        return self.told(Kind.WARRANT, attempt, wire.pack_list(list(members), self.roster.sites) + under)
+        return self.coordinator_message(Kind.WARRANT, attempt, wire.pack_list(list(members), self.roster.sites) + under)

@@ -277,7 +277,7 @@ _KERNEL = [
     Fault(
         "crowd-projection",
         "a norm to divide by follows a product whose rounding depends on who else is there",
-        (Edit("compute.backends.exact:Exact.seen", "whole(rows, norm)", "rows * (2.0**BITS / norm)[:, None]"),),
+        (Edit("compute.backends.exact:Exact.projections", "whole(rows, norm)", "rows * (2.0**BITS / norm)[:, None]"),),
     ),
     Fault(
         "crowd-rounding",

@@ -49,7 +49,7 @@ def test_report_has_all_sections_in_one_file(tmp_path: Path) -> None:
     tree = Tree(page)
     for said in (
         *("The question", "The result", "The guarantee", "The budget", "Who took part", "Provenance"),
-        "If the coordinator and any one site put together all they saw",
+        "If the coordinator and any one other site put together all they saw",
         "one in 100,000",
         "With more or less budget",
         "No site was lost",
@@ -161,7 +161,7 @@ def test_report_guarantee_names_trust_of_scheme() -> None:
     assert "but for the noise that the coordinator dealt itself" in said("cape-helper")
     assert "readers of the result" in said("pooled")
     assert "the coordinator sees the data and is trusted" in said("pooled").lower()
-    assert "any one site" in said("secure-sum")
+    assert "any one other site" in said("secure-sum")
 
 
 def test_report_summary_states_access_of_each_party(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def altered(study: Study, message: bytes, sender: int, change: Callable[[bytearr
     """A partial sum with another body, signed by its inner node, as one that lies would send it."""
     body = bytearray(wire.decode(message).body)
     change(body)
-    return study.said(sender, Kind.PARTIAL, attempt, bytes(body))
+    return study.site_message(sender, Kind.PARTIAL, attempt, bytes(body))
 
 
 def listing(*members: int) -> Callable[[bytearray], None]:

@@ -122,7 +122,7 @@ def test_secagg_site_that_signs_garbage_spoils_or_ends_study_only() -> None:
                 return honest
             body = bytes(wire.decode(honest).body)
             garbage = rng.choice((b"", rng.randbytes(len(body)), body[:-1], body + b"\0", bytes(len(body))))
-            return study.said(4, kind, 0, garbage)
+            return study.site_message(4, kind, 0, garbage)
 
         try:
             result = with_a_spoiler(study, vectors, say)

@@ -57,7 +57,7 @@ class Liar:
         for members in self.lists:
             text = self.study.collector._known().text(members)
             for c in set(self.colluders) & set(members):
-                signed[members][c] = self.study.said(c, Kind.SIGNED, attempt, text)
+                signed[members][c] = self.study.site_message(c, Kind.SIGNED, attempt, text)
         return {members: dict(sorted(under.items())) for members, under in signed.items()}
 
     def opens(self, attempt: int, s: int, warrant: bytes) -> bool:
@@ -168,7 +168,7 @@ def sign(study: Study, members: Iterable[int], attempt: int = 0) -> dict[int, by
     """Signatures of all members, made without asking the sites."""
     listed = sorted(members)
     text = study.collector._known().text(listed)
-    return {s: study.said(s, Kind.SIGNED, attempt, text) for s in listed}
+    return {s: study.site_message(s, Kind.SIGNED, attempt, text) for s in listed}
 
 
 def first(signed: dict[int, bytes], count: int) -> dict[int, bytes]:
@@ -228,7 +228,7 @@ def test_secagg_bad_warrant_is_refused(study: Study) -> None:
             site.open(0, study.warrant_of(0, listed, under))
     twice = wire.decode(study.warrant_of(0, listed, first(signed, 3))).body
     with pytest.raises(Forged):
-        site.open(0, study.told(Kind.WARRANT, 0, bytes(twice) + (2).to_bytes(4) + signed[2][-64:]))
+        site.open(0, study.coordinator_message(Kind.WARRANT, 0, bytes(twice) + (2).to_bytes(4) + signed[2][-64:]))
     assert site.open(0, study.warrant_of(0, listed, signed))
 
 
@@ -247,8 +247,8 @@ def test_secagg_without_dropouts_only_full_list_opens() -> None:
 def adverts_with(study: Study, site: int, body: bytes) -> bytes:
     """Everybody's adverts, with this body in place of one site's own, signed by that site."""
     adverts = [s.advertise() for s in study.sites]
-    adverts[site] = study.said(site, Kind.ADVERT, 0, body)
-    return study.told(Kind.ADVERTS, 0, wire.pack(adverts))
+    adverts[site] = study.site_message(site, Kind.ADVERT, 0, body)
+    return study.coordinator_message(Kind.ADVERTS, 0, wire.pack(adverts))
 
 
 def body_of(advert: bytes) -> bytes:
@@ -320,7 +320,7 @@ def test_secagg_sealing_key_of_small_order_is_refused_and_study_goes_on() -> Non
     with pytest.raises(Forged, match="key"):
         study.sites[0].share(adverts_with(study, 3, bytes(32) + own[32:]))
     with pytest.raises(OutOfTurn):
-        study.sites[0].receive(study.told(Kind.DELIVERY, 0, b""))
+        study.sites[0].receive(study.coordinator_message(Kind.DELIVERY, 0, b""))
     vectors = random_vectors(4)
     assert study.set_up().run(0, vectors)[1] == (0, 1, 2, 3)
 
@@ -343,10 +343,10 @@ def test_secagg_adverts_out_of_order_or_of_other_sites_are_refused() -> None:
         (Malformed, [*adverts, adverts[0]]),
         (BadMessage, [*adverts[:3], other.sites[3].advertise()]),
         (Inconsistent, [again[0].advertise(), *adverts[1:]]),  # an old advert of the site itself
-        (Malformed, [*adverts[:3], study.said(3, Kind.ADVERT, 0, bytes(96))]),
-        (OutOfTurn, [*adverts[:3], study.said(3, Kind.READY, 0, body_of(adverts[3]))]),
+        (Malformed, [*adverts[:3], study.site_message(3, Kind.ADVERT, 0, bytes(96))]),
+        (OutOfTurn, [*adverts[:3], study.site_message(3, Kind.READY, 0, body_of(adverts[3]))]),
     ]
     for error, shown in cases:
         with pytest.raises(error):
-            study.sites[0].share(study.told(Kind.ADVERTS, 0, wire.pack(shown)))
+            study.sites[0].share(study.coordinator_message(Kind.ADVERTS, 0, wire.pack(shown)))
     study.set_up()

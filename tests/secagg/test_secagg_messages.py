@@ -121,9 +121,9 @@ def test_secagg_repeated_messages_are_refused_by_collector() -> None:
         with pytest.raises(OutOfTurn, match="list"):
             early(0)
     with pytest.raises(OutOfTurn):
-        collector.take_signature(0, study.said(0, Kind.SIGNED, 0, b"\x0f" + collector._known().digest))
+        collector.take_signature(0, study.site_message(0, Kind.SIGNED, 0, b"\x0f" + collector._known().digest))
     with pytest.raises(OutOfTurn):
-        collector.take_opening(0, study.said(0, Kind.OPENING, 0, bytes(165)))
+        collector.take_opening(0, study.site_message(0, Kind.OPENING, 0, bytes(165)))
     result, listed = study.finish(0)
     np.testing.assert_array_equal(result, total(vectors, listed))
     for kind, late in (
@@ -132,7 +132,7 @@ def test_secagg_repeated_messages_are_refused_by_collector() -> None:
         (Kind.OPENING, collector.take_opening),
     ):
         with pytest.raises(OutOfTurn, match="attempt"):
-            late(0, study.said(0, kind, 0, bytes(40)))
+            late(0, study.site_message(0, kind, 0, bytes(40)))
     with pytest.raises(Misdirected):
         collector.begin(0, 5, CONTEXT)  # over is over
     collector.begin(1, 5, CONTEXT)
@@ -148,7 +148,7 @@ def test_secagg_steps_of_site_out_of_order_are_refused() -> None:
         with pytest.raises(OutOfTurn):
             early()
     with pytest.raises(OutOfTurn):
-        site.receive(study.told(Kind.DELIVERY, 0, b""))
+        site.receive(study.coordinator_message(Kind.DELIVERY, 0, b""))
     study.set_up()
     with pytest.raises(OutOfTurn, match="attempt"):
         site.sign(0, study.list_of(0, range(3)))
@@ -249,12 +249,12 @@ def test_secagg_shares_under_other_sender_are_refused(shared: tuple[Study, list[
     ]
     for mail in wrong:
         with pytest.raises(Forged):
-            study.sites[0].receive(study.told(Kind.DELIVERY, 0, wire.pack(mail)))
+            study.sites[0].receive(study.coordinator_message(Kind.DELIVERY, 0, wire.pack(mail)))
     for mail in (parts[:2], [*parts, parts[0]], []):
         with pytest.raises(Malformed):
-            study.sites[0].receive(study.told(Kind.DELIVERY, 0, wire.pack(mail)))
+            study.sites[0].receive(study.coordinator_message(Kind.DELIVERY, 0, wire.pack(mail)))
     with pytest.raises(Malformed):
-        study.sites[0].receive(study.told(Kind.DELIVERY, 0, wire.pack(parts)[:-1]))
+        study.sites[0].receive(study.coordinator_message(Kind.DELIVERY, 0, wire.pack(parts)[:-1]))
     with pytest.raises(Forged):
         study.sites[0].receive(deliveries[1])  # somebody else's
     with pytest.raises(OutOfTurn):
@@ -274,7 +274,7 @@ def test_secagg_sealed_share_of_wrong_size_is_refused(shared: tuple[Study, list[
     parts = [bytes(part) for part in wire.unpack(wire.decode(deliveries[0]).body, 3)]
     parts[2] = keys.seal(study.sites[3]._seal_key(known, 3, 0), bytes(shamir.SHARE_BYTES), known.digest)
     with pytest.raises(Malformed, match="shares"):
-        study.sites[0].receive(study.told(Kind.DELIVERY, 0, wire.pack(parts)))
+        study.sites[0].receive(study.coordinator_message(Kind.DELIVERY, 0, wire.pack(parts)))
     assert study.sites[0].receive(deliveries[0])
 
 
@@ -291,18 +291,18 @@ def test_secagg_collector_takes_set_up_messages_in_order_only() -> None:
     study = Study(3, 1, 0)
     collector, sites = study.collector, study.sites
     adverts = [site.advertise() for site in sites]
-    ready = study.said(0, Kind.READY, 0, b"")
+    ready = study.site_message(0, Kind.READY, 0, b"")
     for early in (
         collector.adverts,
         lambda: collector.delivery(0),
-        lambda: collector.take_shares(study.said(0, Kind.SHARES, 0, b"")),
+        lambda: collector.take_shares(study.site_message(0, Kind.SHARES, 0, b"")),
         lambda: collector.take_ready(ready),
     ):
         with pytest.raises(OutOfTurn):
             early()
     for body in (b"", bytes(32), bytes(65), bytes(96)):
         with pytest.raises(Malformed):
-            collector.take_advert(study.said(0, Kind.ADVERT, 0, body))
+            collector.take_advert(study.site_message(0, Kind.ADVERT, 0, body))
     for advert in adverts:
         collector.take_advert(advert)
     with pytest.raises(OutOfTurn):
@@ -311,7 +311,7 @@ def test_secagg_collector_takes_set_up_messages_in_order_only() -> None:
     shares = [site.share(told) for site in sites]
     for body in (b"", wire.pack([b""]), wire.pack([b"", b""]), wire.pack([bytes(16), bytes(17)]), b"\xff" * 8):
         with pytest.raises(Malformed):
-            collector.take_shares(study.said(0, Kind.SHARES, 0, body))
+            collector.take_shares(study.site_message(0, Kind.SHARES, 0, body))
     for data in shares[:2]:
         collector.take_shares(data)
     with pytest.raises(OutOfTurn):
@@ -324,7 +324,7 @@ def test_secagg_collector_takes_set_up_messages_in_order_only() -> None:
 def test_secagg_collector_with_copied_key_raises() -> None:
     study = Study(3, 1, 0)
     adverts = [site.advertise() for site in study.sites]
-    adverts[2] = study.said(2, Kind.ADVERT, 0, bytes(wire.decode(adverts[1]).body))
+    adverts[2] = study.site_message(2, Kind.ADVERT, 0, bytes(wire.decode(adverts[1]).body))
     for advert in adverts:
         study.collector.take_advert(advert)
     with pytest.raises(Forged, match="key"):
@@ -350,7 +350,7 @@ def test_secagg_collector_refuses_bad_vectors_signatures_and_openings() -> None:
     collector.begin(0, 5, CONTEXT)
     for size in (0, 1, 39, 41, 32, 48, 320):
         with pytest.raises(Malformed, match="5"):
-            collector.take_masked(0, study.said(0, Kind.MASKED, 0, bytes(size)))
+            collector.take_masked(0, study.site_message(0, Kind.MASKED, 0, bytes(size)))
     for s in range(4):
         assert collector.take_masked(0, masked[s]) == s
     with pytest.raises(OutOfTurn):
@@ -362,9 +362,9 @@ def test_secagg_collector_refuses_bad_vectors_signatures_and_openings() -> None:
 
     for body in (text(range(5)), text([0, 1, 2, 4]), b"\x0f", b"", text(range(4))[:-1], b"\x0f" + bytes(32)):
         with pytest.raises(Inconsistent):
-            collector.take_signature(0, study.said(0, Kind.SIGNED, 0, body))
+            collector.take_signature(0, study.site_message(0, Kind.SIGNED, 0, body))
     with pytest.raises(OutOfTurn, match="list"):
-        collector.take_signature(0, study.said(4, Kind.SIGNED, 0, text(range(4))))
+        collector.take_signature(0, study.site_message(4, Kind.SIGNED, 0, text(range(4))))
     for s in range(4):
         collector.take_signature(0, study.sites[s].sign(0, closed))
         collector.take_signature(0, study.sites[s].sign(0, closed))  # again does no harm
@@ -373,9 +373,9 @@ def test_secagg_collector_refuses_bad_vectors_signatures_and_openings() -> None:
     warrant = collector.warrant(0)
     for size in (0, 32, 33 * 4, 33 * 5 - 1, 33 * 6):
         with pytest.raises(Malformed, match="165"):
-            collector.take_opening(0, study.said(0, Kind.OPENING, 0, bytes(size)))
+            collector.take_opening(0, study.site_message(0, Kind.OPENING, 0, bytes(size)))
     with pytest.raises(OutOfTurn, match="list"):
-        collector.take_opening(0, study.said(4, Kind.OPENING, 0, bytes(165)))
+        collector.take_opening(0, study.site_message(4, Kind.OPENING, 0, bytes(165)))
     for s in range(4):
         assert collector.take_opening(0, study.sites[s].open(0, warrant)) == s
     with pytest.raises(OutOfTurn):
@@ -400,7 +400,7 @@ def test_secagg_wrong_shares_of_lost_site_end_attempt(share: bytes, named: str) 
     for s in range(4):
         opening = study.sites[s].open(0, warrant)
         if s == 0:
-            opening = study.said(0, Kind.OPENING, 0, bytes(wire.decode(opening).body)[:-33] + share)
+            opening = study.site_message(0, Kind.OPENING, 0, bytes(wire.decode(opening).body)[:-33] + share)
         study.collector.take_opening(0, opening)
     with pytest.raises(Inconsistent, match=named):
         study.collector.result(0)

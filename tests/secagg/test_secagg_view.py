@@ -135,11 +135,11 @@ def test_secagg_sites_with_different_adverts_refuse_shares() -> None:
     twin = Study(3, 1, 0, like=study)
     adverts = [site.advertise() for site in study.sites]
     thirds = [adverts[2], twin.sites[2].advertise()]
-    told = [study.told(Kind.ADVERTS, 0, wire.pack([*adverts[:2], third])) for third in thirds]
+    told = [study.coordinator_message(Kind.ADVERTS, 0, wire.pack([*adverts[:2], third])) for third in thirds]
     shares = [study.sites[s].share(told[t]) for s, t in ((0, 0), (1, 1), (2, 0))]
     sealed_for_first = [bytes(wire.unpack(wire.decode(shares[s]).body, 2)[0]) for s in (1, 2)]
     with pytest.raises(Forged, match="share"):
-        study.sites[0].receive(study.told(Kind.DELIVERY, 0, wire.pack(sealed_for_first)))
+        study.sites[0].receive(study.coordinator_message(Kind.DELIVERY, 0, wire.pack(sealed_for_first)))
 
 
 @pytest.mark.parametrize(("sites", "colluders", "dropouts"), [(4, 1, 0), (5, 1, 1), (6, 1, 2), (45, 2, 2)])

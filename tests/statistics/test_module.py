@@ -197,7 +197,7 @@ def test_module_runner_layers_of_uneven_width_keep_unit_bits(caplog: pytest.LogC
     with caplog.at_level(logging.WARNING):
         run = Runner(made("test-uneven").architecture, 16, "cpu")
     assert run.batch == 16 or caplog.records
-    assert run._keeps(run.batch)
+    assert run._examples_are_independent(run.batch)
 
 
 def test_module_runner_on_device_with_uneven_rounding_halves_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -126,3 +127,29 @@ def test_study_builds_its_program_once_and_a_copy_builds_its_own() -> None:
     other = own.model_copy(update={"parameters": {"columns": ["x"], "clip": 2.0}})
     assert other.build_algorithm().clip == 2.0  # type: ignore[attr-defined] # of the class above
     assert own.build_algorithm().clip == 1.0  # type: ignore[attr-defined] # as above
+
+
+def test_rehearsal_with_databases_has_the_bits_of_one_with_files(tmp_path: Path) -> None:
+    text = (
+        'name = "s"\nalgorithm = "mean"\n[parameters]\ncolumns = ["x"]\nlower = [0]\nupper = [1]\n'
+        '[unit]\nkind = "person"\n'
+        "[privacy]\nepsilon = 1.0\ndelta = 1e-5\nrandom_state = 1\n"
+    )
+    rng = np.random.default_rng(0)
+    with sqlite3.connect(tmp_path / "all.sqlite") as connection:
+        for name in "abc":
+            rows = rng.uniform(size=(30, 1))
+            np.save(tmp_path / f"{name}.npy", rows)
+            connection.execute(f"CREATE TABLE {name} (x)")
+            connection.executemany(f"INSERT INTO {name} VALUES (?)", rows.tolist())
+    means = []
+    query = 'source = {{ engine = "sqlite", database = "all.sqlite", table = "{name}" }}'
+    for at, data in enumerate(('data = "{name}.npy"', query)):
+        sites = [
+            f'[[sites]]\nname = "{name}"\n{data.format(name=name)}\n'
+            f'policy = {{ population = "{name} {at}", data = "synthetic" }}'
+            for name in "abc"
+        ]
+        (tmp_path / "study.toml").write_text(text + "\n".join(sites))
+        means.append(Study.load(tmp_path / "study.toml").run().estimate["mean"].value.tolist())
+    assert means[0] == means[1]

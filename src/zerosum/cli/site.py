@@ -5,8 +5,8 @@ identity, the schema, and in `state` the decisions, the ledger, the audit log an
 read and write these files and need no connection to the process, so that a steward can decide while the site serves,
 and query it while it is down.
 
-The order of a new site: `init` (identity and file), `schema` (draft, read, `--confirm`), `run`; then `approve` or
-`refuse` for each plan, unless consent is automatic.
+The order of a new site: `init` (identity and file), `fetch` (with a database), `schema` (draft, read, `--confirm`),
+`run`; then `approve` or `refuse` for each plan, unless consent is automatic.
 
 Output of `schema` and `dry-run` may describe private data. It is for the steward only; what a site sends to a
 coordinator depends on public values and releases.
@@ -41,7 +41,8 @@ _TEMPLATE = """\
 # A site of Zerosum. Paths start from the folder of this file. docs/deployment.md explains every entry.
 
 name = {name}              # on every roster
-data = "data.csv"           # .csv, .tsv (or .gz of these), .parquet, .npy, .npz, documents, or a folder of brain images
+data = "data.csv"           # .csv, .tsv (or .gz of these), .parquet (a file or a folder of them), .arrow, .npy, .npz,
+                            # documents, or a folder of brain images; or [source] below, instead
 # unit_column = "patient"   # rows with the same label belong to one person
 identity = "identity.key"   # the private key that this site signs with: never send it
 state = "state"             # the socket, consents and the audit log; its owner's alone
@@ -74,6 +75,12 @@ ledger = "state/ledger.sqlite"
 # [children]                # sites below this one in trees, by their sockets
 # east = "../east/state/socket"
 
+# [source]                  # a database instead of `data`; then: zerosum site fetch
+# engine = "postgresql"     # or "duckdb", "sqlite", "adbc"
+# database = "postgresql://reader@localhost/research"
+# query = "SELECT age, bmi FROM visits ORDER BY id"
+# password_file = "password"  # of mode 0600; or password_env = "VARIABLE"
+
 [limits]
 frame_bytes = 268435456     # a larger frame is refused
 seconds = 600.0             # until a silent connection is closed
@@ -82,6 +89,7 @@ studies = 8                 # at once; one more waits
 hold_seconds = 172800.0     # how long budget stays reserved for a silent study
 settle_seconds = 600.0      # and after its last round, for attempts that are left
 metrics_seconds = 10.0      # between two writes of state/metrics.json
+memory = "4 GB"             # for the rows of a study; more rows are read from a file without a name in `state`
 """
 
 
@@ -106,6 +114,34 @@ def site_init(
         return
     terminal.out.print(f"written: {path}; fill in the path of the data and the policy; then: zerosum site schema")
     terminal.out.print(f"identity, for the rosters of all sites: {public}", soft_wrap=True)
+
+
+@site_app.command("fetch")
+def site_fetch(site: SiteOption = Path("site.toml"), json_: Json = False) -> None:
+    """Run the query of the site's file and store its result, the snapshot that schema and studies read.
+
+    A serving site refuses to read a new snapshot until it is restarted, when it is compared with the schema.
+    """
+    from zerosum.site.audit_log import AuditLog
+    from zerosum.study import SiteFile
+
+    loaded = SiteFile.load(site)
+    with terminal.progress("rows fetched so far") as shown:
+        # An engine does not know beforehand how many rows a query has.
+        snapshot = loaded.fetch(lambda rows: shown(rows, rows))
+    AuditLog(loaded.audit_log).write(
+        "fetched",
+        f"{counted(snapshot.rows, 'row')} in {counted(len(snapshot.columns), 'column')} were fetched; the query has "
+        f"the digest {snapshot.query_digest}, the snapshot {snapshot.digest}",
+        rows=snapshot.rows,
+    )
+    if json_:
+        record = {"file": str(snapshot.path), "rows": snapshot.rows, "columns": list(snapshot.columns)}
+        digests = {"query": snapshot.query_digest, "digest": snapshot.digest, "fetched": snapshot.fetched}
+        terminal.print_json(record | digests)
+        return
+    rows = f"{counted(snapshot.rows, 'row')}, {counted(len(snapshot.columns), 'column')}"
+    terminal.out.print(f"fetched: {rows}, into {snapshot.path}; then: zerosum site schema", soft_wrap=True)
 
 
 @site_app.command("schema")

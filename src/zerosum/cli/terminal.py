@@ -125,7 +125,7 @@ class _Lines:
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._what = clock, what
-        self._began = self._said = clock()
+        self._began = self._last_line = clock()
 
     def __enter__(self) -> Self:
         return self
@@ -138,9 +138,9 @@ class _Lines:
         now = self._clock()
         if what != self._what:
             self._what, self._began = what, now
-        if now - self._said < SECONDS:
+        if now - self._last_line < SECONDS:
             return
-        self._said = now
+        self._last_line = now
         # Mean time of a step so far, times the steps that are left. NaN before the first step: no comparison with it is
         # true.
         left = (now - self._began) / done * (planned - done) if 0 < done < planned else math.nan

@@ -33,6 +33,7 @@ from zerosum.compute.devices import (
     to_host,
     to_numpy,
 )
+from zerosum.compute.mapped import release_pages
 from zerosum.errors import BadData
 from zerosum.kernel.grid import BLOCK_ROWS, rows_allowed, summation_slack
 from zerosum.kernel.missing import refusal
@@ -267,6 +268,8 @@ class Units:
                 end = int(np.searchsorted(self.offsets, self.offsets[start] + at_most, side="right")) - 1
             end = min(max(end, start + 1), start + units, len(self))
             yield self.between(start, end)
+            # The block has been used, or is still in use by another thread, which then reads its pages again.
+            release_pages(self.rows, *((start, end) if self.offsets is None else self.offsets[[start, end]].tolist()))
             start = end
 
     def between(self, start: int, end: int) -> Units:

@@ -1,4 +1,4 @@
-"""File formats of tables (NPY, NPZ, CSV, TSV, Parquet): named columns that are read in batches of rows."""
+"""File formats of tables (NPY, NPZ, CSV, TSV, Parquet, Arrow): named columns that are read in batches of rows."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ Cells: TypeAlias = "Text | NDArray[Any]"  # some rows of one column, as text or 
 
 # Rows per batch of formats other than text. Chosen by hand; no benchmark recorded.
 _BATCH_ROWS = 1 << 14
+# Cells per batch of Parquet and Arrow files (32 MB of doubles), and the largest number of rows. Chosen by hand; no
+# benchmark recorded.
+_BATCH_CELLS = 1 << 22
+_MOST_BATCH_ROWS = 1 << 17
 # Characters of text per batch: the first, then twice as many each time up to the largest, which grows with the number
 # of columns. Small blocks report progress early; large ones have less overhead per column (benchmarks/csv_reading.py).
 _FIRST_BLOCK = 1 << 14
@@ -202,6 +206,8 @@ def open_table(
     delimiter, encoding : str or None
         Of text files; by default comma or tab, and UTF-8.
     """
+    if path.is_dir() and (parts := parquet_files(path)):
+        return _parquet_table(parts, path)
     if not path.is_file():
         raise BadData(f"there is no file {path}")
     match [suffix.lower() for suffix in path.suffixes]:
@@ -216,8 +222,15 @@ def open_table(
         case [*_, ".tsv"] | [*_, ".tsv", ".gz"]:
             return _csv_table(path, delimiter or "\t", encoding)
         case [*_, ".parquet"]:
-            return _parquet_table(path)
-    raise BadData(f"{path} is none of .npy, .npz, .csv, .csv.gz, .tsv, .tsv.gz and .parquet")
+            return _parquet_table([path], path)
+        case [*_, ".arrow" | ".feather"]:
+            return _arrow_table(path)
+    raise BadData(f"{path} is none of .npy, .npz, .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .arrow and .feather")
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """Parquet files of a folder, in the order of their names; empty if it holds none."""
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() == ".parquet" and path.is_file())
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
@@ -597,36 +610,108 @@ def _decodable(path: Path, encoding: str) -> Iterator[None]:
         ) from None
 
 
-def _parquet_table(path: Path) -> Table:
-    """Table of a Parquet file."""
+def _parquet_table(files: Sequence[Path], called: Path) -> Table:
+    """Table of Parquet files with the same columns, one after the other.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        The files.
+    called : Path
+        The file, or the folder of the files, in messages.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kinds, damage = pa.types, pa.ArrowException
+    schemas = []
+    for path in files:
+        with readable(called, pa.ArrowException), pq.ParquetFile(path) as file:
+            schemas.append(file.schema_arrow.remove_metadata())
+    first = schemas[0]
+    # Types decide how cells are read, so that they must be the same for all people.
+    if at := next((at for at, schema in enumerate(schemas) if not schema.equals(first)), 0):
+        raise BadData(f"the files of {called} differ in their columns or types", detail=files[at].name)
 
-    with readable(path, damage), pq.ParquetFile(path) as file:
-        names = tuple(file.schema_arrow.names)
+    def batches(positions: Sequence[int]) -> Iterator[list[Cells]]:
+        wanted = [first.names[at] for at in positions]
+        rows = _batch_rows(len(wanted))
+        for path in files:
+            with readable(called, pa.ArrowException), pq.ParquetFile(path, page_checksum_verification=True) as file:
+                for batch in file.iter_batches(rows, columns=list(dict.fromkeys(wanted))):
+                    yield [arrow_cells(batch.column(name), f"column {name!r} of {called}") for name in wanted]
+
+    return Table(tuple(first.names), batches)
+
+
+def _arrow_table(path: Path) -> Table:
+    """Table of an Arrow file (also called Feather), in its file or stream format."""
+    import pyarrow as pa
+
+    @contextmanager
+    def opened() -> Iterator[tuple[Any, Iterator[Any]]]:
+        with readable(path, pa.ArrowException), pa.memory_map(str(path)) as file:
+            if file.read(6) == b"ARROW1":  # the file format; a stream begins with the length of a message
+                with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
+                    yield reader.schema, (reader.get_batch(at) for at in range(reader.num_record_batches))
+            else:
+                file.seek(0)
+                with pa.ipc.open_stream(file) as reader:
+                    yield reader.schema, iter(reader)
+
+    with opened() as (schema, _):
+        names = tuple(schema.names)
 
     def batches(positions: Sequence[int]) -> Iterator[list[Cells]]:
         wanted = [names[at] for at in positions]
-        with readable(path, damage), pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for batch in file.iter_batches(_BATCH_ROWS, columns=wanted):
-                yield [cells(batch.column(name), name) for name in wanted]
-
-    def cells(column: Any, name: str) -> Cells:
-        if kinds.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        kind = column.type
-        # Decoding depends on the column's type only, and not on the presence of nulls. Otherwise one person's null
-        # would change how other cells are read (as the number 1 or as the text "True", for example).
-        if kinds.is_floating(kind):
-            return np.asarray(column.to_numpy(zero_copy_only=False))  # nulls become NaN
-        if kinds.is_boolean(kind) or kinds.is_integer(kind):
-            return np.array([np.nan if cell is None else cell for cell in column.to_pylist()], dtype=object)
-        if str(kind) in ("string", "large_string", "null"):
-            return Text(column.cast(pa.string()).fill_null(""))
-        if str(kind).startswith(("string", "decimal")):
-            return Text.of(["" if cell is None else str(cell) for cell in column.to_pylist()])
-        raise BadData(f"column {name!r} of {path} holds neither numbers nor text")
+        rows = _batch_rows(len(wanted))
+        with opened() as (_, each):
+            for batch in each:
+                for start in range(0, batch.num_rows, rows):
+                    some = batch.slice(start, rows)
+                    # By position, since names may be equal.
+                    columns = zip(positions, wanted, strict=True)
+                    yield [arrow_cells(some.column(at), f"column {name!r} of {path}") for at, name in columns]
 
     return Table(names, batches)
+
+
+def _batch_rows(columns: int) -> int:
+    """Rows of a batch: `_BATCH_CELLS` cells, within limits."""
+    return max(_BATCH_ROWS, min(_MOST_BATCH_ROWS, _BATCH_CELLS // max(1, columns)))
+
+
+def arrow_cells(column: Any, called: str) -> Cells:
+    """Cells of an Arrow column: numbers, with NaN where they are missing, or text, with "" where it is missing.
+
+    Decoding depends on the type of the column only, and not on the presence of nulls. Otherwise one person's null would
+    change how other cells are read (as the number 1 or as the text "True", for example).
+
+    Parameters
+    ----------
+    column : pyarrow.Array or pyarrow.ChunkedArray
+        The column, or some rows of it.
+    called : str
+        Description in messages.
+    """
+    import pyarrow as pa
+
+    kinds = pa.types
+    if hasattr(column, "combine_chunks"):
+        column = column.combine_chunks()
+    if isinstance(column, pa.ExtensionArray):  # exact decimals of PostgreSQL, as text
+        column = column.storage
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if kinds.is_floating(kind):
+        return np.asarray(column.to_numpy(zero_copy_only=False))  # nulls become NaN
+    if kinds.is_boolean(kind) or kinds.is_integer(kind):
+        try:
+            # Exact: a safe cast fails for a whole number beyond 2^53, which a double may not represent.
+            return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        except pa.ArrowInvalid:
+            # As Python's whole numbers: each cell is read as it would be above if all were small.
+            return np.array([np.nan if cell is None else cell for cell in column.to_pylist()], dtype=object)
+    if kinds.is_decimal(kind) or str(kind) in ("string", "large_string", "string_view", "null"):
+        return Text(column.cast(pa.string()).fill_null(""))
+    raise BadData(f"{called} holds neither numbers nor text")

@@ -6,20 +6,21 @@ None of these libraries is imported: a caller with a frame has already imported 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from zerosum.data.formats import Cells, Table, Text
+from zerosum.data.formats import Cells, Table, Text, arrow_cells, readable
 from zerosum.errors import BadData
 
 # Top-level modules of supported frames.
-_LIBRARIES = ("pandas", "polars", "pyarrow")
+_LIBRARIES = ("pandas", "polars", "pyarrow", "duckdb", "_duckdb")
 
 
 def is_frame(data: object) -> bool:
-    """Whether an object is a frame, or a single column, of one of these libraries."""
-    return type(data).__module__.split(".")[0] in _LIBRARIES
+    """Whether an object is a frame, or a single column, of one of these libraries, or the path of a Parquet file."""
+    return isinstance(data, Path) or type(data).__module__.split(".")[0] in _LIBRARIES
 
 
 def is_text(data: object) -> bool:
@@ -30,18 +31,37 @@ def is_text(data: object) -> bool:
     return isinstance(data, np.ndarray) and data.dtype.kind in "OUS"
 
 
+def collected(data: Any) -> Any:
+    """Rows that are not in memory yet, as a frame: a lazy frame of polars, a relation of DuckDB, or the path of a
+    Parquet file or folder. Other data are returned as they are."""
+    if hasattr(data, "collect") and hasattr(data, "collect_schema"):
+        return data.collect()
+    if hasattr(data, "to_arrow_table"):
+        return data.to_arrow_table()
+    if isinstance(data, Path):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if not data.exists():
+            raise BadData(f"there is no file {data}")
+        if data.suffix.lower() != ".parquet" and not data.is_dir():
+            raise BadData(f"{data} is no Parquet file or folder: read it into a frame, or use a study file")
+        with readable(data, pa.ArrowException):
+            return pq.read_table(data)
+    return data
+
+
 def frame_table(frame: Any, called: str) -> Table:
     """Table of a frame. A single column without a name has the name ''.
 
     Parameters
     ----------
     frame : object
-        A frame of pandas, polars or Arrow, or a series.
+        A frame of pandas, polars (also a lazy one) or Arrow, a relation of DuckDB, or a series.
     called : str
         Description in messages.
     """
-    if hasattr(frame, "collect") and hasattr(frame, "collect_schema"):
-        raise BadData(f"{called} is a lazy frame: give what its collect() returns")
+    frame = collected(frame)
     # Libraries are distinguished by their methods, since none of them is imported here.
     if hasattr(frame, "column_names"):  # Arrow
         names = [str(name) for name in frame.column_names]
@@ -51,12 +71,14 @@ def frame_table(frame: Any, called: str) -> Table:
         names = [str(getattr(frame, "name", None) or "")]
 
     def column(at: int) -> Any:
-        if hasattr(frame, "column_names"):
-            return frame.column(at).to_pylist()
         if hasattr(frame, "to_series") and hasattr(frame, "columns"):  # polars
             return frame.to_series(at)
         return frame.iloc[:, at] if hasattr(frame, "columns") else frame
 
+    if hasattr(frame, "column_names"):
+        return Table(
+            tuple(names), lambda positions: iter([[arrow_cells(frame.column(at), called) for at in positions]])
+        )
     return Table(tuple(names), lambda positions: iter([[_cells(column(at), called) for at in positions]]))
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 from zerosum.compute.units import Units
 from zerosum.data.formats import Cells, Table, Text, distinct, number, open_table, readable
 from zerosum.data.frames import array_table, frame_table, is_frame
+from zerosum.data.spool import Spool
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel.missing import refusal
 
@@ -76,6 +78,8 @@ def load_units(
     delimiter: str | None = None,
     encoding: str | None = None,
     labels: Labels | None = None,
+    memory: int | None = None,
+    folder: Path | None = None,
     on_scan: OnScan | None = None,
     faults: list[CellFault] | None = None,
 ) -> TableData:
@@ -109,6 +113,9 @@ def load_units(
         Of text files: by default commas (tabs in .tsv) and UTF-8.
     labels : mapping, optional
         Meaning of labels in the file, by column: `{"sex": {"w": "f"}}` reads "w" as the declared category "f".
+    memory, folder : int and Path, optional
+        Bytes of rows that stay in memory, and where more rows are written to a file without a name
+        (`zerosum.data.spool`). The values are the same. Default: all rows stay in memory.
     on_scan : callable, optional
         Called with (done, total).
     faults : list of CellFault, optional
@@ -129,7 +136,8 @@ def load_units(
     lookups = _lookups(categories, labels, strict=faults is None)
     with readable(path):
         table = open_table(path, columns, unit_column, delimiter, encoding)
-    return _loaded(str(path), table, columns, unit_column, lookups, missing, missing_tokens, on_scan, faults)
+    spool = partial(Spool, memory=memory, folder=folder)
+    return _loaded(str(path), table, columns, unit_column, lookups, missing, missing_tokens, on_scan, faults, spool)
 
 
 def check_reading(columns: Sequence[str], unit_column: str | None, categories: Categories) -> None:
@@ -194,12 +202,13 @@ def _loaded(
     missing_tokens: Tokens,
     on_scan: OnScan | None,
     faults: list[CellFault] | None,
+    spool: Callable[[int], Spool] = Spool,
 ) -> TableData:
     """Read the chosen columns of an opened table. Raises or collects faults, see `load_units`."""
     owner = unit_column or table.unit_column
     chosen, unit = _choose(path, table.names, columns, owner, lookups, missing, missing_tokens)
     found: list[CellFault] = []
-    units = _units(path, table, chosen, unit, on_scan, found)
+    units = _units(path, table, chosen, unit, on_scan, found, spool)
     names = tuple(table.names[column.position] for column in chosen)
     if faults is not None:
         faults += found
@@ -369,6 +378,7 @@ def _units(
     unit: _Column | None,
     on_scan: OnScan | None,
     faults: list[CellFault],
+    spool: Callable[[int], Spool],
 ) -> Units:
     """Read all batches of a table."""
     positions = [column.position for column in columns]
@@ -378,13 +388,14 @@ def _units(
     if table.array is not None and as_it_lies:
         whole = positions == list(range(table.array.shape[1]))
         return Units(table.array if whole else table.array[:, positions], table.offsets, table.runs)
-    parts: list[list[Floats]] = [[] for _ in columns]
+    rows = spool(len(columns))
     labels: list[NDArray[np.intp]] = []
     seen: dict[Any, int] = {}
     before, nameless = 0, None
     for batch in table.batches([*positions, unit.position] if unit else positions):
-        for column, cells, part in zip(columns, batch, parts, strict=False):  # the unit labels are last
-            part.append(column.numbers(cells, before, faults))
+        # The unit labels are last.
+        parts = [column.numbers(cells, before, faults) for column, cells in zip(columns, batch, strict=False)]
+        rows.append(np.column_stack(parts))
         # An empty label ends the numbering of units but not the reading: one error lists the faults of all columns.
         if unit and nameless is None:
             try:
@@ -398,8 +409,9 @@ def _units(
         raise_faults(faults, nameless)
     if before == 0:
         raise BadData(f"{path} has no rows")
-    rows = np.column_stack([np.concatenate(part) for part in parts])
-    return Units.from_groups(rows, np.concatenate(labels)) if unit else Units(rows, table.offsets, table.runs)
+    if unit:
+        return Units(*rows.grouped(np.concatenate(labels)))
+    return Units(rows.rows(), table.offsets, table.runs)
 
 
 def raise_faults(faults: Sequence[CellFault], last: BadData | None = None) -> None:

@@ -22,6 +22,7 @@ from zerosum import algorithms
 from zerosum.algorithms import Algorithm, Estimate
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
+from zerosum.data.frames import collected
 from zerosum.errors import BadData, BadParameter, ZerosumError
 from zerosum.estimators.documentation import documented
 from zerosum.estimators.validation import (
@@ -365,8 +366,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         """One validated table."""
         if issparse(data):
             raise BadData("sparse data were passed, but dense data is required: use .toarray()")
-        check_collected(data)
-        return np.asarray(validate_data(self, data, dtype=np.float64, reset=first, **checks))
+        return np.asarray(validate_data(self, collected(data), dtype=np.float64, reset=first, **checks))
 
     def _own_rows(self, X: Any) -> Floats:
         """One validated array of rows for a method of a fitted estimator."""
@@ -587,9 +587,3 @@ def _largest_norm(units: Units) -> float:
     # A missing value has no length of its own; only for seeded runs, so that an estimate is enough.
     norms = (np.linalg.norm(np.nan_to_num(np.asarray(block.rows), nan=0.0), axis=1) for block in units.blocks())
     return max(float(np.max(each)) for each in norms)
-
-
-def check_collected(data: Any) -> None:
-    """Refuse a lazy frame of polars, which holds no rows yet."""
-    if hasattr(data, "collect") and hasattr(data, "collect_schema"):
-        raise BadData("it is a lazy frame: give the result of its collect()")

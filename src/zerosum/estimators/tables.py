@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
+from zerosum.data.frames import collected
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import JointEstimator, check_collected
+from zerosum.estimators.base import JointEstimator
 from zerosum.report.document import Table
 from zerosum.report.tables import records_of, tables_of
 
@@ -78,7 +79,7 @@ class TableEstimator(JointEstimator):
 
     def _table(self, data: Any) -> tuple[NDArray[Any], list[str]]:
         """The rows as objects, and the names of their columns."""
-        check_collected(data)
+        data = collected(data)
         if hasattr(data, "columns") and (hasattr(data, "to_numpy") or hasattr(data, "column_names")):
             names = getattr(data, "column_names", data.columns)  # the attribute of an Arrow table has another name
             # Only declared columns are read: a frame may have others, such as names of people.

@@ -21,7 +21,7 @@ from zerosum.data.documents import load_documents
 from zerosum.data.imaging import load_images
 from zerosum.data.tables import load_units
 from zerosum.errors import BadParameter, PolicyRefused
-from zerosum.study.schema import Study
+from zerosum.study.study_file import Study
 
 # Accepted forms, for messages.
 _SHAPES = "uniform, normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:SHARE:SHARE:..."

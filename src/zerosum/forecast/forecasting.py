@@ -57,7 +57,7 @@ from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Scheme
 from zerosum.study.entries import SchemeTable
 from zerosum.study.rehearsal import PlanSimulation
-from zerosum.study.schema import Study
+from zerosum.study.study_file import Study
 
 # Number of simulated units; and for histogram-based algorithms, which need more. The constants below were chosen by
 # hand; no benchmark recorded.

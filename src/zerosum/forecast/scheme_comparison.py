@@ -34,7 +34,7 @@ from zerosum.site.site import Site
 from zerosum.study.entries import SchemeTable
 from zerosum.study.planning import pin
 from zerosum.study.running import execute_in_process
-from zerosum.study.schema import Study
+from zerosum.study.study_file import Study
 
 # Name that selects all schemes.
 ALL = "all"

@@ -14,7 +14,7 @@ from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import check_count
 from zerosum.kernel.schemes import SiteShape
 from zerosum.study.planning import coalition_of
-from zerosum.study.schema import Study
+from zerosum.study.study_file import Study
 
 # Factors of epsilon and of the number of units. Chosen by hand; no benchmark recorded.
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)

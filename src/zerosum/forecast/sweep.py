@@ -17,7 +17,7 @@ from zerosum.errors import BadParameter
 from zerosum.forecast.assumptions import Assumptions
 from zerosum.forecast.forecasting import Advisor, Forecast, OnStep
 from zerosum.forecast.settings import Setting
-from zerosum.study.schema import Study
+from zerosum.study.study_file import Study
 
 LARGEST, _SMALLEST = 100.0, 1e-4  # largest and smallest epsilon of a search; chosen by hand
 _TRIES = 10  # approximate number of forecasts of a search, for progress reports

@@ -104,6 +104,7 @@ class PublicSums(ABC):
             raise BadData(f"{algorithm.name} has {len(algorithm.columns)} columns, got data of {self.columns}")
         scheme = Scheme(scheme) if isinstance(scheme, str) else scheme
         law = scheme.law([SiteShape(n) for n in self.units], len(self.units))
+        # p_s and c_s of the module's docstring, in one factor for each site.
         weights = law.weight * law.factor
         units = float(weights @ self.units)
         # A request that equals its template in the plan depends on no release, so that many runs share its sums. After
@@ -120,12 +121,15 @@ class PublicSums(ABC):
             totals = self._planned.get(digest) or self.sums(request)
             if unconditional:
                 self._planned[digest] = totals
+            # The cancelling noise of the sites is left out: it is exactly 0 in the sum, which is all that a program
+            # sees.
             value = np.asarray(sum(w * total for w, total in zip(weights, totals, strict=True)))
             std = 0.0
             if scheme.facts.noisy:
                 scale = tau(request) if callable(tau) else tau
                 if rng is None or not (scale > 0 and math.isfinite(scale)):
                     raise BadParameter(f"noise must be positive and finite and needs a generator, got tau = {scale:g}")
+                # The law is linear in tau.
                 std = law.noise_std * scale
                 value = value + std * rng.standard_normal(value.shape)
             return Release(value, std, units, tuple(f"site {s + 1}" for s in range(len(totals))))
@@ -171,6 +175,7 @@ def published_tau(epsilon: float, delta: float, sensitivity: float = 1.0) -> flo
     """
     amounts.check_epsilon(epsilon)
     amounts.check_delta(delta)
+    # The classical formula is proved for epsilon below 1 only; the papers use it beyond, and so do their figures.
     return published.gaussian_mechanism(sensitivity, 1.0, delta) / epsilon
 
 
@@ -186,6 +191,7 @@ def exact_tau(
     cost = account(
         Scheme(scheme), sites=sites, coalition=coalition, sensitivity=sensitivity, delta=delta, epsilon=epsilon
     )
+    # Sites of the papers are alike, so that the first noise is that of each.
     return next(iter(cost.noise.values()))
 
 

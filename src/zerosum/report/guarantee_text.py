@@ -19,7 +19,7 @@ from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import SCHEMES
 from zerosum.report.document import Block, Table, Text
 from zerosum.report.number_format import format_number
-from zerosum.report.record import PrivacyReport
+from zerosum.report.record import PrivacyReport, adversary
 
 # Name of an algorithm to a description of its result.
 _DESCRIPTIONS = {
@@ -215,7 +215,7 @@ def guarantee(report: PrivacyReport) -> tuple[Block, ...]:
     epsilon = report.worst_epsilon
     # exp(700) is near the largest float64.
     times = math.exp(min(epsilon, 700.0))
-    who = "readers of the result put" if facts.sees_data else f"{_adversary(report.colluders)} put"
+    who = "readers of the result put" if facts.sees_data else f"{adversary(report.colluders)} put"
     dealt = " but for the noise that the coordinator dealt itself" if facts.deals_noise else ""
     # The two neighbouring relations of a plan: one unit's data differ, or are absent.
     other = "replaced by that of somebody else" if report.adjacency == "replace-one" else "left out"
@@ -251,13 +251,6 @@ def chance(delta: float) -> str:
     """
     # The tolerance of 1e-12 absorbs the rounding error of 1 / delta, so that 1e-5 gives 100,000.
     return f"one in {math.floor(1 / delta * (1 + 1e-12)):,}"
-
-
-def _adversary(colluders: int) -> str:
-    """The adversary, for a sentence."""
-    if colluders == 0:
-        return "the coordinator"
-    return f"the coordinator and any {'one site' if colluders == 1 else f'{colluders} sites'}"
 
 
 def _limits(report: PrivacyReport, sees_data: bool) -> list[str]:

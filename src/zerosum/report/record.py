@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -181,23 +181,23 @@ class PrivacyReport:
             return ["This run protects no person: " + "; ".join(self.notes) + "."]
         facts = SCHEMES[self.scheme["name"]]
         # Where the coordinator sees the data it is trusted, and the adversary is a reader of the result.
-        who = "an outsider" if facts.sees_data else _adversary(self.colluders)
+        who = "an outsider" if facts.sees_data else adversary(self.colluders)
         if facts.deals_noise:
             who = f"{who}, without the noise that it dealt itself,"
         lost = f"{counted(self.dropouts, 'further site')} {'is' if self.dropouts == 1 else 'are'} lost"
         loss = f", even if {lost}," if self.dropouts else ""
         return [
-            f"If one {self.unit} of one site is {change}, what {who} sees of the whole study{loss} changes by no more "
-            f"than epsilon {format_epsilon(self.worst_epsilon)} at delta {self.delta:g}.",
+            f"If one {self.unit} of one site is {change}, the view of the whole study by {who}{loss} changes by no "
+            f"more than epsilon {format_epsilon(self.worst_epsilon)} at delta {self.delta:g}.",
             *(note[0].upper() + note[1:] + "." for note in self.notes),
         ]
 
 
-def _adversary(colluders: int) -> str:
+def adversary(colluders: int) -> str:
     """The adversary, for a sentence."""
     if colluders == 0:
         return "the coordinator"
-    return f"the coordinator together with any {colluders} other site{'s' if colluders > 1 else ''}"
+    return f"the coordinator and any {'one other site' if colluders == 1 else f'{colluders} other sites'}"
 
 
 def privacy_report(plan: Plan) -> PrivacyReport:
@@ -614,6 +614,11 @@ def check_target(folder: Path) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Zerosum and of the libraries that determine results."""
-    # Libraries that determine noise and numerical results.
-    return {"zerosum": VERSION} | {name: version(name) for name in ("numpy", "scipy", "cryptography")}
+    """Versions of Zerosum and of the libraries that determine noise and numerical results."""
+    return {"zerosum": VERSION} | {name: _installed_version(name) for name in ("numpy", "scipy", "cryptography")}
+
+
+@cache
+def _installed_version(name: str) -> str:
+    """The version of a library. Reading its metadata takes as long as a small study, hence the cache."""
+    return version(name)

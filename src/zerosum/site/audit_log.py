@@ -26,7 +26,9 @@ from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import Request
 from zerosum.kernel.schemes import NoiseMechanism
 
-Event = Literal["started", "stopped", "waiting", "decided", "consented", "relayed", "released", "repeated", "refused"]
+Event = Literal[
+    "fetched", "started", "stopped", "waiting", "decided", "consented", "relayed", "released", "repeated", "refused"
+]
 
 _ALL_OF = 20  # refusals or repetitions of one kind that are each written
 
@@ -37,7 +39,7 @@ class AuditLog:
     def __init__(self, path: Path, echo: Callable[[dict[str, Any]], None] | None = None) -> None:
         self._path, self._echo = path, echo
         self._mutex = threading.Lock()
-        self._seen: Counter[tuple[str | None, str]] = Counter()
+        self._counts: Counter[tuple[str | None, str]] = Counter()
 
     def write(self, event: Event, words: str, plan: Plan | None = None, **more: Any) -> None:
         """Parameters
@@ -98,8 +100,8 @@ class AuditLog:
         # Counted by plan: a flood for one study does not suppress the first refusals of another.
         key = (None if plan is None else plan.digest(), kind)
         with self._mutex:
-            self._seen[key] += 1
-            count = self._seen[key]
+            self._counts[key] += 1
+            count = self._counts[key]
         # Powers of two: a flood of a million refusals takes 20 + 15 lines, and the count in the last one shows its
         # size.
         if count <= _ALL_OF or count & (count - 1) == 0:

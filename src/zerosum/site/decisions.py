@@ -47,7 +47,7 @@ class Consents:
 
     def decision(self, digest: str) -> Decision | None:
         """The decision about a plan; None if there is none."""
-        text = self._said(digest)
+        text = self._content(digest)
         if text is None:
             return None
         match text.split():
@@ -60,9 +60,9 @@ class Consents:
         """The reason of a refusal, if the steward gave one."""
         if self.decision(digest) != "refused":
             return ""
-        return visible((self._said(digest) or "").partition("\n")[2].strip()[:MOST_REASON])
+        return visible((self._content(digest) or "").partition("\n")[2].strip()[:MOST_REASON])
 
-    def _said(self, digest: str) -> str | None:
+    def _content(self, digest: str) -> str | None:
         """The content of the decision's file; None if there is none."""
         try:
             return (self._decisions / _checked(digest)).read_text(encoding="utf-8", errors="replace")

@@ -140,7 +140,7 @@ class BandScatter(BoundedStatistic):
         xp = array_namespace(parts[0])
         flat, _size, norm = sized(xp.reshape(xp.concat(parts), (1, -1)))
         rows = xp.reshape(flat, (-1, self.columns))
-        seen = self._exact.seen(rows, xp.broadcast_to(norm, (rows.shape[0],)))
+        seen = self._exact.projections(rows, xp.broadcast_to(norm, (rows.shape[0],)))
         seen = xp.reshape(self._exact.valid(xp.reshape(seen, (1, -1))), seen.shape)
         ends = np.cumsum([part.shape[0] for part in parts])[:-1]
         return np.split(to_numpy(seen), ends)
@@ -191,14 +191,14 @@ class BandScatter(BoundedStatistic):
                 units, _length, _columns = own.shape
                 flat, _size, norm = sized(doubles(xp.reshape(own, (units, -1))))
                 norms = xp.reshape(xp.broadcast_to(norm[:, None], (units, batch.length)), (-1,))
-                seen = self._exact.seen(xp.reshape(flat, (-1, self.columns)), norms)
+                seen = self._exact.projections(xp.reshape(flat, (-1, self.columns)), norms)
                 flat, _size, norm = sized(self._exact.valid(xp.reshape(seen, (units, -1))))
                 seen = xp.reshape(flat, (units, batch.length, width))
                 norms = xp.reshape(xp.broadcast_to(norm[:, None], (units, width)), (-1,))
                 spectra = []
                 for first, last in runs:
                     part = xp.reshape(xp.permute_dims(seen[:, first:last, :], (0, 2, 1)), (units * width, -1))
-                    found = xp.reshape(_waves(last - first).seen(part, norms), (units, width, -1))
+                    found = xp.reshape(_waves(last - first).projections(part, norms), (units, width, -1))
                     spectra.append(xp.permute_dims(found, (0, 2, 1)))
                 flat, _size, norm = sized(xp.reshape(xp.concat(spectra, axis=1), (units, -1)))
                 numbers, at = xp.reshape(whole(flat, norm), (units, -1, width)), 0

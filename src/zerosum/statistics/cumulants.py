@@ -84,7 +84,7 @@ class FourthCumulants(SourceStatistic):
         """Size of the intermediate arrays of a unit: products of pairs in every row, or the matrix over pairs."""
         return max(rows * self.sources**2, coordinates.size(self.sources) ** 2)
 
-    def told(self, y: Array, runs: NDArray[np.int64]) -> Array:
+    def vectors(self, y: Array, runs: NDArray[np.int64]) -> Array:
         """The packed cumulants of units of equal length, shape (units, size).
 
         Parameters

@@ -239,12 +239,12 @@ class ThirdMoment(Placed):
         """
         rows = self.placed(block)
         scaled, size, norm = sized(rows)
-        seen = self._exact.seen(scaled, norm)
-        xp = array_namespace(seen)
+        projections = self._exact.projections(scaled, norm)
+        xp = array_namespace(projections)
         # The tensor is of order z^3 and its correction of order z G: beyond `far` both are clipped in any case.
         far = _FAR * max(1.0, self.clip ** (1 / 3), math.sqrt(float(np.max(np.abs(self.correction)))))
         with np.errstate(over="ignore", invalid="ignore"):
-            z = seen * (size * norm)[:, None]
+            z = projections * (size * norm)[:, None]
         # A row that overflowed to infinity becomes zero here, which the row alone decides.
         z = clip_rows(z, far)
         if self.constant > 0:
@@ -369,18 +369,18 @@ class MixtureSums(Placed):
         """The basis in whole numbers; None without a basis."""
         return None if self.basis is None else Exact.of(self.basis)
 
-    def _seen(self, rows: Array) -> Array:
+    def _coordinates(self, rows: Array) -> Array:
         """The coordinates of rows in the basis, or the rows themselves."""
         if self._exact is None:
             return rows
         scaled, size, norm = sized(rows)
-        return self._exact.seen(scaled, norm) * (size * norm)[:, None]
+        return self._exact.projections(scaled, norm) * (size * norm)[:, None]
 
     def sum_block(self, block: Units) -> Array:
         """The sum over a block: counts, sums, spreads."""
         rows = clip_rows(self.placed(block), _FAR * self.clip) / self.clip
         xp = array_namespace(rows)
-        seen = self._seen(rows)
+        seen = self._coordinates(rows)
         shares = self._responsibilities(seen) * block.row_weights(rows)[:, None]
         moving, around = (seen, self._places) if self.projected else (rows, self.means)
         around, sums, spreads = constant_on(around, rows), [], []

@@ -26,7 +26,7 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -193,6 +193,19 @@ def deterministic() -> Iterator[None]:
         finally:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
             filling.fill_uninitialized_memory = before[2]
+
+
+def largest_batch(most: int, independent: Callable[[int], bool]) -> int:
+    """The largest of `most`, `most`/2, ... 1 rows for which `independent` holds; 0 if it holds for none.
+
+    A kernel may round a row by its place in a large batch and not in a small one.
+
+    >>> largest_batch(16, lambda count: count <= 5)
+    4
+    """
+    while most and not independent(most):
+        most //= 2
+    return most
 
 
 def _unfold(module: Any) -> None:
@@ -410,17 +423,15 @@ class Runner:
     def _promised(self, batch: int) -> int:
         """The largest of `batch`, `batch`/2, ... in which no example changes the result of another."""
         with deterministic():
-            tried = batch
-            while tried > 1 and not self._keeps(tried):
-                tried //= 2
-            if not self._keeps(tried):
-                raise Refused(
-                    f"the module {self.architecture.module!r} computes the same example differently each time on "
-                    f"{self.device}: it cannot be used for private data"
-                )
-        return tried
+            promised = largest_batch(batch, self._examples_are_independent)
+        if not promised:
+            raise Refused(
+                f"the module {self.architecture.module!r} computes the same example differently each time on "
+                f"{self.device}: it cannot be used for private data"
+            )
+        return promised
 
-    def _keeps(self, batch: int) -> bool:
+    def _examples_are_independent(self, batch: int) -> bool:
         """Whether outputs, gradients and norms of `batch` public examples have the same bits at all positions and
         beside others.
         """
@@ -430,15 +441,15 @@ class Runner:
         y = torch.from_numpy(rng.integers(0, self.architecture.classes, batch)).to(self.device, self.dtype)
         parameters = {name: each.detach() for name, each in self.module.named_parameters()}
 
-        def seen(x: Tensor, y: Tensor) -> Tensor:
+        def results(x: Tensor, y: Tensor) -> Tensor:
             parts = list(self.rows(self.gradients(parameters, x, y)))
             found = [torch.cat([each[k] for each in parts]) for k in (1, 2)]
             return torch.cat([self.outputs(parameters, x).double(), found[1][:, None], found[0]], dim=1)
 
-        base = seen(x, y)
+        base = results(x, y)
         # at other positions of the batch
         for shift in sorted({0, 1, 3 % batch, batch // 2, batch - 1}):
-            if not torch.equal(seen(x.roll(shift, 0), y.roll(shift, 0)), base.roll(shift, 0)):
+            if not torch.equal(results(x.roll(shift, 0), y.roll(shift, 0)), base.roll(shift, 0)):
                 return False
         # beside other examples: zeros, large numbers, and NaN, which spreads through any sum over examples
         for factor in (0.0, 1e4, float("nan")) if batch > 1 else ():
@@ -447,6 +458,6 @@ class Runner:
                 beside[place] = x[place]
                 labels = y.roll(1, 0)
                 labels[place] = y[place]
-                if not torch.equal(seen(beside, labels)[place], base[place]):
+                if not torch.equal(results(beside, labels)[place], base[place]):
                     return False
         return True

@@ -237,7 +237,7 @@ class TwoLayerExamples(Examples):
         scaled, size, norm = sized(x)
         # x W is exact up to the rounding of x to 26 bits, which each row decides alone; norm * size puts the scale
         # back.
-        Z = self._exact.seen(scaled, norm) * (norm * size)[:, None] + self.network.bias
+        Z = self._exact.projections(scaled, norm) * (norm * size)[:, None] + self.network.bias
         return np.where(Z > 0, Z, 0.0)
 
     def _chance(self, A: Floats) -> Floats:

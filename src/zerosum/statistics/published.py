@@ -375,7 +375,7 @@ class InfomaxGradient(BoundedStatistic):
         xp = array_namespace(rows)
         W, b = constant_on(self.unmixing, rows), constant_on(self.bias, rows)
         scaled, size, norm = sized(rows)
-        z = self._exact.seen(scaled, norm) * (norm * size)[:, None] + b[None, :]
+        z = self._exact.projections(scaled, norm) * (norm * size)[:, None] + b[None, :]
         z = xp.clip(z, -_LARGEST_SOURCE, _LARGEST_SOURCE)
         # tanh(|z|/2) = (1 - e)/(1 + e) with e = exp(-|z|)
         decay = exponential(xp.clip(-xp.abs(z), -_STEEPEST, 0.0))

@@ -150,7 +150,7 @@ class LabelledRecords(Featured, BoundedMap):
         # The scale of the row is discarded: only its direction enters.
         scaled, _size, norm = sized(rows)
         # `valid` sets rows to zero that hold only the rounding error of the product; their direction would be noise.
-        scaled, _size, norm = sized(self._exact.valid(self._exact.seen(scaled, norm)))
+        scaled, _size, norm = sized(self._exact.valid(self._exact.projections(scaled, norm)))
         some = norm > 0
         # `INSIDE` makes the divisor slightly larger than the norm, so that the result stays in the unit ball.
         factor = 1 / (xp.where(some, norm, xp.ones_like(norm)) * INSIDE)

@@ -285,7 +285,7 @@ class UnitMoment(Filled):
         if self._exact is not None:
             # `seen` divides rows by their norm before the product. The norm is kept in `sizes`.
             sizes = sizes * norm
-            scaled, again, norm = sized(self._exact.valid(self._exact.seen(scaled, norm)))
+            scaled, again, norm = sized(self._exact.valid(self._exact.projections(scaled, norm)))
             sizes = sizes * again
         # No later product needs exact rows here: the norm from `sized` is already a function of the row alone.
         if not (self.whole_numbers or fused.serves(scaled)):
@@ -311,7 +311,7 @@ class UnitMoment(Filled):
             size = size * norm
             # `seen` takes one norm for each row; every row of a unit gets the norm of the whole unit.
             norms = xp.reshape(xp.broadcast_to(norm[:, None], (units, count)), (-1,))
-            seen = self._exact.seen(xp.reshape(flat, (units * count, -1)), norms)
+            seen = self._exact.projections(xp.reshape(flat, (units * count, -1)), norms)
             flat, again, norm = sized(self._exact.valid(xp.reshape(seen, (units, -1))))
             size = size * again
         numbers = xp.reshape(whole(flat, norm), (units, count, -1))

@@ -274,7 +274,7 @@ class Whitened(Featured):
             scaled, _size, norm = sized(rows)
             # `valid` sets rows to zero that hold only the rounding error of the product; their direction would be
             # noise.
-            scaled, _size, norm = sized(exact.valid(exact.seen(scaled, norm)))
+            scaled, _size, norm = sized(exact.valid(exact.projections(scaled, norm)))
             some = norm > 0
             # Norm 1 becomes 2^22. `INSIDE` keeps the row from being longer.
             factor = 2.0**_BITS / (xp.where(some, norm, xp.ones_like(norm)) * INSIDE)

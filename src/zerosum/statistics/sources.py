@@ -48,7 +48,7 @@ class SourceStatistic(BoundedStatistic):
     """The sum over units of normalised vectors that are computed from the unit's sources y = W x.
 
     Every source is scaled to mean square 1 over the unit's own rows, and the vector that a subclass computes from the
-    sources (`told`) is divided by its norm. The product with W does not round (`Exact`); from there everything is
+    sources (`vectors`) is divided by its norm. The product with W does not round (`Exact`); from there everything is
     computed
     in single precision.
 
@@ -103,7 +103,7 @@ class SourceStatistic(BoundedStatistic):
         return rows * self.sources
 
     @abstractmethod
-    def told(self, y: Array, runs: NDArray[np.int64]) -> Array:
+    def vectors(self, y: Array, runs: NDArray[np.int64]) -> Array:
         """The vectors of units of equal length before division by their norms, shape (units, size).
 
         Parameters
@@ -141,7 +141,7 @@ class SourceStatistic(BoundedStatistic):
         rows : array of shape (units, rows, columns)
             Raw rows.
         runs : int array
-            As for `told`.
+            As for `vectors`.
         """
         with workspace() as spare:
             y = spare(rows.shape[0], self.sources, rows.shape[1])
@@ -176,7 +176,7 @@ class SourceStatistic(BoundedStatistic):
         loud : bool array of shape (units, R)
             Whether each source is not zero.
         runs : int array
-            As for `told`.
+            As for `vectors`.
         """
         with one_thread():
             for part in pieces(y.shape[0], self._together(y.shape[1])):
@@ -194,9 +194,9 @@ class SourceStatistic(BoundedStatistic):
             Whether a unit has a source that is not zero. Other units contribute zeros: a subclass may append a
             constant, which would be a direction without data.
         runs : int array
-            As for `told`.
+            As for `vectors`.
         """
-        vectors = self.told(y, runs)
+        vectors = self.vectors(y, runs)
         xp = array_namespace(vectors)
         # `sized` also sets vectors to zero that are not finite, and avoids overflow of squares.
         scaled, _size, norms = sized(xp.where(active[:, None], vectors, xp.zeros_like(vectors)))
@@ -212,7 +212,7 @@ class SourceStatistic(BoundedStatistic):
         rows : array of shape (units, rows, columns)
             Raw rows.
         runs : int array
-            As for `told`.
+            As for `vectors`.
         """
         units, length, columns = rows.shape
         active = np.empty(units, dtype=bool)
@@ -227,7 +227,7 @@ class SourceStatistic(BoundedStatistic):
                 np.matmul(numbers, self._exact.numbers, out=seen)  # exact
                 own[...] = seen.transpose(0, 2, 1)
             power = sums(own, own)  # of numbers below 2^53: far from overflow
-            active[some] = loud = self._exact.heard(np.sqrt(power / length))
+            active[some] = loud = self._exact.above_rounding(np.sqrt(power / length))
             # Whole numbers: a power that is not 0 is at least 1.
             scale = np.where(loud[:, None] & (power > 0), np.sqrt(length / np.maximum(power, 1)), 0.0)
             own *= scale.astype(np.float32)[:, :, None]
@@ -252,7 +252,7 @@ class SourceStatistic(BoundedStatistic):
         values : array of shape (units, rows, ...)
             What is averaged.
         runs : int array
-            As for `told`; a window does not extend beyond its recording.
+            As for `vectors`; a window does not extend beyond its recording.
         spare : sequence of three arrays, optional
             Memory of the size of `values`, used if there is one recording.
         """

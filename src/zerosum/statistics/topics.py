@@ -317,7 +317,7 @@ class TopicSums(DocumentStatistic):
         """
         scaled, size, norm = sized(seen)
         # `seen` of `Exact` multiplies the rows divided by their norm; size * norm puts the scale back.
-        logs = self._exact.seen(scaled, norm) * (size * norm)[:, None] + self.offsets
+        logs = self._exact.projections(scaled, norm) * (size * norm)[:, None] + self.offsets
         # The largest value is subtracted, so that exp does not overflow and the sum is at least 1.
         likely = exponential(np.clip(logs - np.max(logs, axis=1, keepdims=True), -_RARE, 0.0))
         return np.asarray(likely / (fold(likely + 0.0) * INSIDE)[:, None])

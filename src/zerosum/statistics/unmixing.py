@@ -126,11 +126,11 @@ class UnmixingScore(SourceStatistic):
         people = self._per_recording(rows, runs)
         return native.unmixing(people, self._exact, runs, self._chosen, signs, self.window, weights)
 
-    def told(self, y: Array, runs: NDArray[np.int64]) -> Array:
+    def vectors(self, y: Array, runs: NDArray[np.int64]) -> Array:
         """The vectors v, shape (units, size), on the host or by a kernel on the device of y."""
-        return self._told_here(y, runs) if on_host(y) else self._told_there(y, runs)
+        return self._vectors_on_host(y, runs) if on_host(y) else self._vectors_on_device(y, runs)
 
-    def _told_here(self, y: Singles, runs: NDArray[np.int64]) -> Floats:
+    def _vectors_on_host(self, y: Singles, runs: NDArray[np.int64]) -> Floats:
         """v of units on the host, shape (units, size).
 
         Parameters
@@ -203,7 +203,7 @@ class UnmixingScore(SourceStatistic):
                     chosen[:, source] = psi[:, source]
             return means, np.matmul(pair, own.transpose(0, 2, 1)) / float(rows)
 
-    def _told_there(self, y: Array, runs: NDArray[np.int64]) -> Array:
+    def _vectors_on_device(self, y: Array, runs: NDArray[np.int64]) -> Array:
         """v of units on a device, shape (units, size), by the kernel of `fused`, which computes the same formulas."""
         windows, longest = windows_of(tuple(runs.tolist()), self.window), min(self.window, y.shape[1])
         weights = self.correlation_weight, self.slope_weight, self.constant

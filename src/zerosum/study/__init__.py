@@ -6,8 +6,8 @@ from zerosum.study.archive import result_bytes
 from zerosum.study.budget import Budget
 from zerosum.study.planning import make_plan, pin, resolve
 from zerosum.study.running import Unit, declared_unit, execute, run
-from zerosum.study.schema import Study
 from zerosum.study.site_file import SiteFile
+from zerosum.study.study_file import Study
 
 __all__ = [
     "DEFAULT_SCHEME",

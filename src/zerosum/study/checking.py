@@ -26,10 +26,10 @@ from zerosum.site.budget import check_budget, refusals
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
 from zerosum.study.archive import result_bytes, results_folder
-from zerosum.study.schema import Study
 from zerosum.study.site_data import Faults, fault_lines, load_for, question_refusals
 from zerosum.study.site_file import SiteFile
 from zerosum.study.site_schema import check_schema, confirmed_schema
+from zerosum.study.study_file import Study
 
 # Share of values outside a public range above which a warning is given. Chosen by hand; no benchmark recorded.
 _MAX_OUTSIDE = 0.2

@@ -33,8 +33,8 @@ from zerosum.report.record import Result, check_target, write_whole
 from zerosum.report.signature import coordinator_key, key_place
 from zerosum.study.planning import resolve
 from zerosum.study.running import execute
-from zerosum.study.schema import Study
 from zerosum.study.status import Status
+from zerosum.study.study_file import Study
 
 Connect = Callable[[Plan], AbstractContextManager[Engine]]
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from zerosum.compute.devices import HOST, NAMES
+from zerosum.data.sources import Snapshot, Source, fetch
+from zerosum.data.spool import memory_bytes
 from zerosum.errors import BadStudy, first_fault
 from zerosum.kernel.statistic import Adjacency
 from zerosum.secagg.keys import Identity
@@ -17,7 +21,7 @@ from zerosum.site.identity import former_identities, keep_identity
 from zerosum.site.policy import Policy
 
 # Entries of [[sites]] in a study file that belong to the site, and are not part of the public study.
-_PRIVATE = ("data", "policy", "unit_column", "delimiter", "encoding", "labels", "device")
+_PRIVATE = ("data", "source", "policy", "unit_column", "delimiter", "encoding", "labels", "device")
 
 
 class _Table(BaseModel):
@@ -51,6 +55,15 @@ class LimitsTable(_Table):
     """Seconds that budget stays reserved after the last round of a study."""
     metrics_seconds: float = Field(10.0, gt=0, allow_inf_nan=False, strict=True)
     """Seconds between two writes of the metrics."""
+    memory: str | int = "4 GB"
+    """Memory for the rows of a study. More rows are read from a file without a name in the state folder."""
+
+    @field_validator("memory")
+    @classmethod
+    def _amount(cls, value: str | int) -> str | int:
+        """Refuse what is no amount of memory."""
+        memory_bytes(value)
+        return value
 
 
 class SiteFile(_Table):
@@ -58,8 +71,10 @@ class SiteFile(_Table):
 
     name: str = Field(min_length=1)
     """The site's name, as on the roster."""
-    data: Path
+    data: Path | None = None
     """Its table, or its folder of images or documents."""
+    source: Source | None = None
+    """Its database, instead of `data`: a table of its own, see [databases](sources.md)."""
     unit_column: str | None = None
     """Column of unit labels: rows with equal labels belong to one unit; without it every row is a unit. It overrides
     `column` in the study's `[unit]`."""
@@ -106,15 +121,54 @@ class SiteFile(_Table):
         except (ValueError, TypeError) as error:  # not UTF-8, not TOML, or with an entry named folder
             raise BadStudy(f"the site file {path} is not a site's TOML file: {error}") from None
 
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        """Refuse no data, and two places of data."""
+        if (self.data is None) == (self.source is None):
+            raise ValueError("give either data or a source")
+        return self
+
     @property
     def path(self) -> Path:
-        """Path of the data."""
-        return self.folder / self.data
+        """Path of the data, or of the snapshot of the source."""
+        if self.data is not None:
+            return self.folder / self.data
+        # The name in plain letters, and a digest of it: sites of a rehearsal may share a folder.
+        plain = re.sub(r"[^A-Za-z0-9]+", "-", self.name).strip("-")
+        return self.state_folder / f"data-{plain}-{hashlib.sha256(self.name.encode()).hexdigest()[:8]}.parquet"
+
+    def fetch(self, on_rows: Callable[[int], None] | None = None) -> Snapshot:
+        """Run the query of the source and replace the snapshot.
+
+        Parameters
+        ----------
+        on_rows : callable, optional
+            Called with the number of rows so far.
+
+        Raises
+        ------
+        BadStudy
+            If the site has no source.
+        """
+        if self.source is None:
+            raise BadStudy(f"the site {self.name!r} has no source to fetch from: its data are {self.path}")
+        return fetch(self.source, self.folder, self.path, on_rows)
+
+    def check_fetched(self) -> None:
+        """Raise `BadStudy` if the site has a source and nothing was fetched from it yet."""
+        if self.source is not None and not self.path.is_file():
+            raise BadStudy(f"the site {self.name!r} has fetched nothing from its source: run `zerosum site fetch`")
 
     @property
     def reading(self) -> dict[str, Any]:
-        """Options of the table reader: delimiter, encoding, labels."""
-        return {"delimiter": self.delimiter, "encoding": self.encoding, "labels": self.labels}
+        """Options of the table reader: delimiter, encoding, labels, memory."""
+        return {
+            "delimiter": self.delimiter,
+            "encoding": self.encoding,
+            "labels": self.labels,
+            "memory": memory_bytes(self.limits.memory),
+            "folder": self.state_folder,
+        }
 
     @property
     def schema_path(self) -> Path:

@@ -23,7 +23,7 @@ import numpy as np
 from zerosum.compute.units import Units
 from zerosum.data.bids import SELECTED_BY, Recording, entity_values, every_recording
 from zerosum.data.documents import document_facts
-from zerosum.data.formats import Cells, Table, Text, open_table, readable
+from zerosum.data.formats import Cells, Table, Text, open_table, parquet_files, readable
 from zerosum.data.nifti import Nifti
 from zerosum.data.scans import confound_names, run_seconds, strategies_for
 from zerosum.data.tables import OnScan, token_set, unit_labels
@@ -67,10 +67,12 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
     on_scan : callable, optional
         Receives progress reports.
     """
+    site.check_fetched()
     # Folders of images first, since a BIDS folder holds text files, too.
     if site.path.is_dir() and _has_images(site.path):
         return _images_draft(site, policy)
-    if site.path.is_dir() or _holds_documents(site.path):
+    tables = site.path.is_dir() and parquet_files(site.path)
+    if not tables and (site.path.is_dir() or _holds_documents(site.path)):
         units, words = document_facts(site.path)
         counted = _public_count(len(units), policy)
         return DataSchema(kind="documents", units=counted, rows_per_unit=units.largest, words=words)
@@ -164,10 +166,10 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
 def _is_supported(path: Path, table: Table, name: str) -> bool:
     """Whether a column holds numbers or text. Other types, such as dates in a Parquet file, are left out of a schema,
     so that no plan can ask about them."""
-    if path.suffix.lower() != ".parquet":
+    if path.is_file() and path.suffix.lower() not in (".parquet", ".arrow", ".feather"):
         return True
     try:
-        # Reading one batch is enough: the type of a Parquet column is the same in all batches.
+        # Reading one batch is enough: the type of a column is the same in all batches.
         next(table.batches([table.names.index(name)]), None)
     except BadData:
         return False
@@ -428,6 +430,7 @@ def _confirmation_path(site: SiteFile) -> Path:
 
 def ready_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) -> DataSchema:
     """The confirmed schema after a comparison with all data. Raises `CheckFailed` with all differences."""
+    site.check_fetched()
     schema = confirmed_schema(site)
     if faults := check_schema(site, schema, policy, on_scan).faults:
         raise CheckFailed(f"the data of the site {site.name!r} do not fit its schema: {'; '.join(faults)}")

@@ -124,7 +124,7 @@ def test_exact_values_below_rounding_are_not_valid() -> None:
         rows = hidden + part * rng.normal(size=(30, 4)) @ matrix.T
         flat, _size, norm = sized(rows.reshape(1, -1))
         seen = exact.product(whole(flat, norm).reshape(-1, 12))
-        assert exact.heard(np.sqrt(np.mean(seen**2, axis=0))[None]).tolist() == [heard]
+        assert exact.above_rounding(np.sqrt(np.mean(seen**2, axis=0))[None]).tolist() == [heard]
         assert not (np.any(exact.valid((seen * exact.worth[:-1]).reshape(1, -1))) and not heard)
 
 
@@ -132,7 +132,7 @@ def test_exact_seen_equals_product_to_26_bits() -> None:
     rng = np.random.default_rng(1)
     matrix, rows = rng.normal(size=(30, 4)) * [1e-50, 1, 1e30, 3], rng.normal(size=(9, 30)) * 1e40
     exact, (scaled, size, norm) = Exact.of(matrix), sized(rows)
-    seen = exact.seen(scaled, norm) * (size * norm)[:, None]
+    seen = exact.projections(scaled, norm) * (size * norm)[:, None]
     error = np.abs(seen - rows @ matrix) / np.linalg.norm(rows, axis=1)[:, None] / np.linalg.norm(matrix, axis=0)
     assert np.max(error) < 2.0**-BITS * math.sqrt(30)
 

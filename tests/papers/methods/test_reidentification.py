@@ -40,7 +40,7 @@ def test_linkage_attack_success_falls_with_noise(
     assert linked[0] <= attacks.linked(joint.published[1], known(SITES[1].x)) <= linked[1]
     simulated = known(OTHERS) + noise * RNG.standard_normal((len(OTHERS), 10))
     assert left[0] <= attacks.left_over(joint.published[1], SITES[1].x, simulated, OTHERS) <= left[1]
-    apart = attacks.told_apart(joint.published[1], known(SITES[1].x), known(OTHERS), noise, known(OWN))
+    apart = attacks.membership_auc(joint.published[1], known(SITES[1].x), known(OTHERS), noise, known(OWN))
     assert apart > 0.99 if noise == 0 else abs(apart - 0.5) < 0.1
 
 
@@ -50,7 +50,7 @@ def test_membership_attack_on_published_rows_weakens_with_noise() -> None:
     found = []
     for noise in (1.0, 10.0, 100.0):
         published = members + noise * rng.standard_normal(members.shape)
-        found.append(attacks.told_apart(published, members, others, noise, fresh))
+        found.append(attacks.membership_auc(published, members, others, noise, fresh))
     assert found[0] > 0.99
     assert 0.55 < found[1] < found[0]
     assert abs(found[2] - 0.5) < 0.1

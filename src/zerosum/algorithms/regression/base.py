@@ -553,8 +553,8 @@ class Regression(RangedAlgorithm):
         """
         matrix, constant = self._in_data_units(frame)
         found = matrix @ mean + constant
-        # Independent priors: the prior variance of M w is the sum of squares of a row of M times the priors. Covariances
-        # transform as M C M'.
+        # Independent priors: the prior variance of M w is the sum of squares of a row of M times the priors.
+        # Covariances transform as M C M'.
         known = np.sqrt(np.sum((matrix * prior) ** 2, axis=1))
         errors = table(found, matrix @ pooled.covariance @ matrix.T, matrix @ population.covariance @ matrix.T, known)
         return self._named({"coefficients": found[:-1], "intercept": found[-1:], **errors})

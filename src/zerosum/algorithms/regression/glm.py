@@ -37,7 +37,7 @@ from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, Regression, counted_units
 from zerosum.algorithms.regression.functional import lowest_quadratic
-from zerosum.algorithms.regression.inference import GradientRelease, Posterior, relative_clip
+from zerosum.algorithms.regression.inference import GradientRelease, relative_clip
 from zerosum.algorithms.regression.shrinkage import average, denoised, shrunk_posterior
 from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
@@ -380,7 +380,8 @@ class LogisticRegressionProgram(NewtonRegression):
     arrays and minimised with a ridge from the known noise. With `method` "polynomial" it takes the whole budget and no
     rounds follow. It ranks better at small budgets; its intervals come from one point at zero coefficients and leave
     most coefficients not identified. "auto" chooses it if the noise of one Newton round is more than 1/6.3 of the
-    prior, and with `goal` "predict" if it is more than 1/35. The quadratic has no offset; with an offset the Newton rounds start at zero.
+    prior, and with `goal` "predict" if it is more than 1/35. The quadratic has no offset; with an offset the Newton
+    rounds start at zero.
     """
 
     name: ClassVar[str] = "logistic-regression"
@@ -521,8 +522,8 @@ class PoissonRegressionProgram(NewtonRegression):
     its mean (quasi-Poisson).
 
     With `law` "negative-binomial" the variance is m + `shape` m^2 (Lawless 1987). The residual of a count is divided by
-    1 + shape m, so that large counts do not dominate. The shape follows from the same releases, at the mean count: first
-    from the variance of the counts, then in every round from the mean square of the residuals.
+    1 + shape m, so that large counts do not dominate. The shape follows from the same releases, at the mean count:
+    first from the variance of the counts, then in every round from the mean square of the residuals.
 
     Results besides those of `NewtonRegression`: `dispersion`, at least 1, and `shape` of the negative binomial.
     """
@@ -614,8 +615,8 @@ class PoissonRegressionProgram(NewtonRegression):
             # Counts vary at least as those of the law. The spread falls from round to round, as the fit improves.
             spread = max(math.sqrt(scale.rate), min(spread, scale.spread))
             return replace(scale, spread=spread, dispersion=spread**2 / scale.rate)
-        # The mean of h over all people, m/(1 + a m) at an effective mean m, makes the shape a fixed point of its update:
-        # with the true a the squared residuals have that mean whatever the rates are.
+        # The mean of h over all people, m/(1 + a m) at an effective mean m, makes the shape a fixed point of its
+        # update: with the true a the squared residuals have that mean whatever the rates are.
         effective = scale.rate
         if statistic.intercept > 0:
             kept = 1 - lost_information(statistic.width, self._rooms[0])

@@ -11,8 +11,8 @@ log-likelihood, both with normal noise of known size (`inference.GradientRelease
    little near w*, and the mean over all rounds has the noise of a single release of the whole budget.
 
 2. `shrunk_posterior` solves g = H d + noise for d = w* - w under the prior d_j ~ N(t_j, q_j^2). With many columns the
-   spectral norm of the noise of H, about noise sqrt(2 D), exceeds most eigenvalues of H, although each diagonal entry is
-   known well. Off-diagonal entries are therefore taken as correlations R_jk = H_jk/sqrt(H_jj H_kk) with prior N(0,
+   spectral norm of the noise of H, about noise sqrt(2 D), exceeds most eigenvalues of H, although each diagonal entry
+   is known well. Off-diagonal entries are therefore taken as correlations R_jk = H_jk/sqrt(H_jj H_kk) with prior N(0,
    tau^2). tau^2 is the mean square of the released ones less that of their noise (empirical Bayes; Ledoit and Wolf 2004
    shrink covariances to a diagonal target in the same way). The posterior of an entry of H has mean C_jk and variance
    V_jk. Then g = C d + (noise of variance s^2 + sum_k V_jk E d_k^2 + sampling), which is solved by the normal equations

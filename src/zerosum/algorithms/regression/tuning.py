@@ -75,8 +75,8 @@ class Tuning:
     # ---- inference: the posterior --------------------------------------------------------------------------------
 
     posterior_iterations: int = 6
-    """Iterations of the fixed point in `posterior` and `shrunk_posterior`, whose noise depends on its own step. Chosen by hand: three
-    suffice."""
+    """Iterations of the fixed point in `posterior` and `shrunk_posterior`, whose noise depends on its own step.
+    Chosen by hand: three suffice."""
     clipped_ratio_most: float = 0.9
     """Largest mean square of clipped residuals, over the squared bound, from which the unclipped share is estimated.
     Nearer to 1 nearly all residuals are at the bound, and the share cannot be estimated. Chosen by hand."""
@@ -194,8 +194,8 @@ class Tuning:
     """Prior standard deviation of the change of the linear predictor over half the range of a column whose size is not
     known. Chosen by hand."""
     intercept_spread: float = 4.0
-    """Prior standard deviation of the intercept of logistic models: a share of 0.02 is one standard deviation. Chosen by
-    hand."""
+    """Prior standard deviation of the intercept of logistic models: a share of 0.02 is one standard deviation.
+    Chosen by hand."""
     score_prior: float = 5.0
     """The prior of the score coefficients is narrower by this factor: ranking gains more from shrinkage than estimates
     do. Chosen by hand on made-up data: factors from 2 to 6 differ little."""

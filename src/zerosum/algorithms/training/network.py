@@ -22,6 +22,7 @@ First weights and the model are public. Optimiser (`optimisers`), averaging and 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -41,7 +42,7 @@ from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum, Request
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.holdout import Part
-from zerosum.statistics.network import ClippedGradient
+from zerosum.statistics.network import ClippedGradient, Examples
 from zerosum.statistics.predictions import PredictionHistogram
 
 
@@ -98,6 +99,30 @@ class RowClassifier(RangedAlgorithm):
     def categories(self) -> dict[str, tuple[str | float | bool, ...]]:  # type: ignore[override]
         """The classes, in the last column."""
         return {self.columns[-1]: self.classes}
+
+    @abstractmethod
+    def statistic(self, weights: Floats) -> Examples:
+        """The statistic of a step at these weights (n,)."""
+
+    def probabilities(self, weights: Floats, features: Floats) -> Floats:
+        """Probabilities of the classes for rows in the units of the data, as a site would compute them.
+
+        Parameters
+        ----------
+        weights : array of shape (n,)
+            Weights of the network.
+        features : array of shape (rows, features)
+            Rows without the class.
+
+        Returns
+        -------
+        probabilities : array of shape (rows, classes)
+        """
+        # A statistic expects a class in the last column, which predictions do not use.
+        rows = np.column_stack([np.asarray(features, dtype=np.float64), np.zeros(len(features))])
+        statistic = self.statistic(np.asarray(weights))
+        parts = [statistic.probabilities(block) for block in Units(rows).blocks(row_bytes=statistic.row_bytes)]
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.classes)))
 
 
 class NeuralClassifierProgram(RowClassifier):
@@ -352,25 +377,3 @@ class NeuralClassifierProgram(RowClassifier):
         judging = self._predictions(weights)
         release = yield PrivateSum(judging, self.evaluate_share)
         return {**found, **quality_of(judging, release, self.classes)}
-
-    # ---- what comes of it ------------------------------------------------------------------------------------------
-
-    def probabilities(self, weights: Floats, features: Floats) -> Floats:
-        """Probabilities of the classes for rows in the units of the data, as a site would compute them.
-
-        Parameters
-        ----------
-        weights : array of shape (n,)
-            Weights of the network.
-        features : array of shape (rows, features)
-            Rows without the class.
-
-        Returns
-        -------
-        probabilities : array of shape (rows, classes)
-        """
-        # A statistic expects a class in the last column, which predictions do not use.
-        rows = np.column_stack([np.asarray(features, dtype=np.float64), np.zeros(len(features))])
-        statistic = self.statistic(np.asarray(weights))
-        parts = [statistic.probabilities(block) for block in Units(rows).blocks(row_bytes=statistic.row_bytes)]
-        return np.concatenate(parts) if parts else np.zeros((0, len(self.classes)))

@@ -417,7 +417,7 @@ class Exact:
         """
         return array_namespace(numbers).matmul(numbers, constant_on(self.numbers, numbers))
 
-    def seen(self, rows: Array, norm: Array) -> Array:
+    def projections(self, rows: Array, norm: Array) -> Array:
         """Rows of this norm, divided by it, times the matrix, to 26 bits of the norm of its columns; shape (rows, k).
 
         Parameters
@@ -428,23 +428,24 @@ class Exact:
             Their norms; the caller multiplies by them again where the scale matters.
         """
         numbers = whole(rows, norm)
-        seen = self.product(numbers)
-        seen *= constant_on(self._worth, numbers)[None, :]
-        return seen
+        projections = self.product(numbers)
+        projections *= constant_on(self._worth, numbers)[None, :]
+        return projections
 
     @cached_property
     def _worth(self) -> Floats:
         """The value of 1 in a product of whole numbers, by column."""
         return np.asarray(self.unit * (INSIDE * 2.0**-BITS))
 
-    def valid(self, seen: Array) -> Array:
+    def valid(self, products: Array) -> Array:
         """Products of units (one a row), with zeros for units whose products are no larger than the rounding of
         `whole`.
         """
-        xp = array_namespace(seen)
-        return xp.where((xp.max(xp.abs(seen), axis=1) > self.rounding)[:, None], seen, xp.zeros_like(seen))
+        xp = array_namespace(products)
+        large = xp.max(xp.abs(products), axis=1) > self.rounding
+        return xp.where(large[:, None], products, xp.zeros_like(products))
 
-    def heard(self, sizes: Floats) -> Array:
+    def above_rounding(self, sizes: Floats) -> Array:
         """Whether the products of each unit exceed the rounding of `whole`; shape (units,).
 
         Parameters

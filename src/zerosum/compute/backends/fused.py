@@ -42,12 +42,12 @@ def serves(rows: Array) -> bool:
         and rows.dtype.is_floating_point
         and rows.element_size() >= 4
         and _installed()
-        and _keeps(str(rows.device))
+        and _kernels_keep_bits(str(rows.device))
     )
 
 
 @cache
-def _keeps(device: str) -> bool:
+def _kernels_keep_bits(device: str) -> bool:
     """Whether the kernels give a unit the same bits alone and at any position among others; tested once on public
     numbers. If they do not, or fail, slower plain operations take their place.
     """
@@ -62,7 +62,7 @@ def _keeps(device: str) -> bool:
 
 
 def _same_bits(device: str) -> bool:
-    """The test of `_keeps` for units of two public shapes, 40 x 24 and 7 x 3."""
+    """The test of `_kernels_keep_bits` for units of two public shapes, 40 x 24 and 7 x 3."""
     rng = np.random.default_rng(0)
     return all(_same_bits_of(device, rng, length, columns) for length, columns in ((40, 24), (7, 3)))
 

@@ -226,7 +226,7 @@ def unmixing(
     sources,
     sizes,
     chosen,
-    told,
+    vectors,
     length,
     made,
     window,
@@ -244,8 +244,8 @@ def unmixing(
     """The contribution of one unit to `statistics.unmixing.UnmixingScore`, before it is divided by its norm.
 
     One pass over the unit's rows collects the sums of all scores and the products F and C; the part after the loop
-    applies the formulas of `UnmixingScore._told_here`. `told` is (units, size): turns, correlations, slopes by score,
-    constant.
+    applies the formulas of `UnmixingScore._vectors_on_host`. `vectors` is (units, size): turns, correlations, slopes by
+    score, constant.
     """
     unit = tl.program_id(0).to(tl.int64)
     base = unit * length * made
@@ -332,7 +332,7 @@ def unmixing(
     mixed = (F.to(tl.float64) - together * linear[:, None]) * worth[:, None]
     pairs = made * (made - 1) // 2
     i, j = source[:, None], source[None, :]
-    out = told + unit * (2 * pairs + 3 * made + 1)
+    out = vectors + unit * (2 * pairs + 3 * made + 1)
     # Position of the pair (i, j), i < j, among the rows of the upper triangle without the diagonal.
     at = out + i * made - i * (i + 1) // 2 + j - i - 1
     inside = (i < j) & (j < made)

@@ -25,8 +25,9 @@ import numpy as np
 
 from zerosum.algorithms.metrics import amari_index
 from zerosum.compute.units import Units
-from zerosum.errors import BadData, BadParameter
-from zerosum.papers.figures.experiment import Experiment, OnStep, Row, Table, averages, curve, quiet
+from zerosum.errors import BadData
+from zerosum.papers.figures.experiment import Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.figures.separating import OPEN, rehearsed
 from zerosum.papers.methods import ica as published
 from zerosum.papers.methods import ica_costs as costs
@@ -62,6 +63,7 @@ def load(folder: Path | None, people: int) -> list[Units]:
         rows = np.concatenate([own - own.mean(axis=0) for own in each])
         sites.append(Units(rows, np.cumsum([0, *map(len, each)])))
     moment = sum(site.rows.T @ site.rows for site in sites) / sum(len(site.rows) for site in sites)
+    # float64 for the decomposition only: the small eigenvalues of 200 correlated regions are lost in float32.
     values, vectors = np.linalg.eigh(np.asarray(moment, dtype=np.float64))
     whitening = (vectors[:, -COMPONENTS:] / np.sqrt(values[-COMPONENTS:])).astype(np.float32)
     return [Units(site.rows @ whitening, site.offsets) for site in sites]
@@ -103,11 +105,10 @@ def carry(
     on_step: OnStep = quiet,
 ) -> Table:
     """Normalised gain index against the epsilon of a round, the number of people or delta."""
-    runs = seeds if seeds is not None else 10 if full else 2
-    if runs < 1:
-        raise BadParameter(f"at least one seed is needed, got {runs}")
+    runs = run_count(seeds, 10 if full else 2)
     whole = load(folder, PEOPLE)
     rng = np.random.default_rng(0)
+    # The Amari index compares an unmixing with a mixing matrix.
     truth = np.asarray(np.linalg.pinv(rehearsed(OPEN, whole, math.inf, TRUTH, rng)[0]), dtype=np.float64)
     points = _points(along, full, epsilon, people)
     rows: Table = [
@@ -174,13 +175,8 @@ def summary(rows: Table) -> Table:
 
 def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
     """capeDJICA along one axis, with lines for the starting point and for djICA."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     lines = summary(rows)
-    figure, axes = plt.subplots(figsize=(8.5, 6.2), constrained_layout=True)
+    figure, axes = subplots(figsize=(8.5, 6.2))
     colours = dict(zip(STEPS, ("#d9843b", "#8057b8"), strict=True))
     for name, colour in colours.items():
         shown = [line for line in lines if (line["method"], line["step"]) == ("capeDJICA", name)]
@@ -213,7 +209,6 @@ def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
     axes.set_title(f"ABIDE: {', '.join(fixed)} (shaded: usable)", fontsize=11)
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=1)
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 # Figure to its axis, the epsilon of a round and the number of people.

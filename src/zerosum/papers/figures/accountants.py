@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.methods import ica_costs as costs
 
 # Sites, colluding sites and components of the paper's experiments.
@@ -75,12 +76,7 @@ def summary(rows: Table) -> Table:
 
 def draw(rows: Table, path: Path) -> None:
     """One panel per setting, both axes logarithmic."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(1, 2, figsize=(12.5, 6.0), constrained_layout=True)
+    figure, panels = subplots(1, 2, figsize=(12.5, 6.0))
     for axes, setting in zip(panels, (FIGURE, SECTION), strict=True):
         for accountant, (label, colour, style) in _LOOKS.items():
             shown = [row for row in rows if (row["setting"], row["accountant"]) == (setting, accountant)]
@@ -105,7 +101,6 @@ def draw(rows: Table, path: Path) -> None:
     figure.legend(handles, labels, fontsize=9, loc="outside lower center", ncols=3)
     figure.suptitle(f"capeDJICA by every accountant: {SITES} sites, {COLLUDERS} colluding", fontsize=13)
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 EXPERIMENTS = (

@@ -24,6 +24,7 @@ from zerosum.kernel.published import theorem_1
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.view import Coalition
 from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
+from zerosum.papers.figures.panels import subplots
 
 # Numbers of sites and values of epsilon, one panel each.
 SITES, EPSILONS = (5, 10, 30), (1.0, 3.0)
@@ -46,6 +47,7 @@ def claimed_delta(mu_squared: float, epsilon: float) -> float:
     1e-05
     """
     spread = math.sqrt(mu_squared)
+    # The privacy loss is normal with mean mu^2/2 and variance mu^2 (capeDJICA, Theorem 1: mu_z and sigma_z).
     x = (epsilon - mu_squared / 2) / spread
     return min(1.0, 2 / x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)) if x > 0 else 1.0
 
@@ -63,6 +65,7 @@ def deltas(sites: int, epsilon: float, tau: float, colluders: int | None = None)
     own = tau / math.sqrt(sites)  # noise of a message without cancelling noise, for the same noise in the result
     claimed = theorem_1(sites, coalition.colluders)
     return {
+        # The classical formula tau = sqrt(2 ln(1.25/delta))/epsilon, solved for delta.
         "conv claimed": min(1.0, 1.25 * math.exp(-((epsilon * own) ** 2) / 2)),
         "conv exact": exact("local", own),
         "cape claimed": math.nan if claimed is None else claimed_delta(claimed / tau**2, epsilon),
@@ -110,12 +113,7 @@ def summary(rows: Table) -> Table:
 
 def draw(rows: Table, path: Path) -> None:
     """One panel for each number of sites and epsilon, both axes logarithmic."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(len(EPSILONS), len(SITES), figsize=(12.5, 7.5), sharey=True, constrained_layout=True)
+    figure, panels = subplots(len(EPSILONS), len(SITES), figsize=(12.5, 7.5), sharey=True)
     for line, epsilon in zip(panels, EPSILONS, strict=True):
         for axes, sites in zip(line, SITES, strict=True):
             for name, (label, colour, style) in _LOOKS.items():
@@ -135,7 +133,6 @@ def draw(rows: Table, path: Path) -> None:
     figure.legend(handles, labels, fontsize=9, loc="outside lower center", ncols=3)
     figure.suptitle("The δ of CAPE, as claimed and exactly, at the same noise in the result", fontsize=13)
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 # Sites and epsilon of the panels of `cape-collusion`, and the exact delta of pooled data, which sets the noise.
@@ -188,12 +185,7 @@ def collusion_summary(rows: Table) -> Table:
 
 def draw_collusion(rows: Table, path: Path) -> None:
     """One panel for each number of sites and epsilon; the range of Theorem 1 is shaded."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(2, 2, figsize=(12.5, 8.2), sharex=True, constrained_layout=True)
+    figure, panels = subplots(2, 2, figsize=(12.5, 8.2), sharex=True)
     for axes, (sites, epsilon) in zip(panels.T.flat, COLLUSION, strict=True):
         for name, (label, colour, style) in _LOOKS.items():
             shown = [row for row in rows if (row["sites"], row["epsilon"], row["curve"]) == (sites, epsilon, name)]
@@ -214,7 +206,6 @@ def draw_collusion(rows: Table, path: Path) -> None:
         f"The δ of CAPE against colluders, at the noise of δ = {POOLED_DELTA:g} for pooled data", fontsize=13
     )
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 EXPERIMENTS = (

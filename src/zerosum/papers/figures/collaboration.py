@@ -24,7 +24,8 @@ from zerosum.algorithms import DataCollaborationProgram, FeatureClassifierProgra
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
-from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet
+from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.methods import collaboration as methods
 from zerosum.papers.methods.collaboration import Records
 from zerosum.papers.programs.federated import CLIP
@@ -222,10 +223,7 @@ def carry(
     on_step: OnStep = quiet,
 ) -> Table:
     """Accuracy of every method on test images. Quick runs have three widths and one seed."""
-    if seeds is None:
-        seeds = FULL_SEEDS if full else QUICK_SEEDS
-    if seeds < 1:
-        raise BadParameter(f"at least one seed is needed, got {seeds}")
+    runs = run_count(seeds, FULL_SEEDS if full else QUICK_SEEDS)
     images, test = load(name, folder)
     if not full:
         test = Records(test.x[:2000], test.y[:2000])
@@ -238,7 +236,7 @@ def carry(
     on_step(0, len(planned))
     for done, (records, method, width) in enumerate(planned, 1):
         nominal, exact = _worth(method, records, distance)
-        for seed in range(seeds):
+        for seed in range(runs):
             clients = shared_out(images, records, seed)
             found = (
                 ours(method, clients, test, OUR_EPSILON, seed)
@@ -276,13 +274,8 @@ _COLOURS = {
 def draw(rows: Table, path: Path) -> None:
     """One panel each for 100 and 1000 records per client: Data Collaboration against its width, other methods as
     lines."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     lines = summary(rows)
-    figure, panels = plt.subplots(1, 2, figsize=(13, 6.8), sharey=True, constrained_layout=True)
+    figure, panels = subplots(1, 2, figsize=(13, 6.8), sharey=True)
     for axes, records in zip(panels, (100, 1000), strict=True):
         for method, colour in _COLOURS.items():
             shown = [line for line in lines if (line["method"], line["records"]) == (method, records)]
@@ -303,7 +296,6 @@ def draw(rows: Table, path: Path) -> None:
         axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
     panels[0].set_ylabel("accuracy on test images, %")
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 # Heading to column of the printed table.

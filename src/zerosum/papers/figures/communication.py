@@ -154,6 +154,7 @@ def communication(
 def growth(rows: Table, scheme: str, phase: str) -> tuple[float, float, float]:
     """Bytes of a site as a + b S + c D, by least squares over the measured settings: (a, b, c)."""
     own = [row for row in rows if (row["scheme"], row["phase"]) == (scheme, phase)]
+    # The least-squares plane is exact up to bytes of encoding where the orders of the papers hold, O(S + D).
     design = np.array([[1.0, float(row["sites"]), float(row["numbers"])] for row in own])
     a, b, c = np.linalg.lstsq(design, np.array([float(row["site_bytes"]) for row in own]), rcond=None)[0]
     return float(a), float(b), float(c)
@@ -184,14 +185,12 @@ def summary(rows: Table) -> Table:
 
 def draw(rows: Table, path: Path) -> None:
     """Set-up against sites, a round against sites and numbers, and the table of the papers with the measured growth."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     schemes = list(dict.fromkeys(str(row["scheme"]) for row in rows))
     sites, numbers = (sorted({int(row[column]) for row in rows}) for column in ("sites", "numbers"))
-    figure, grid = plt.subplot_mosaic("abc;ttt", figsize=(13.5, 9.2), height_ratios=[1.25, 1], constrained_layout=True)
+    figure = Figure(figsize=(13.5, 9.2), layout="constrained")
+    grid = figure.subplot_mosaic("abc;ttt", height_ratios=[1.25, 1])
     panels = (
         ("a", "set-up", "sites", {"numbers": numbers[-1]}, "set-up, once a study"),
         ("b", "round", "sites", {"numbers": numbers[0]}, f"a round of {numbers[0]} numbers"),
@@ -255,7 +254,6 @@ def draw(rows: Table, path: Path) -> None:
         "Communication: table I of capeDJICA beside bytes measured (the aggregator: S times a site)", fontsize=13
     )
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 EXPERIMENTS = (

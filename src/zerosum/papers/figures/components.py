@@ -18,7 +18,8 @@ from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
-from zerosum.papers.figures.experiment import Experiment, OnStep, Table, averages, curve, quiet
+from zerosum.papers.figures.experiment import Experiment, OnStep, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.methods import tensor
 from zerosum.papers.rehearsal import PublicData
 
@@ -153,9 +154,7 @@ def _carry(
     """Run all methods at all points and seeds."""
     if data not in DATA:
         raise BadParameter(f"unknown data {data!r}; there are {', '.join(DATA)}")
-    runs = seeds if seeds is not None else _SEEDS if full else 2
-    if runs < 1:
-        raise BadParameter(f"at least one seed is needed, got {runs}")
+    runs = run_count(seeds, _SEEDS if full else 2)
     where: Sequence[Point] = points(x, full)
     rows: Table = []
     on_step(0, len(where) * runs)
@@ -192,14 +191,9 @@ def draw(
     what: tuple[str, str],
 ) -> None:
     """Two panels: all methods at the same exact epsilon, and at the published calibration."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     most = max(int(row["records"]) for row in rows) if rows else 0
     lines = summary([row for row in rows if x == "records" or int(row["records"]) == most])
-    figure, panels = plt.subplots(1, 2, figsize=(12.5, 6.4), sharey=True, constrained_layout=True)
+    figure, panels = subplots(1, 2, figsize=(12.5, 6.4), sharey=True)
     for axes, calibration in zip(panels, ("exact", "published"), strict=True):
         for method, (label, colour) in _LOOKS.items():
             chosen = "exact" if method == OURS else calibration
@@ -225,4 +219,3 @@ def draw(
     data = str(rows[0]["data"]) if rows else ""
     figure.suptitle(f"{what[0]}, {data}: {SITES} sites, {COLLUDERS} colluding", fontsize=13)
     figure.savefig(path, dpi=120)
-    plt.close(figure)

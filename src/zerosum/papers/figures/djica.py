@@ -13,7 +13,6 @@ Zerosum has the scheme `pooled` there, at an exact total epsilon for a person.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +20,9 @@ import numpy as np
 from zerosum.algorithms.metrics import amari_index
 from zerosum.arrays import Floats
 from zerosum.data.fmri import Brains, make_fmri
-from zerosum.errors import BadParameter
-from zerosum.papers.figures.experiment import Experiment, OnStep, Row, Table, averages, curve, quiet
+from zerosum.papers.figures.experiment import Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
 from zerosum.papers.figures.ica import FULL, QUICK, USABLE, Size
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.figures.separating import (
     NOT_PRIVATE,
     OPEN,
@@ -54,7 +53,7 @@ def pooled_epsilon(
 ) -> Table:
     """Gain index against epsilon for data of 512 people at one party (figure 2b)."""
     size = FULL if full else QUICK
-    runs = _runs(size, seeds)
+    runs = run_count(seeds, size.seeds)
     swept = (0.01, 0.1, 1.0, 10.0, 100.0, 1e4) if full else (0.1, 1.0, 100.0)
     totals = (0.5, 1.0, 2.0, 4.0, 8.0) if full else (1.0, 4.0)
     plan = [
@@ -86,14 +85,6 @@ def pooled_epsilon(
     return rows
 
 
-def _runs(size: Size, seeds: int | None) -> int:
-    """Number of seeds. Raises `BadParameter`."""
-    runs = size.seeds if seeds is None else seeds
-    if runs < 1:
-        raise BadParameter(f"at least one seed is needed, got {runs}")
-    return runs
-
-
 def _study(size: Size, people: int, seed: int, sites: int) -> Brains:
     """Synthetic study of a size."""
     return make_fmri(people, sites=sites, components=size.components, points=size.points, side=size.side, seed=seed)
@@ -106,13 +97,8 @@ def pooled_summary(rows: Table) -> Table:
 
 def draw_pooled(rows: Table, path: Path) -> None:
     """DP-djICA against the epsilon of a round, Zerosum against its total, and lines for djICA without noise."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     lines = pooled_summary(rows)
-    figure, axes = plt.subplots(figsize=(8.5, 6.2), constrained_layout=True)
+    figure, axes = subplots(figsize=(8.5, 6.2))
     looks = {
         NOT_PRIVATE: ("DP-djICA, ε asked of a round: no ε holds", "#c0392b"),
         OURS_ALONE: ("Zerosum, trusted coordinator, exact total ε of a person", "#0b7a75"),
@@ -134,7 +120,6 @@ def draw_pooled(rows: Table, path: Path) -> None:
     axes.set_title(f"Private ICA of made-up fMRI of {rows[0]['people']} people at one party", fontsize=11)
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 # ---- figure 1 -------------------------------------------------------------------------------------------------------
@@ -182,7 +167,7 @@ def independence(
     """
     size = FULL if full else QUICK
     # A curve is a mean over people already; more runs add rows for further seeds.
-    runs = _runs(replace(size, seeds=1), seeds)
+    runs = run_count(seeds, 1)
     plan = [
         Trial(OPEN_TUNED),
         Trial(OPEN),
@@ -197,6 +182,7 @@ def independence(
         truth = study.maps
         sources = np.asarray(study.sources[0], dtype=np.float64)
         rng = np.random.default_rng([seed, len(truth)])
+        # An orthogonal mixture of white sources is white: second moments cannot tell it from the sources.
         mixing = np.linalg.qr(rng.standard_normal((len(truth), len(truth))))[0]
         for done, (method, gains) in enumerate(((SOURCES, np.eye(len(truth))), (MIXTURES, mixing)), 1):
             rows += _courses(method, amari_index(gains, np.eye(len(truth))), math.inf, seed, sources @ gains.T)
@@ -246,16 +232,10 @@ _ROWS = {
 
 def draw_independence(rows: Table, path: Path) -> None:
     """One row of autocorrelations per method, one column per component."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     first = [row for row in rows if row["seed"] == 0]
     columns = max(int(row["component"]) for row in first) + 1
-    figure, panels = plt.subplots(
+    figure, panels = subplots(
         len(_ROWS), columns, figsize=(2.6 * columns + 2.4, 9.0), sharex=True, sharey=True, squeeze=False,
-        constrained_layout=True,
     )  # fmt: skip
     for line, (method, heading) in zip(panels, _ROWS.items(), strict=True):
         own = [row for row in first if row["method"] == method]
@@ -276,7 +256,6 @@ def draw_independence(rows: Table, path: Path) -> None:
         axes.set_xlabel("lag, volumes")
     figure.suptitle("Autocorrelation of time courses: the same for sources and for mixtures", fontsize=13)
     figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 EXPERIMENTS = (

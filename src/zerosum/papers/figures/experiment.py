@@ -148,6 +148,14 @@ def averages(rows: Table, measured: Sequence[str], over: str = "seed") -> Table:
     return found
 
 
+def run_count(asked: int | None, usual: int) -> int:
+    """The number of runs that was asked for, or the usual one. Raises `BadParameter` for less than one."""
+    runs = usual if asked is None else asked
+    if runs < 1:
+        raise BadParameter(f"at least one seed is needed, got {runs}")
+    return runs
+
+
 def curve(axes: Any, lines: Table, along: str, measured: str, *, label: str, colour: str, bold: bool) -> None:
     """Plot the mean of one method with its standard deviation as error bars."""
     axes.errorbar(

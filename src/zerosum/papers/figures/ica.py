@@ -25,9 +25,8 @@ import numpy as np
 
 from zerosum.arrays import Floats
 from zerosum.data.fmri import make_fmri
-from zerosum.errors import BadParameter
-from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet
-from zerosum.papers.figures.panels import Panel, aligned, draw_panels
+from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.panels import Panel, aligned, draw_panels, subplots
 from zerosum.papers.figures.separating import (
     CAPE_TUNED,
     NOT_PRIVATE,
@@ -135,10 +134,8 @@ def _row(trial: Trial, people: int, seed: int, found: Separated, setting: Separa
 
 def _sweep(points: Sequence[_Point], size: Size, seeds: int | None, on_step: OnStep) -> Table:
     """Every method at every point, once per seed. The seed determines the data too."""
-    if (chosen := size.seeds if seeds is None else seeds) < 1:
-        raise BadParameter(f"at least one seed is needed, got {chosen}")
     plan: list[tuple[int, int, Trial]] = []
-    for seed in range(chosen):
+    for seed in range(run_count(seeds, size.seeds)):
         for people in dict.fromkeys(point.people for point in points):
             here = [point for point in points if point.people == people]
             trials = [trial for point in here for trial in _trials(point, size.slow, size.slow or point is here[-1])]
@@ -342,13 +339,8 @@ _LINES = {
 
 def draw(rows: Table, path: Path, x: Literal["epsilon", "people", "delta"] = "epsilon") -> None:
     """Two panels: all methods at the same exact epsilon, and the papers' calibration at its exact epsilon."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     lines = summary(rows)
-    figure, panels = plt.subplots(1, 2, figsize=(13.5, 6.6), sharey=True, constrained_layout=True)
+    figure, panels = subplots(1, 2, figsize=(13.5, 6.6), sharey=True)
     for axes, calibration in zip(panels, ("exact", "published"), strict=True):
         for method, (label, colour) in _LOOKS.items():
             chosen = "exact" if method in (OURS, OURS_PCA) else calibration
@@ -393,7 +385,6 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "people", "delta"] = "ep
     went = "" if rounds >= PAPERS_ROUNDS else f"; the papers' {PAPERS_ROUNDS} rounds compressed to {rounds}"
     figure.suptitle(f"Private ICA of made-up fMRI: 4 sites, 1 colluding{went}", fontsize=13)
     figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def _range(lines: Table, name: str) -> str:

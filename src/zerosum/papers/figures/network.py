@@ -28,7 +28,8 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel.statistic import Adjacency
-from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet
+from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.programs.network import ITERATIONS, CapeNetworkProgram
 from zerosum.papers.rehearsal import PublicData, exact_epsilon, exact_tau, published_tau
 from zerosum.study.rehearsal import Rehearsal
@@ -69,6 +70,8 @@ class Classes:
     def drawn(reading: Reading, count: int, seed: int) -> Classes:
         """Normal classes of unit variance, one at 0 and one at distance 1 in norm or in every coordinate."""
         rng = np.random.default_rng(seed)
+        # "The means are separated by 1" (capeFM, section 5.1) can be read as a norm or for each coordinate; the second
+        # is an easier task by a factor of sqrt(D).
         apart = 1.0 if reading == "coordinate" else 1 / math.sqrt(COLUMNS)
         y = rng.integers(0, 2, count).astype(np.float64)
         return Classes(rng.standard_normal((count, COLUMNS)) + apart * y[:, None], y)
@@ -129,6 +132,7 @@ def noise_of(
     if calibration == "published" and method not in PUBLISHED:
         raise BadParameter(f"the paper has no calibration for {method!r}")
     (request,) = algorithm.requests(Adjacency.REPLACE_ONE)
+    # Equal Gaussian releases of sensitivity s cost as one of sensitivity s sqrt(iterations).
     whole = request.statistic.sensitivity(Adjacency.REPLACE_ONE) * math.sqrt(algorithm.steps or 1)
     terms: dict[str, Any] = {"sites": SITES, "colluders": COLLUDERS, "sensitivity": whole}
     if calibration == "exact":
@@ -179,10 +183,7 @@ def carry(
     on_step: OnStep = quiet,
 ) -> Table:
     """Accuracy on the training examples and on others, for every scheme."""
-    if seeds is None:
-        seeds = FULL_SEEDS if full else QUICK_SEEDS
-    if seeds < 1:
-        raise BadParameter(f"at least one seed is needed, got {seeds}")
+    runs = run_count(seeds, FULL_SEEDS if full else QUICK_SEEDS)
     points = [
         (epsilon, RECORDS) for epsilon in ((0.03, 0.1, 0.3, 0.5, 1.0, 3.0, 10.0) if full else (0.1, 0.5, 1.0, 3.0))
     ]
@@ -193,7 +194,7 @@ def carry(
     on_step(0, len(planned))
     for done, ((epsilon, records), (method, calibration)) in enumerate(planned, 1):
         steps = None if full else QUICK_STEPS
-        rows += [_measured(DATA[data], method, calibration, epsilon, records, seed, steps) for seed in range(seeds)]
+        rows += [_measured(DATA[data], method, calibration, epsilon, records, seed, steps) for seed in range(runs)]
         on_step(done, len(planned))
     return rows
 
@@ -216,13 +217,8 @@ _TITLES = {"exact": "every scheme at the same ε in all", "published": "as publi
 
 def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
     """Two panels: all schemes at the same epsilon, and as published at the exact epsilon."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     lines = summary(rows)
-    figure, panels = plt.subplots(1, 2, figsize=(13, 6.8), sharey=True, constrained_layout=True)
+    figure, panels = subplots(1, 2, figsize=(13, 6.8), sharey=True)
     for axes, calibration in zip(panels, _TITLES, strict=True):
         for method, (label, colour) in _LOOKS.items():
             chosen = "exact" if method == OURS else calibration
@@ -246,7 +242,6 @@ def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
     apart = "in norm" if rows[0]["data"] == "norm" else "in every coordinate"
     figure.suptitle(f"A network with one hidden layer, means 1 apart {apart}; {SITES} sites, {COLLUDERS} colluding")
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 def _of(lines: Table, method: str, calibration: str) -> Table:

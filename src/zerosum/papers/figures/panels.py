@@ -1,4 +1,5 @@
-"""Picture of maps by several methods in rows, with a common order, sign and colour scale."""
+"""Figures without a display, and the picture of maps by several methods in rows, with a common order, sign and colour
+scale."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -73,3 +75,12 @@ def draw_panels(panels: Sequence[Panel], path: Path, *, title: str, subtitle: st
         scale.outline.set_linewidth(0.5)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
+
+
+def subplots(rows: int = 1, columns: int = 1, *, figsize: tuple[float, float], **settings: Any) -> tuple[Any, Any]:
+    """A figure of this size in inches and its axes, as those of `matplotlib.pyplot`, without a display or a list of
+    open figures."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=figsize, layout="constrained")
+    return figure, figure.subplots(rows, columns, **settings)

@@ -22,7 +22,8 @@ import numpy as np
 from zerosum.algorithms.pca.program import PCAProgram
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Table, averages, curve, quiet
+from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import pca as baselines
 from zerosum.papers.programs import CapePCAProgram
@@ -90,6 +91,7 @@ def synthetic(rows: int, columns: int = 200, seed: int = 0) -> Floats:
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.standard_normal((columns, columns)))[0]
     values = np.exp(-np.arange(columns) / 20) + 0.01
+    # Variance of a column: the diagonal of basis diag(values) basis'.
     spread = float(np.sqrt(np.max((basis**2) @ values)))
     drawn = (rng.standard_normal((rows, columns)) * np.sqrt(values)) @ basis.T
     return np.asarray(np.clip(0.5 + drawn / (8 * spread), 0.0, 1.0))
@@ -135,6 +137,7 @@ class _Setting:
     def __init__(self, data: Records, records: int) -> None:
         self.sites, self.components = data.sites(records), data.components
         self.records = len(self.sites[-1])
+        # The papers' methods need sites of equal size; the last site is the smallest.
         self.sites = [rows[: self.records] for rows in self.sites]
         everyone = np.concatenate(self.sites)
         mean = everyone.mean(axis=0)
@@ -149,6 +152,7 @@ class _Setting:
 
     def energy(self, vectors: Floats) -> float:
         """Captured energy as a fraction of the best."""
+        # tr(V' A V) without the product of two wide matrices.
         return float(np.sum(vectors * (self.matrix @ vectors)) / self.best)
 
     def non_private(self) -> Floats:
@@ -225,12 +229,9 @@ def _sweep(data: Records, points: Sequence[_Point], seeds: Sequence[int], on_ste
 
 def _prepare(data: str, folder: Path | None, full: bool, seeds: int | None) -> tuple[Records, range]:
     """Load the data and choose the seeds."""
-    if seeds is None:
-        seeds = _FULL_SEEDS if full else _QUICK_SEEDS.get(data, 1)
-    if seeds < 1:
-        raise BadParameter(f"at least one seed is needed, got {seeds}")
+    runs = run_count(seeds, _FULL_SEEDS if full else _QUICK_SEEDS.get(data, 1))
     rows = _FULL_ROWS if full else _QUICK_ROWS.get(data, _FULL_ROWS)
-    return load(data, folder, rows), range(seeds)
+    return load(data, folder, rows), range(runs)
 
 
 def pca_epsilon(
@@ -285,13 +286,8 @@ _LOOKS: dict[str, tuple[str, str]] = {
 
 def draw(rows: Table, path: Path, x: Literal["epsilon", "records", "delta"] = "epsilon") -> None:
     """Two panels: all methods at the same exact epsilon, and the published calibration at its exact epsilon."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     lines = summary(rows)
-    figure, panels = plt.subplots(1, 2, figsize=(12.5, 6.4), sharey=True, constrained_layout=True)
+    figure, panels = subplots(1, 2, figsize=(12.5, 6.4), sharey=True)
     for axes, calibration in zip(panels, ("exact", "published"), strict=True):
         for method, (label, colour) in _LOOKS.items():
             chosen = "exact" if method == OURS else calibration
@@ -317,7 +313,6 @@ def draw(rows: Table, path: Path, x: Literal["epsilon", "records", "delta"] = "e
     data = str(rows[0]["data"]) if rows else ""
     figure.suptitle(f"Private principal components, {data}: {SITES} sites, {COLLUDERS} colluding", fontsize=13)
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 _SWEPT: dict[str, tuple[Carry, Literal["epsilon", "records", "delta"]]] = {

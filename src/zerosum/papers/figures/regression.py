@@ -25,9 +25,9 @@ from typing import Any, Literal
 import numpy as np
 
 from zerosum.arrays import Floats
-from zerosum.errors import BadParameter
 from zerosum.papers.figures import fitting
-from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, quiet
+from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, quiet, run_count
+from zerosum.papers.figures.panels import subplots
 from zerosum.papers.figures.regression_data import DATA, Regression, load
 from zerosum.papers.methods import regression as methods
 from zerosum.papers.methods.functional import Sample
@@ -94,6 +94,7 @@ def _moments(x: Floats, y: Floats) -> _Moments:
 
 def _loss(moments: _Moments, w: Floats) -> float:
     """Mean squared residual from moments."""
+    # capeFM, equation (14), expanded: no pass over the records for each of some hundred coefficients.
     matrix, linear, constant = moments
     return float(w @ matrix @ w - 2 * w @ linear + constant)
 
@@ -254,13 +255,10 @@ def _prepare(
     data: str, folder: Path | None, full: bool, seeds: int | None, along: Sequence[Along]
 ) -> tuple[Regression, int, range]:
     """Data, largest number of records per site, and seeds."""
-    if seeds is None:
-        seeds = FULL_SEEDS if full else QUICK_SEEDS
-    if seeds < 1:
-        raise BadParameter(f"at least one seed is needed, got {seeds}")
+    runs = run_count(seeds, FULL_SEEDS if full else QUICK_SEEDS)
     loaded = load(data, folder, SYNTHETIC_ROWS["records" in along])
     rows = len(loaded.x) if full else min(len(loaded.x), QUICK_ROWS)
-    return loaded, rows // SITES, range(seeds)
+    return loaded, rows // SITES, range(runs)
 
 
 def carry(
@@ -368,25 +366,18 @@ _TITLES = {"exact": "every method at the same ε", "published": "the papers' cal
 
 def _finish(figure: Any, rows: Table, what: str, path: Path) -> None:
     """Title, file, close."""
-    import matplotlib.pyplot as plt
 
     title = f"Private linear regression, {rows[0]['data']}: {what}; {SITES} sites, {COLLUDERS} colluding"
     if not any(row["method"] == OURS for row in rows):
         title += f"\n(this version of Zerosum has no {fitting.ALGORITHM}: its curve is left out)"
     figure.suptitle(title, fontsize=13)
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
     """Two panels: all methods at the same epsilon, and the published calibration at its exact epsilon."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     lines = summary(rows)
-    figure, panels = plt.subplots(1, 2, figsize=(13.5, 8.0), sharey=True, constrained_layout=True)
+    figure, panels = subplots(1, 2, figsize=(13.5, 8.0), sharey=True)
     for axes, calibration in zip(panels, _TITLES, strict=True):
         _panel(axes, lines, along, calibration, "loss")
         axes.set_title(_TITLES[calibration], loc="left", fontsize=11)
@@ -397,15 +388,10 @@ def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
 
 def draw_error(rows: Table, path: Path) -> None:
     """One column each for epsilon, records and delta, one row per calibration."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     lines = summary(rows, "error")
     most = max(int(line["records"]) for line in lines)
     fixed: dict[Along, float] = {"epsilon": EPSILON, "delta": DELTA, "records": most}
-    figure, panels = plt.subplots(2, 3, figsize=(14.5, 9.5), sharey=True, constrained_layout=True)
+    figure, panels = subplots(2, 3, figsize=(14.5, 9.5), sharey=True)
     for line, calibration in zip(panels, _TITLES, strict=True):
         for axes, along in zip(line, _ALONG, strict=True):
             others = [name for name in fixed if name != along]

@@ -59,6 +59,7 @@ def synthetic(name: str, columns: int, rows: int, seed: int = 0, noise: float = 
     rng = np.random.default_rng(seed)
     weights = rng.standard_normal(columns)
     x = rng.standard_normal((rows, columns))
+    # Ranges of -1 to 1 first, weights second: the response then lies in -1 to 1 too, before its noise.
     x /= np.abs(x).max(axis=0)
     weights /= np.abs(x @ weights).max()
     y = x @ weights

@@ -245,12 +245,14 @@ class Separating:
             )
             subspace, whole = self._exact_subspace, trial.epsilon
         else:
+            # Fewer rounds at a larger epsilon of a round: the mu of all rounds stays that of 1000.
             epsilon = trial.epsilon * math.sqrt(PAPERS_ROUNDS / settings.rounds)
             subspace = self._noisy_subspace(method, trial.epsilon, settings.delta, rng)
             before = costs.reduction_mu(trial.epsilon, settings.delta, points=self.points, **sites)
             # `reduction_mu` is for capePCA; other methods have another cost per release.
             before *= math.sqrt(costs.price(method, **sites) / costs.price("cape-djica", **sites))
             after = costs.exact_mu(method, settings.rounds, epsilon, delta=settings.delta, **sites)
+            # mu of the reduction and of the iteration add up in squares; the conversion to epsilon comes last, once.
             whole = accountant.epsilon(math.hypot(before, after), trial.delta)
         exact = costs.exact_epsilon(
             method, settings.rounds, epsilon, delta=settings.delta, total_delta=trial.delta, **sites

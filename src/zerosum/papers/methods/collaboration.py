@@ -75,7 +75,11 @@ class Reduction:
     def of(x: Floats, width: int) -> Reduction:
         """PCA of the site's records, with at most len(x) - 1 components."""
         center = x.mean(axis=0)
+        # Right singular vectors of centred rows are the principal directions; no D x D matrix is formed, which for
+        # images is larger than the rows of a site.
         directions = np.linalg.svd(x - center, full_matrices=False)[2]
+        # Centred rows have rank at most n - 1: a further direction is rounding error and would map the anchors to
+        # noise.
         return Reduction(center, directions[: min(width, len(x) - 1)].T)
 
     def __call__(self, x: Floats) -> Floats:
@@ -107,13 +111,18 @@ class Collaboration:
 def collaborate(sites: Sequence[Records], width: int, seed: int, noise: float = 0.0) -> Collaboration:
     """Data Collaboration without the network. `noise` is the standard deviation of the noise on every mapped number."""
     rng = np.random.default_rng(seed)
+    # Uniform in the unit cube, the public range of the columns: anchors that share no information with records.
     anchors = rng.random((ANCHORS, sites[0].x.shape[1]))
     maps = tuple(Reduction.of(site.x, width) for site in sites)
     mapped = tuple(each(anchors) for each in maps)
+    # The common target (DC-DP, section II-A: g_i(mapped anchors of i) = g_j(mapped anchors of j)): the subspace of the
+    # anchors that all maps preserve best in the least-squares sense.
     target = np.linalg.svd(np.hstack(mapped), full_matrices=False)[0][:, :width]
     alignments = tuple(np.linalg.lstsq(each, target, rcond=None)[0] for each in mapped)
     clean = [each(site.x) for each, site in zip(maps, sites, strict=True)]
     published = tuple(each + noise * rng.standard_normal(each.shape) for each in clean)
+    # One scale for all sites and columns. It brings the inputs of the network to unit size, for which its first weights
+    # and its step were chosen; a scale for each column would undo the noise's equal size.
     spread = np.std(np.vstack([rows @ turn for rows, turn in zip(published, alignments, strict=True)]))
     return Collaboration(anchors, maps, mapped, published, alignments, noise, float(spread))
 
@@ -124,12 +133,15 @@ def collaboration_accuracy(
     """Accuracy of one network on the aligned records of all sites. Test records are mapped by the first site."""
     joint = collaborate(sites, width, seed, noise)
     rows = np.vstack([joint.aligned(at, each) for at, each in enumerate(joint.published)])
+    # Labels enter as they are: DC-DP adds noise to mapped records only.
     weights = perceptron.train(rows, Records.joined(sites).y, epochs=epochs, seed=seed)
     return perceptron.accuracy(weights, joint.returned(0, test.x), test.y)
 
 
 def published_noise(epsilon: float = EPSILON, delta: float = DELTA, reach: float = 1.0) -> float:
     """Noise of DC-DP for columns of range `reach`: the analytic Gaussian mechanism for one column."""
+    # Equation (1) of DC-DP, solved for the noise: sensitivity over noise is the mu at which the Gaussian mechanism is
+    # exactly (epsilon, delta)-private (Balle and Wang 2018).
     return reach / accountant.mu_for(epsilon, delta)
 
 
@@ -139,6 +151,8 @@ def record_epsilon(distance: float, epsilon: float = EPSILON, delta: float = DEL
     >>> round(record_epsilon(1.0)), round(record_epsilon(28.0)) > 20_000
     (50, True)
     """
+    # Mapped records move by at most the distance of the records, since a projection on orthonormal directions is a
+    # contraction; the map itself is taken as fixed, as in the paper.
     return accountant.epsilon(distance / published_noise(epsilon, delta), delta)
 
 
@@ -187,6 +201,7 @@ def federated(
         start=seed,
     )
     data = [Units(np.column_stack([site.x, site.y])) for site in sites]
+    # Weights of FedAvg (McMahan et al. 2017, Algorithm 1) up to a factor that `Release.units` divides out again.
     shares = np.array(sizes) / max(sizes)
 
     def answer(request: Request) -> Release:
@@ -197,6 +212,7 @@ def federated(
         if transcript is not None:
             returned = [perceptron.of_flat(own, inputs, CLASSES) for own in sent]
             transcript.append([(statistic.tensors, own) for own in returned])
+        # Noise of the weighted sum: independent noise of each client, times its weight.
         std = noise * float(np.linalg.norm(shares))
         return Release(shares @ sent, std, sum(sizes), tuple(f"site {s + 1}" for s in range(len(sites))))
 
@@ -212,7 +228,9 @@ def federated_noise(
     if records < 1 or rounds < 1:
         raise BadParameter("federated learning needs a record and a round")
     if exact:
+        # mu of J Gaussian releases of sensitivity 2C is 2C sqrt(J)/noise; no composition bound is needed.
         return 2 * clip * math.sqrt(rounds) / accountant.mu_for(epsilon, delta)
+    # As published: the classical formula for the Gaussian mechanism, with linear composition over the rounds.
     return math.sqrt(2 * math.log(1.25 / delta)) * rounds * (2 * clip / records) / epsilon
 
 

@@ -96,9 +96,11 @@ class Polynomial:
 def coefficients(model: Model, sample: Sample) -> Polynomial:
     """Lambda_0, Lambda_1 and Lambda_2 of a site's mean loss."""
     x, y = sample.x, sample.y
+    # Means and not sums, so that the arrays of sites of equal size are averaged (capeFM, Algorithm 4, line 10).
     second = x.T @ x / len(x)
     if model == "linear":
         return Polynomial(float(np.mean(y * y)), -2 * (x.T @ y) / len(x), second)
+    # Taylor's series of log(1 + exp(x'w)) - y x'w at 0 to the second order: log 2 + (1/2 - y) x'w + (x'w)^2/8.
     return Polynomial(math.log(2), x.T @ (0.5 - y) / len(x), second / 8)
 
 
@@ -107,7 +109,9 @@ def coefficients(model: Model, sample: Sample) -> Polynomial:
 
 def stationary(polynomial: Polynomial) -> Floats:
     """Point of zero gradient: the minimum if there is one, otherwise a saddle point."""
+    # The gradient of w' M w is (M + M') w: only the symmetric part matters, and noise on both triangles is averaged.
     matrix = polynomial.matrix + polynomial.matrix.T
+    # Least squares instead of a solver: a noisy matrix may be singular, and the shortest solution is then taken.
     return np.asarray(np.linalg.lstsq(matrix, -polynomial.linear, rcond=None)[0])
 
 
@@ -115,6 +119,7 @@ def trimmed(polynomial: Polynomial, ridge: float) -> Floats:
     """Zhang et al. 2012, section 6: add a ridge to the matrix, then drop directions of negative eigenvalues."""
     matrix = (polynomial.matrix + polynomial.matrix.T) / 2
     values, vectors = np.linalg.eigh(matrix + ridge * np.eye(len(matrix)))
+    # Along a direction of negative curvature the noisy loss has no minimum; the coefficient there is set to 0.
     kept = vectors[:, values > 0]
     return np.asarray(kept @ ((kept.T @ polynomial.linear) / (-2 * values[values > 0])))
 
@@ -126,6 +131,8 @@ def repaired(polynomial: Polynomial, entry: float) -> Floats:
     The symmetric part of such noise has entries of standard deviation entry/sqrt 2 off the diagonal, and eigenvalues up
     to sqrt(2 D) entry.
     """
+    # sqrt(2 D) times the noise of an entry is the edge of the spectrum of the symmetric part (Wigner's semicircle: 2
+    # sqrt(D) times the standard deviation entry/sqrt 2 off the diagonal).
     return trimmed(polynomial, math.sqrt(2 * len(polynomial.linear)) * entry)
 
 
@@ -173,6 +180,7 @@ def dp_fm_moves(model: Model, columns: int) -> tuple[float, float]:
 def dp_fm_epsilon(model: Model, columns: int, scale: float, delta: float) -> float:
     """Upper bound on the epsilon of Laplace noise of `scale`/n on every distinct coefficient, at delta."""
     total, length = dp_fm_moves(model, columns)
+    # Both bounds hold, so the smaller one does: pure composition is better for few columns, zCDP for many.
     return min(total / scale, published.rdp(length / scale, delta))
 
 
@@ -186,6 +194,7 @@ def dp_fm_scale(model: Model, columns: int, epsilon: float, delta: float) -> flo
     from scipy.optimize import brentq
 
     total, length = dp_fm_moves(model, columns)
+    # The zCDP bound has no closed inverse; it increases in mu, so that its root is unique.
     mu = float(brentq(lambda mu: published.rdp(mu, delta) - epsilon, 1e-9, 2 * math.sqrt(epsilon) + 1, xtol=1e-14))
     return min(total / epsilon, length / mu)
 
@@ -196,6 +205,8 @@ def dp_fm(model: Model, sample: Sample, scale: float, rng: np.random.Generator) 
     D, n = sample.x.shape[1], len(sample.x)
     loss = coefficients(model, sample)
     drawn = rng.laplace(scale=scale / n, size=(D, D))
+    # Each distinct coefficient has one draw, mirrored: a second draw for (j, i) would let a reader average the two.
     matrix = loss.matrix + np.triu(drawn) + np.triu(drawn, 1).T
     linear = loss.linear + rng.laplace(scale=scale / n, size=D)
+    # Four standard deviations of a Laplace entry, sqrt(2) scale/n each: the choice of Zhang et al., section 6.
     return trimmed(Polynomial(loss.constant, linear, matrix), 4 * math.sqrt(2) * scale / n)

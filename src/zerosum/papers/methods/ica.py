@@ -87,12 +87,15 @@ class Ascent:
     def move(self, G: Floats, h: Floats) -> None:
         """One round along the gradients G (R, R) and h (R,)."""
         self.rounds += 1
+        # DP-djICA, Algorithm 3, lines 11 to 13, and the last lines of Algorithm 4 of capeDJICA.
         change = self._step * G
         # The restart rule for divergence; see the module's docstring.
         if not np.all(np.isfinite(change)) or np.max(np.abs(self.W + change)) > self._settings.upper_bound:
             self.W, self.b, self._step = np.eye(len(self.b)), np.zeros(len(self.b)), self._step / 2
         else:
             self.W, self.b = self.W + change, self.b + self._step * h
+            # The stopping rule of both algorithms, on the squared spectral norm of the step. With the papers' noise on
+            # G a step is longer than that, and all rounds are made.
             self.finished = float(np.linalg.norm(change, 2)) ** 2 < self._settings.tolerance
         self.finished = self.finished or self.rounds >= self._settings.rounds
 
@@ -114,9 +117,11 @@ def plain_gradient(statistic: InfomaxGradient, units: Units) -> Floats:
     for start in range(0, len(rows), _BLOCK):
         weight = weights[start : start + _BLOCK]
         z = rows[start : start + _BLOCK] @ filters + b
+        # y = 1 - 2 g(z) with the logistic g (Algorithm 4, line 7) is -tanh(z/2), which does not overflow.
         y = np.tanh(z * kind.type(-0.5))
         Qz, size = z @ Q, np.einsum("ni,ni->n", y, y)
         squared = own + 2 * np.einsum("ni,ni->n", y, Qz) + size * np.einsum("ni,ni->n", z, Qz)
+        # Algorithm 4, line 8: divide by max(1, norm/B_G). Rounding can make a squared norm near 0 negative.
         factor = clip / np.maximum(clip, np.sqrt(np.maximum(squared, 0))) * weight
         kept += float(factor.sum())
         h += y.T @ (root / np.maximum(root, np.sqrt(size)) * weight)
@@ -148,15 +153,19 @@ def dp_djica(
     total = sum(len(rows) for rows in sites)
     ascent = Ascent(R, settings)
     while not ascent.finished:
+        # Algorithm 3, line 4. numpy's 1-norm of a matrix is the largest column sum, which is how far W moves a vector
+        # of L1 norm 1 (DP-djICA, equations 7 to 9).
         spread = float(np.linalg.norm(ascent.W, 1)) / epsilon
         outer, h = np.zeros((R, R)), np.zeros(R)
         for rows in sites:
             for start in range(0, len(rows), _BLOCK):
+                # The rows are scaled in W and not in memory: all volumes of a figure are several gigabytes.
                 z = rows[start : start + _BLOCK] @ (bound / largest * ascent.W.T) + ascent.b
                 z += rng.laplace(0.0, spread, z.shape)
                 y = -np.tanh(z / 2)
                 outer += y.T @ z
                 h += y.sum(axis=0)
+        # The mean over time points of (I + y z') W; the identity gives W itself, and needs no sum.
         ascent.move(ascent.W + outer @ ascent.W / total, h / total)
     return ascent
 

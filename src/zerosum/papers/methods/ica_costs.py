@@ -88,7 +88,10 @@ def exact_mu(
     components: int | None = None,
 ) -> float:
     """mu of a person over all rounds; with `points` volumes per person, mu of one volume instead."""
+    # h has R entries below 1 in magnitude, so that it moves by at most 2 sqrt(R); its noise is for 2 sqrt(B_G). The
+    # squared ratio is R/B_G where that is below 1.
     pieces = PIECES if components is None else 1 + min(1.0, components / CLIP)
+    # mu^2 of Gaussian releases adds up over pieces and rounds (Gaussian differential privacy, Dong, Roth and Su 2022).
     return ratio(epsilon, delta) * math.sqrt(pieces * _counted(rounds) * price(method, sites, colluders)) / points
 
 
@@ -123,6 +126,7 @@ def epsilon_for_exact(
     total_delta: float = DELTA,
 ) -> float:
     """The epsilon of a round at which `rounds` rounds are exactly (total, total_delta)-private."""
+    # The noise of a round is proportional to 1/epsilon, so that mu is proportional to epsilon: one division, no root.
     one = exact_mu(method, rounds, 1.0, sites=sites, colluders=colluders, delta=delta)
     return accountant.mu_for(total, total_delta) / one
 
@@ -134,6 +138,8 @@ def reduction_mu(epsilon: float, delta: float, *, sites: int, colluders: int, po
     >>> [round(reduction_mu(1.0, 1e-2, sites=4, colluders=1, points=points), 3) for points in (1, 250)]
     [0.622, 155.445]
     """
+    # The factor sqrt 2 is the exact sensitivity of the second moment (`zerosum.papers.methods.pca`), of which the
+    # papers assume 1. The T volumes of a person add up linearly in the worst case, when they are equal.
     return math.sqrt(2 * price("cape-djica", sites, colluders)) * ratio(epsilon, delta) * _counted(points)
 
 
@@ -165,6 +171,7 @@ def claims(rounds: int, ratio: float, *, sites: int, colluders: int, total_delta
         composition=math.inf
         if first is None
         else releases * published.theorem_1_epsilon(first * ratio**2, total_delta / releases),
+        # The papers compare at the same noise, so every accountant receives the same ratio of sensitivity to noise.
         strong=published.strong_composition([ratio] * releases, total_delta),
         moments=published.moments(mu, total_delta),
         moments_printed=moments_printed(mu, total_delta),

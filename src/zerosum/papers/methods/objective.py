@@ -64,6 +64,7 @@ def minimise(loss: Loss, sample: Sample, tilt: Floats, ridge: float, rounds: int
     """Minimum of the mean loss + <tilt, w> + (ridge/2) |w|^2, by Newton's method with step halving."""
     x, y = sample.x, sample.y
     n, D = x.shape
+    # Start at 0, where no record's loss is large: the functions are convex, and with a ridge the minimum is unique.
     w = np.zeros(D)
 
     def value(w: Floats) -> float:
@@ -74,11 +75,14 @@ def minimise(loss: Loss, sample: Sample, tilt: Floats, ridge: float, rounds: int
         _, slope, curvature = loss(x @ w, y)
         gradient = x.T @ slope / n + tilt + ridge * w
         hessian = x.T @ (x * curvature[:, None]) / n + ridge * np.eye(D)
+        # Least squares instead of a solver, for the Hessian without a ridge of separable or collinear records.
         step = -np.linalg.lstsq(hessian, gradient, rcond=None)[0]
         # twice the remaining decrease of the quadratic model (Newton decrement)
         if -float(gradient @ step) <= 1e-18 + 1e-15 * abs(now):
             return np.asarray(w + step)
         size = 1.0
+        # The full step of Newton may overshoot where the logistic curvature is small. Halving keeps the objective from
+        # rising; below 1e-10 rounding decides, and the step is taken.
         while (then := value(w + size * step)) > now and size > 1e-10:
             size /= 2
         now, w = then, w + size * step
@@ -88,6 +92,7 @@ def minimise(loss: Loss, sample: Sample, tilt: Floats, ridge: float, rounds: int
 def ridge_of(model: Model, epsilon: float, records: int) -> float:
     """Ridge for which the determinant costs epsilon/4 (published: epsilon/2)."""
     amounts.check_epsilon(epsilon)
+    # From 1 + c/(n ridge) = exp(epsilon/4), solved for the ridge. expm1 keeps digits at small epsilon.
     return CURVATURE[model] / (records * math.expm1(epsilon / 4))
 
 
@@ -102,6 +107,7 @@ def published(model: Model, sample: Sample, epsilon: float, rng: np.random.Gener
 
 def published_epsilon(model: Model, epsilon: float) -> float:
     """Exact epsilon of the published calibration, at delta = 0."""
+    # Half of epsilon for b and, without the square, a quarter for the determinant; for the squared loss see the module.
     return 0.75 * epsilon if model == "logistic" else math.inf
 
 
@@ -115,11 +121,13 @@ def mu_of(epsilon: float, delta: float) -> float:
     amounts.check_epsilon(epsilon)
     amounts.check_delta(delta)
     width = math.sqrt(2 * math.log(1 / delta))
+    # The positive root of mu^2/2 + mu width - 3 epsilon/4.
     return math.sqrt(width**2 + 1.5 * epsilon) - width
 
 
 def sound(model: Model, sample: Sample, epsilon: float, delta: float, rng: np.random.Generator) -> Floats:
     """(epsilon, delta)-private estimate, by the proof in the module docstring."""
     n, D = sample.x.shape
+    # Noise of standard deviation 2/mu for a b that moves by at most 2; divided by n, as the objective is a mean.
     tilt = 2 / mu_of(epsilon, delta) * rng.standard_normal(D) / n
     return minimise(logistic if model == "logistic" else near_squared, sample, tilt, ridge_of(model, epsilon, n))

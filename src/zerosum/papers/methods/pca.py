@@ -50,7 +50,11 @@ def leading(matrix: Floats, K: int) -> tuple[Floats, Floats]:
     """The K largest eigenvalues of the symmetric part of a matrix, shape (K,), and their eigenvectors, shape (D, K)."""
     if not 0 < K <= len(matrix):
         raise BadParameter(f"between 1 and {len(matrix)} components can be had, got {K}")
+    # `eigh` reads one triangle and ignores the other. The mean of both uses all of a matrix whose noise is not
+    # symmetric.
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    # Signed and not absolute values: noise gives a second moment negative eigenvalues, which stand for no direction of
+    # the data. The papers' SVD of a symmetric matrix would rank them by magnitude.
     return values[::-1][:K], vectors[:, ::-1][:, :K]
 
 
@@ -73,15 +77,18 @@ def dp_dis_pca(sites: Sequence[Floats], K: int, tau: float, rng: np.random.Gener
     R = K if R is None else R
     if not 0 < R <= D:
         raise BadParameter(f"the intermediate rank must lie between 1 and {D}, got {R}")
+    # Each site adds its own noise here, and none cancels in the sum.
     roots = []
     for rows in sites:
         values, vectors = leading(second_moment(rows) + symmetric_noise(D, tau / len(rows), rng), R)
         roots.append(vectors * np.sqrt(np.maximum(values, 0)))
+    # Roots have a sign and an order of columns that differ between sites; their squares do not.
     return leading(np.mean([root @ root.T for root in roots], axis=0), K)[1]
 
 
 def symmetric_noise(D: int, tau: float, rng: np.random.Generator) -> Floats:
     """Independent normal entries on and above the diagonal, mirrored below it."""
+    # One draw for ij and ji, as in Algorithm 2 of capePCA: two would be averaged by any reader.
     upper = np.triu(tau * rng.standard_normal((D, D)))
     return np.asarray(upper + np.triu(upper, 1).T)
 

@@ -57,6 +57,8 @@ class Scatters(PublicSums):
 def wishart(D: int, epsilon: float, rng: np.random.Generator) -> Floats:
     """E E' for D + 1 columns N(0, I/(2 epsilon)), with density proportional to exp(-epsilon trace)."""
     amounts.check_epsilon(epsilon)
+    # DP-djICA, Algorithm 1, line 2: with D + 1 columns the power of the determinant in the Wishart density is 0, and
+    # exp(-epsilon trace) remains.
     E = rng.standard_normal((D, D + 1)) / np.sqrt(2 * epsilon)
     return np.asarray(E @ E.T)
 
@@ -69,6 +71,7 @@ def private_local_pca(scatter: Floats, K: int, epsilon: float, rng: np.random.Ge
     """
     if not 0 < K <= len(scatter):
         raise BadParameter(f"between 1 and {len(scatter)} components can be had, got {K}")
+    # Eigenvalues of a sum of two positive semi-definite matrices are below 0 by rounding only, and have no root there.
     values, vectors = np.linalg.eigh(scatter + wishart(len(scatter), epsilon, rng))
     return np.asarray((vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0)))[:, :K])
 
@@ -89,8 +92,10 @@ def private_global_pca(
     parcel = private_local_pca(first, _rank(first, K), epsilon, rng)
     for s in order[1:]:
         mine = private_local_pca(scatters[s], _rank(scatters[s], K), epsilon, rng)
+        # Algorithm 2, line 9: private PCA of the columns [P' P(j-1)], whose second moment is the sum of both squares.
         both = mine @ mine.T + parcel @ parcel.T
         parcel = private_local_pca(both, max(mine.shape[1], parcel.shape[1]), epsilon, rng)
+    # Algorithm 2, line 12 (NormalizeTopColumns). The columns are roots times eigenvectors, in decreasing order.
     return np.asarray((parcel / np.linalg.norm(parcel, axis=0))[:, :R])
 
 
@@ -106,6 +111,7 @@ def whitening(moment: Floats) -> Floats:
     private.
     """
     values, vectors = np.linalg.eigh((moment + moment.T) / 2)
+    # Below this ratio an eigenvalue is mostly rounding error, whose size is relative to the largest eigenvalue.
     if values[0] <= 1e-12 * values[-1]:
         raise BadParameter("a second moment without an inverse cannot whiten")
     return np.asarray((vectors / np.sqrt(values)) @ vectors.T)

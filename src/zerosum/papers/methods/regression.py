@@ -76,6 +76,7 @@ class Sites:
     def functional(self, method: str, tau: float, rng: np.random.Generator) -> Floats:
         """Coefficients by a form of capeFM, a name in `functional.SCHEMES`, with noise `tau` for sensitivity 1."""
         columns = self.everyone.x.shape[1]
+        # The program maps a response from its range to [-1, 1]; -1 and 1 stand for the logistic classes 0 and 1.
         lower = np.append(-np.ones(columns), -1.0 if self.model == "linear" else 0.0)
         program = CapeFMProgram(
             columns=(*(f"x{i}" for i in range(columns)), "response"),
@@ -197,9 +198,15 @@ def adassp(
     D = sample.x.shape[1]
     gram = sample.x.T @ sample.x
     smallest = float(np.linalg.eigvalsh(gram)[0]) + noise * rng.standard_normal()
+    # A lower bound of the smallest eigenvalue that holds with high probability: too large a value would make the ridge
+    # too small for the noise.
     smallest = max(0.0, smallest - math.sqrt(math.log(6 / delta)) * noise)
+    # Wang 2018, Algorithm 2: the spectral norm of the noise is below this root with probability 1 - failure. No ridge
+    # is needed where the data's own curvature exceeds it.
     ridge = max(0.0, math.sqrt(D * math.log(2 * D * D / failure)) * noise - smallest)
     drawn = noise * rng.standard_normal((D, D))
+    # In isometric coordinates an entry off the diagonal counts sqrt(2)-fold in the Frobenius norm, which bounds the
+    # change.
     above = np.triu(drawn, 1) / (math.sqrt(2) if isometric else 1.0)
     gram = gram + above + above.T + np.diag(np.diag(drawn)) + ridge * np.eye(D)
     return np.asarray(np.linalg.lstsq(gram, sample.x.T @ sample.y + noise * rng.standard_normal(D), rcond=None)[0])
@@ -251,11 +258,15 @@ def descend(
     amounts.check_count("the number of rounds", rounds)
     x, y = sample.x, sample.y
     n, D = x.shape
+    # Sensitivity 2 bound/n over the mu of one of `rounds` equal releases, mu/sqrt(rounds).
     noise = 2 * bound * math.sqrt(rounds) / (mu * n)
     w, velocity = np.zeros(D), np.zeros(D)
     for _ in range(rounds):
+        # Clipping bounds the slope of the squared loss, which has no bound of its own; the logistic slope lies in (-1,
+        # 1).
         slope = np.clip(x @ w - y if model == "linear" else objective.logistic(x @ w, y)[1], -bound, bound)
         gradient = slope @ x / n + noise * rng.standard_normal(D)
+        # 1/c is the step: rows of norm 1 give the mean loss a curvature of at most c.
         velocity = momentum * velocity - rate * gradient / objective.CURVATURE[model]
         w = w + velocity
     return w

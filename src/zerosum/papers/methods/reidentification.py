@@ -9,8 +9,8 @@ same population, and compares with what they would have given.
 
 * `linked`: share of published rows whose nearest candidate, mapped alike, is the correct one. Chance is one over the
   number of candidates.
-* `told_apart`: probability that a member has a higher likelihood ratio of the published data than a non-member. Chance
-  is one half.
+* `membership_auc`: probability that a member has a higher likelihood ratio of the published data than a non-member.
+  Chance is one half.
 * `update_scores`: the same for models. The server has every client's weights before and after its training, and trains
   shadow clients from the same weights on its own records. The score is how much more confident the client's model is
   about a record than the shadow models (Carlini et al. 2022, with non-member models only), over all rounds.
@@ -40,9 +40,12 @@ _SMALL = 1e-3  # smallest noise, for records of norm 1 and more; avoids division
 
 def fitted_map(anchors: Floats, mapped: Floats) -> Reduction:
     """Affine map of a site, from anchors that a colluder reveals and the mapped anchors."""
+    # An affine map is determined by as many anchors in general position as it has columns and one more; the paper's
+    # 1000 anchors of 784 pixels are enough.
     design = np.column_stack([anchors, np.ones(len(anchors))])
     found: Floats = np.asarray(np.linalg.lstsq(design, mapped, rcond=None)[0], dtype=np.float64)
     components, constant = found[:-1], found[-1]
+    # The constant of the map is -center times components; any center with that product gives the same map.
     center: Floats = np.asarray(-constant @ np.linalg.pinv(components), dtype=np.float64)
     return Reduction(center, components)
 
@@ -57,7 +60,7 @@ def linked(published: Floats, candidates: Floats) -> float:
     return hits / len(published)
 
 
-def told_apart(published: Floats, members: Floats, others: Floats, noise: float, reference: Floats) -> float:
+def membership_auc(published: Floats, members: Floats, others: Floats, noise: float, reference: Floats) -> float:
     """Probability that a member makes the published rows more likely than a non-member; ties count half.
 
     The likelihood ratio of "one of these rows is x plus noise" is the mean over rows p of N(p; x)/f(p). The density f
@@ -65,12 +68,16 @@ def told_apart(published: Floats, members: Floats, others: Floats, noise: float,
     density, half of it the normal distribution of their mean and covariance, which covers sparse regions.
     """
     noise = max(noise, _SMALL)
+    # Normal densities without their constant, which is the same in every term of the ratio.
     scale = 2 * noise**2
     near = _blockwise(published, lambda rows: logsumexp(-_distances(rows, reference) / scale, axis=1))
     values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(reference, rowvar=False)))
+    # Published rows are records plus independent noise: their covariances add up, in the axes of the records.
     spread = np.sqrt(np.maximum(values, 0) + noise**2)
     apart = (published - reference.mean(axis=0)) @ vectors / spread
     wide = -0.5 * np.sum(apart**2, axis=1) - np.sum(np.log(spread / noise))
+    # Half and half, up to the factor 1/2 that all rows share. A kernel density alone is near 0 far from every reference
+    # record, and the ratio there would be decided by one outlier.
     usual = np.logaddexp(near - math.log(len(reference)), wide)
     scores = [
         _blockwise(each, lambda rows: logsumexp(-_distances(rows, published) / scale - usual[None, :], axis=1))
@@ -114,11 +121,15 @@ def update_scores(
     rng = np.random.default_rng(seed)
     found = np.zeros(len(candidates.y))
     for before, after in rounds:
+        # Shadows start from the weights that the server sent, so that they differ from the client's model by its
+        # records only.
         seen = []
         for shadow in range(shadows):
             chosen = rng.permutation(len(own.y))[:size]
             trained = perceptron.train(own.x[chosen], own.y[chosen], epochs=epochs, seed=seed + shadow, weights=before)
             seen.append(margins(perceptron.logits(trained, candidates.x), candidates.y))
+        # One spread for all candidates: with a few shadows that of a single record is too uncertain (Carlini et al.
+        # 2022 do the same where shadow models are few).
         spread = np.sqrt(np.mean(np.var(seen, axis=0, ddof=1))) + _SMALL
         found += (margins(perceptron.logits(after, candidates.x), candidates.y) - np.mean(seen, axis=0)) / spread
     return found
@@ -131,6 +142,7 @@ def gradient_scores(
     gradients, along each candidate's gradient (outer product of its features and its residual)."""
     found = np.zeros(len(features))
     for total, residual, mean in zip(totals, residuals, own, strict=True):
+        # <total - expected, x r'> = x'(total - expected) r, without the outer product of each candidate.
         found += np.sum((features @ (total - records * mean)) * residual, axis=1)
     return found
 
@@ -158,10 +170,12 @@ def left_over(published: Floats, originals: Floats, simulated: Floats, reference
     design = np.column_stack([simulated, np.ones(len(simulated))])
     guess = np.linalg.lstsq(design, reference, rcond=None)[0]
     found = np.column_stack([published, np.ones(len(published))]) @ guess
+    # Can exceed 1: a prediction learned on other records may be worse than the mean of these.
     return float(np.sum((found - originals) ** 2) / np.sum((originals - originals.mean(axis=0)) ** 2))
 
 
 def _distances(rows: Floats, others: Floats) -> Floats:
     """Squared distances, shape (n_rows, n_others), up to rounding."""
+    # |a - b|^2 = |a|^2 + |b|^2 - 2 a'b: one matrix product instead of all differences in memory.
     squares = np.sum(rows**2, axis=1)[:, None] + np.sum(others**2, axis=1)[None, :]
     return np.asarray(squares - 2 * rows @ others.T)

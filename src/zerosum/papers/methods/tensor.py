@@ -66,6 +66,8 @@ def whitening(moment: Floats, K: int) -> tuple[Floats, Floats]:
     """W = U D^(-1/2) and U D^(1/2) of the K largest singular values of a symmetric matrix, each (columns, K)."""
     if not 0 < K <= len(moment):
         raise BadParameter(f"between 1 and {len(moment)} components can be had, got {K}")
+    # Singular values as in Algorithm 3 of capeAGN, line 7: with noise an eigenvalue may be negative, and the paper
+    # takes its magnitude.
     values, vectors = np.linalg.eigh((moment + moment.T) / 2)
     top = np.argsort(-np.abs(values))[:K]
     roots = np.sqrt(np.maximum(np.abs(values[top]), 1e-300))
@@ -77,10 +79,12 @@ def decomposed(moment: Floats, tensor: Floats, K: int, seed: int) -> tuple[Float
     tensor power method with restarts and deflation."""
     W, back = whitening(moment, K)
     D = len(moment)
+    # M3(W, W, W), one axis at a time: K D^3 multiplications where the sum over all indices at once has K^3 D^3.
     once = (W.T @ tensor.reshape(D, -1)).reshape(K, D, D)
     values, vectors = power_method(np.asarray(W.T @ once @ W), K, seed)
     # In whitened coordinates an eigenvalue is 1 / sqrt(weight of the component).
     weights = 1 / np.maximum(values, 1e-12) ** 2
+    # a_k = l_k U D^(1/2) v_k: whitening is undone, and the eigenvalue restores the length.
     return (values[:, None] * vectors) @ back.T, weights / np.sum(weights)
 
 
@@ -91,6 +95,7 @@ def valid(topics: Floats) -> Floats:
     >>> valid(np.array([[2.0, -1.0, 2.0], [-1.0, -1.0, 0.0]])).round(4).tolist()
     [[0.5, 0.0, 0.5], [0.3333, 0.3333, 0.3333]]
     """
+    # Not the projection on the simplex, which would keep fewer words: the paper's step.
     kept = np.maximum(topics, 0.0)
     sums = np.sum(kept, axis=1, keepdims=True)
     return np.where(sums > 0, kept / np.where(sums > 0, sums, 1.0), 1.0 / topics.shape[1])
@@ -139,7 +144,9 @@ def published_noise(method: str, epsilon: float, delta: float, claims: Pair) -> 
     [6.6462, 112.985]
     """
     _scheme(method)
+    # Equations (4) and (5) of capeAGN with n times the sensitivity of a mean, for sums.
     second, third = (rehearsal.published_tau(epsilon / 2, delta / 2, each) for each in claims)
+    # AVN is a Laplace mechanism in L2 norm: scale = sensitivity/epsilon.
     return second, claims[1] / (epsilon / 2) if method == "avn" else third
 
 
@@ -150,6 +157,7 @@ def exact_epsilon(method: str, noise: Pair, delta: float, sensitivities: Pair, *
     >>> round(exact_epsilon("conv", noise, 0.01, exact, sites=5, colluders=1), 3)
     0.289
     """
+    # Each moment costs (sensitivity/noise)^2 in mu^2; pure epsilons add up beside it.
     ratios = [sensitivity / each for sensitivity, each in zip(sensitivities, noise, strict=True)]
     normal, pure = (ratios[:1], ratios[1]) if method == "avn" else (ratios, 0.0)
     # mu^2 is proportional to (sensitivity/tau)^2 and adds up over releases: they cost as one release of sensitivity 1.

@@ -30,7 +30,6 @@ from pydantic import Field
 from zerosum.algorithms.program import Program
 from zerosum.algorithms.training.network import RowClassifier
 from zerosum.arrays import Floats
-from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel.grid import MAX_UNITS
 from zerosum.kernel.quantity import Quantity
@@ -110,28 +109,13 @@ class FLDPProgram(RowClassifier):
         """The rounds: local training at each site, then the weighted mean of the weights."""
         weights, noise = self.first_weights(), 0.0
         for turn in range(self.rounds):
+            # Every round is planned at the first weights and asked at the current ones: the sensitivity 2C does not
+            # depend on them.
             release = yield PrivateSum(self.statistic(weights, turn), 1 / self.rounds)
             sites = (release.units or 1.0) / self.largest_site
+            # `units` is the public sum of n_s, so that this divides by the sum over s of n_s/M.
             weights, noise = release.value / sites, release.noise_std / sites
         return {
             "weights": Quantity(weights, "coefficient"),
             "noise_std": Quantity(np.array([noise]), "diagnostic"),
         }
-
-    def probabilities(self, weights: Floats, features: Floats) -> Floats:
-        """Probabilities of the classes for rows in the units of the data.
-
-        Parameters
-        ----------
-        weights : array of shape (n,)
-            Weights of the network.
-        features : array of shape (rows, features)
-            Rows without the class.
-
-        Returns
-        -------
-        probabilities : array of shape (rows, classes)
-        """
-        # A statistic expects a class in the last column, which predictions do not use.
-        rows = np.column_stack([np.asarray(features, dtype=np.float64), np.zeros(len(features))])
-        return self.statistic(np.asarray(weights)).probabilities(Units(rows))

@@ -96,6 +96,7 @@ class CapeDJICAProgram(Algorithm):
         if adjacency is Adjacency.ADD_REMOVE:
             raise BadParameter("cape-djica divides by the number of units, which must be public: use replace-one")
         R, D = self.n_components, len(self.columns)
+        # Planned at the starting point: the clips, and with them the sensitivity, are the same at every W.
         step = PrivateSum(self._gradient(np.eye(D, R) if self._reduces else None, np.eye(R), np.zeros(R)), self._share)
         first = [PrivateSum(self._moment(), self.reduction_share)] if self._reduces else []
         return (*first, *[step] * self.rounds)
@@ -106,6 +107,7 @@ class CapeDJICAProgram(Algorithm):
         if self._reduces:
             moment = self._moment()
             release = yield PrivateSum(moment, self.reduction_share)
+            # Not divided by the number of people: eigenvectors do not depend on the divisor.
             V = leading(moment.matrix(release.value), R)[1]
         ascent = Ascent(R, Settings(self.rounds, self.step, self.tolerance, self.upper_bound))
         noise = math.nan
@@ -114,10 +116,14 @@ class CapeDJICAProgram(Algorithm):
             release = yield PrivateSum(statistic, self._share)
             people = release.units or 1.0
             noise = release.noise_std / people
+            # A step that restarts the ascent is counted and charged as any other: the data were used for it.
             ascent.move(*statistic.split(release.value / people))
         W, b = ascent.W, ascent.b
+        # Sources are W V'x; the mixing of columns is the pseudo-inverse, as in DP-djICA, A = (W U')^+.
         unmixing = W if V is None else W @ V.T
         mixing = np.asarray(np.linalg.pinv(unmixing).T, dtype=np.float64)
+        # ICA leaves the sign of a source open. A fixed convention makes runs comparable; the bias turns with its
+        # source.
         turned = signs(mixing.T)
         axis = Axis.numbered("component", R)
         return {

@@ -67,6 +67,7 @@ class CapeNetworkProgram(NeuralClassifierProgram):
     @model_validator(mode="after")
     def _published(self) -> Self:
         """Refuse settings of `neural-classifier` that are not published."""
+        # `rate` 1: the paper takes the gradient over all records of a site (section 5.1), without samples.
         fixed = {"model": TWO_LAYER, "optimizer": SGD, "optimizer_settings": {}, "rate": 1.0}
         for name, value in fixed.items():
             if getattr(self, name) != value:

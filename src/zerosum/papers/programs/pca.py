@@ -59,6 +59,8 @@ class CapePCAProgram(RangedAlgorithm):
         release = yield PrivateSum(statistic)
         # Without a public number of units the sum is decomposed: eigenvectors do not depend on the divisor.
         units = release.units or 1.0
+        # The noisy matrix as it is: its noise has mean zero, so that eigenvalues are not corrected (Algorithm 2, line
+        # 9).
         matrix = statistic.matrix(release.value) / units
         values, vectors = leading(matrix, self.n_components)
         axis = Axis.numbered("component", self.n_components)

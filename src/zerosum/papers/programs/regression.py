@@ -84,6 +84,8 @@ class CapeFMProgram(RangedAlgorithm):
     def program(self, adjacency: Adjacency) -> Program:
         statistic = self._statistic(adjacency)
         release = yield PrivateSum(statistic)
+        # A noisy count may be 0 or negative; at least 1 keeps the division harmless, and the released count alone
+        # decides.
         counted = max(float(release.value[-1]), 1.0) if statistic.count else 1.0
         units = release.units or counted
         arrays = {degree: value / units for degree, value in statistic.split(release.value).items()}
@@ -93,9 +95,11 @@ class CapeFMProgram(RangedAlgorithm):
         entry = release.noise_std / units * statistic.worth(2)
         # `repaired` expects the noise of independent entries (i, j) and (j, i).
         w = stationary(noisy) if self.minimiser == "stationary" else repaired(noisy, entry)
+        # From half ranges back to units of the data. A logistic response is a class and has no units.
         scale = self.half[-1] if self.model == "linear" else 1.0
         coefficients = scale * w / self.half[:-1]
         middle = self.middle[-1] if self.model == "linear" else 0.0
+        # A polynomial without a constant term fits a plane through the middle of the ranges.
         intercept = middle - float(coefficients @ self.middle[:-1])
         axis = columns_axis(self.columns[:-1])
         return {

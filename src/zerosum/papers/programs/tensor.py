@@ -120,6 +120,7 @@ class CapeAGNMixtureProgram(_TensorAlgorithm, RangedAlgorithm):
         moment = second.matrix(release.value) / units - self.variance * np.eye(D)
         noise = release.noise_std / units
         release = yield PrivateSum(third, 1 - self.moment_share)
+        # The division by the units must be the same in both moments: l_k grows with M3 and falls with M2^(3/2).
         means, weights = decomposed(moment, third.tensor(release.value) / units, self.n_components, self.seed)
         axis = Axis.numbered("component", self.n_components)
         return {

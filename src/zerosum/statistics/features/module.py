@@ -16,7 +16,7 @@ from zerosum.compute.backends.exact import fold
 from zerosum.compute.devices import array_on, to_numpy
 from zerosum.errors import BadParameter, Refused, ZerosumError
 from zerosum.statistics.features.base import FeatureMap
-from zerosum.statistics.module_gradients import deterministic, own_device, torch_
+from zerosum.statistics.module_gradients import deterministic, largest_batch, own_device, torch_
 from zerosum.statistics.module_registry import find_module
 
 
@@ -102,18 +102,18 @@ class ModuleFeatures(FeatureMap):
         rng = np.random.default_rng(0)
         try:
             with deterministic():
-                tried = self.batch
-                while tried > 1 and not self._keeps(rng.random((tried, self.inputs))):
-                    tried //= 2
-                if not self._keeps(rng.random((tried, self.inputs))):
-                    raise Refused(f"the module {self.module!r} computes the same row differently each time")
+                together = largest_batch(
+                    self.batch, lambda count: self._rows_are_independent(rng.random((count, self.inputs)))
+                )
         except ZerosumError:
             raise
         except (RuntimeError, ValueError, TypeError) as error:
             raise BadParameter(f"the module {self.module!r} does not take rows of this shape: {error}") from error
-        return tried
+        if not together:
+            raise Refused(f"the module {self.module!r} computes the same row differently each time")
+        return together
 
-    def _keeps(self, rows: Floats) -> bool:
+    def _rows_are_independent(self, rows: Floats) -> bool:
         """Whether public rows have the same features at other positions and beside other rows, bit for bit.
 
         Parameters

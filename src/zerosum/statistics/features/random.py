@@ -108,7 +108,10 @@ class RandomFeatures(LinearFeatures):
         linear = super().map_batch(rows)
         exact, phases = self._waves
         scaled, size, norm = sized(linear)
-        turns = exact.seen(scaled, norm) * (size * norm)[:, None] / (2 * math.pi) + constant_on(phases, rows)[None, :]
+        turns = (
+            exact.projections(scaled, norm) * (size * norm)[:, None] / (2 * math.pi)
+            + constant_on(phases, rows)[None, :]
+        )
         waves = cosine(turns) / math.sqrt(self.waves)
         return xp.concat([linear, waves], axis=1) / math.sqrt(2)
 

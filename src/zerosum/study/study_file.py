@@ -391,6 +391,9 @@ class Study(Table):
             return units
         design = self.full_design
         faults: list[CellFault] = []
+        if site.source is not None:
+            # A rehearsal is at its owner's desk, so that it reads the database as it is now.
+            site.fetch()
         units = load_units(
             site.path,
             columns=algorithm.columns if design is None else design.read,

@@ -1,0 +1,27 @@
+"""Memory-mapped rows: blocks that were used leave the memory of the process."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+
+
+def release_pages(rows: object, first: int, last: int) -> None:
+    """Release the memory of rows `first` to `last` of a memory-mapped array. They stay in the file.
+
+    The system would release these pages only when other processes need memory; until then they count as memory of
+    this process. No effect on other arrays. A later access reads the pages again.
+    """
+    mapping = getattr(rows, "_mmap", None)
+    if not isinstance(rows, np.ndarray) or mapping is None or not hasattr(mapping, "madvise") or rows.ndim != 2:
+        return
+    if not rows.flags.c_contiguous:
+        return
+    begin = rows.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
+    start, end = begin + first * rows.strides[0], begin + last * rows.strides[0]
+    # Whole pages only; the pages at both ends may hold rows of the neighbouring blocks.
+    page = mmap.PAGESIZE
+    start, end = -(-start // page) * page, end // page * page
+    if end > start and hasattr(mmap, "MADV_DONTNEED"):
+        mapping.madvise(mmap.MADV_DONTNEED, start, end - start)

@@ -1,0 +1,319 @@
+"""Queries of databases: a site's own table or query, copied once into a Parquet file that studies read.
+
+A site that keeps its records in a database names the database and one query in its own file. `fetch` runs the query at
+the site's own desk and writes the result to a snapshot, a Parquet file in the site's state folder. Schema, plans and
+studies read the snapshot and never the database:
+
+- whether a database answers, how fast, and with how many rows cannot influence what a site sends during a study;
+- all rounds of a study use the same rows;
+- the snapshot is read in batches, so that memory does not grow with the number of rows (`zerosum.data.spool`).
+
+Rows keep the order in which the engine returns them. A result with the same cells in the same order gives the same
+units, to the bit, from every engine. An engine may return rows in any order unless the query has an ORDER BY.
+
+No plan contains a query, and no coordinator can choose one. Zerosum does not parse SQL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import re
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from zerosum.disk import make_folder, open_new, sync_folder
+from zerosum.errors import BadData, BadStudy, ZerosumError
+
+Engine = Literal["duckdb", "sqlite", "postgresql", "adbc"]
+
+# Rows of a batch on its way into the snapshot: 100 columns of doubles are 13 MB. Chosen by hand; no benchmark recorded.
+_BATCH_ROWS = 1 << 14
+# What to install for an engine. SQLite is part of Python.
+_PACKAGES = {"duckdb": "duckdb", "postgresql": "adbc_driver_postgresql.dbapi", "adbc": "adbc_driver_manager.dbapi"}
+_EXTRAS = {"duckdb": "zerosum[duckdb]", "postgresql": "zerosum[postgres]", "adbc": "adbc-driver-manager"}
+
+
+class Source(BaseModel):
+    """Table [source] of a site's file: where a query reads. It never enters a plan."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    engine: Engine
+    """`"duckdb"` (also for folders of Parquet and CSV files, by its functions), `"sqlite"`, `"postgresql"`, or
+    `"adbc"` for another ADBC driver."""
+    database: str = ""
+    """A file (DuckDB: empty for none), or an address without a password: `"postgresql://reader@db/research"`."""
+    query: str | None = Field(default=None, min_length=1)
+    """One query; its result is the table. Give an ORDER BY if rows must always come in the same order."""
+    table: str | None = Field(
+        default=None, min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*$"
+    )
+    """A table or view, instead of a query."""
+    driver: str | None = Field(default=None, min_length=1)
+    """The driver of `"adbc"`: a Python module with `dbapi`, or a shared library."""
+    password_env: str | None = Field(default=None, min_length=1)
+    """The environment variable with the password."""
+    password_file: Path | None = None
+    """The file with the password, of mode 0600, relative to the site's file."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        """Refuse combinations of entries that no engine can serve."""
+        if (self.query is None) == (self.table is None):
+            raise ValueError("give either a query or a table")
+        if self.engine not in ("duckdb", "adbc") and not self.database:
+            raise ValueError(f"the engine {self.engine!r} needs a database")
+        if (self.driver is not None) != (self.engine == "adbc"):
+            raise ValueError('a driver is for the engine "adbc", which needs one')
+        if self.password_env is not None and self.password_file is not None:
+            raise ValueError("give the password by an environment variable or by a file, not by both")
+        if re.search(r"://[^/@:]*:[^/@]+@", self.database):
+            raise ValueError("an address must not contain a password: use password_env or password_file")
+        return self
+
+    @property
+    def statement(self) -> str:
+        """The SQL text that is run."""
+        # The pattern of `table` allows plain identifiers only, so that nothing needs quotes.
+        return self.query if self.query is not None else f"SELECT * FROM {self.table}"  # noqa: S608 # a plain identifier
+
+    def digest(self) -> str:
+        """SHA-256 of the engine, the database and the SQL text, for the audit log. A password is not part of it."""
+        return hashlib.sha256("\0".join([self.engine, self.database, self.statement]).encode()).hexdigest()
+
+    def password(self, folder: Path) -> str | None:
+        """The password, or None.
+
+        Parameters
+        ----------
+        folder : Path
+            Folder of the site's file.
+
+        Raises
+        ------
+        BadStudy
+            If the variable is not set, or the file cannot be read or is open to other users.
+        """
+        if self.password_env is not None:
+            if self.password_env not in os.environ:
+                raise BadStudy(f"the environment variable {self.password_env!r} with the password is not set")
+            return os.environ[self.password_env]
+        if self.password_file is None:
+            return None
+        path = folder / self.password_file
+        try:
+            if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
+                raise BadStudy(f"{path} holds a password and is open to other users: chmod 600")
+            return path.read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadStudy(f"the password file {path} cannot be read ({type(error).__name__})") from None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Facts about a fetched snapshot, for the audit log."""
+
+    path: Path
+    rows: int
+    columns: tuple[str, ...]
+    query_digest: str
+    digest: str  # SHA-256 of the Parquet file
+    fetched: str  # UTC time
+
+
+def fetch(source: Source, folder: Path, path: Path, on_rows: Callable[[int], None] | None = None) -> Snapshot:
+    """Run a site's query and replace its snapshot.
+
+    The old snapshot stays until the new one is complete and on disk, also if the process is killed.
+
+    Parameters
+    ----------
+    source : Source
+        The database and the query.
+    folder : Path
+        Folder of the site's file; relative paths start there.
+    path : Path
+        The snapshot, a Parquet file. Its folder gets mode 0700 and the file mode 0600.
+    on_rows : callable, optional
+        Called with the number of rows so far.
+
+    Raises
+    ------
+    BadData
+        If the query fails, returns no rows, or two columns have the same name. The message has no text of the engine,
+        which may quote cells; that text is in the error's `detail`.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    make_folder(path.parent)
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)  # of a process that was killed
+    rows = 0
+    try:
+        with _reader(source, folder) as (schema, batches):
+            if len(set(schema.names)) < len(schema.names):
+                raise BadData("two columns of the query have the same name")
+            with open_new(part, private=True) as file:
+                # Checksums: a damaged page is an error when the snapshot is read, and not another person's value.
+                with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
+                    for batch in batches:
+                        writer.write_table(pa.Table.from_batches([batch], schema))
+                        rows += batch.num_rows
+                        if on_rows is not None:
+                            on_rows(rows)
+                file.flush()
+                os.fsync(file.fileno())
+        if rows == 0:
+            raise BadData("the query of the site returned no rows")
+        with part.open("rb") as written:
+            digest = hashlib.file_digest(written, "sha256").hexdigest()
+        part.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise BadData(f"the snapshot cannot be written: {error.strerror or type(error).__name__}") from None
+    finally:
+        part.unlink(missing_ok=True)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Snapshot(path, rows, tuple(schema.names), source.digest(), digest, now)
+
+
+@contextmanager
+def _reader(source: Source, folder: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """Schema and record batches of the query's result, from a connection that is closed at the end."""
+    with ExitStack() as stack:
+        with _failing(source):
+            schema, batches = _result(source, folder, stack)
+
+        def guarded() -> Iterator[Any]:
+            # The engine may compute rows only when they are fetched, and fail then.
+            while True:
+                with _failing(source):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield batch
+
+        yield schema, guarded()
+
+
+@contextmanager
+def _failing(source: Source) -> Iterator[None]:
+    """Convert errors of an engine to `BadData`."""
+    try:
+        yield
+    except (ZerosumError, MemoryError):
+        raise
+    except Exception as error:  # every driver has exceptions of its own
+        message = f"the query of the site failed ({source.engine}: {type(error).__name__})"
+        raise BadData(message, detail=str(error)) from None
+
+
+def _result(source: Source, folder: Path, stack: ExitStack) -> tuple[Any, Iterator[Any]]:
+    """Schema and record batches of the query's result.
+
+    Parameters
+    ----------
+    source : Source
+        The database and the query.
+    folder : Path
+        Folder of the site's file.
+    stack : ExitStack
+        Closes the connection.
+    """
+    match source.engine:
+        case "sqlite":
+            connection = stack.enter_context(closing(_sqlite(folder / source.database)))
+            rows = connection.execute(source.statement)
+            return _text_batches([each[0] for each in rows.description or ()], rows)
+        case "duckdb":
+            duckdb = _module("duckdb")
+            # Read-only: a site's query must not change its database, and another process may have it open.
+            path = str(folder / source.database) if source.database else ":memory:"
+            connection = stack.enter_context(closing(duckdb.connect(path, read_only=bool(source.database))))
+            # Relative paths in the query, such as 'visits/*.parquet', start at the folder of the site's file.
+            connection.execute(f"SET file_search_path = '{str(folder.absolute()).replace(chr(39), chr(39) * 2)}'")
+            relation = connection.sql(source.statement)
+            if relation is None:
+                raise BadData("the query of the site returns no table")
+            reader = relation.to_arrow_reader(_BATCH_ROWS)
+        case _:
+            connection = stack.enter_context(closing(_adbc(source, folder)))
+            cursor = stack.enter_context(closing(connection.cursor()))
+            cursor.execute(source.statement)
+            reader = cursor.fetch_record_batch()
+    return reader.schema, iter(reader)
+
+
+def _sqlite(path: Path) -> sqlite3.Connection:
+    """A read-only connection to an SQLite file."""
+    if not path.is_file():
+        raise BadData(f"there is no file {path}")
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
+def _text_batches(names: list[str], cursor: sqlite3.Cursor) -> tuple[Any, Iterator[Any]]:
+    """Rows of SQLite as batches of text.
+
+    SQLite has a type for each cell and none for a column. Text is the one type that holds every cell: Python's text of
+    a number is read back as the same number. No cell decides how others are read.
+    """
+    import pyarrow as pa
+
+    schema = pa.schema([(name, pa.string()) for name in names])
+
+    def batches() -> Iterator[Any]:
+        while some := cursor.fetchmany(_BATCH_ROWS):
+            columns = [[None if cell is None else str(cell) for cell in column] for column in zip(*some, strict=True)]
+            yield pa.record_batch([pa.array(column, pa.string()) for column in columns], schema=schema)
+
+    return schema, batches()
+
+
+def _adbc(source: Source, folder: Path) -> Any:
+    """A connection of an ADBC driver."""
+    password = source.password(folder)
+    if source.engine == "postgresql":
+        address = source.database
+        if password is not None:
+            # The password goes into the address in memory only. libpq decodes percent signs.
+            from urllib.parse import quote
+
+            scheme, _, rest = address.partition("://")
+            user, at, place = rest.partition("@")
+            if not at:
+                raise BadStudy("an address with a password needs a user: postgresql://USER@HOST/DATABASE")
+            address = f"{scheme}://{user}:{quote(password, safe='')}@{place}"
+        connection = _module("postgresql").connect(address)
+        with closing(connection.cursor()) as cursor:
+            cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+        connection.commit()  # the setting holds for the transactions that follow
+        return connection
+    driver = source.driver or ""
+    try:
+        # A package with the interface of adbc_driver_postgresql.
+        own = importlib.import_module(f"{driver}.dbapi") if driver.isidentifier() else None
+    except ImportError:
+        own = None
+    options = {} if password is None else {"password": password}
+    if own is not None:
+        return own.connect(source.database, db_kwargs=options) if options else own.connect(source.database)
+    return _module("adbc").connect(driver=driver, db_kwargs={"uri": source.database, **options})
+
+
+def _module(engine: str) -> Any:
+    """The library of an engine, or `BadStudy` with what to install."""
+    try:
+        return importlib.import_module(_PACKAGES[engine])
+    except ImportError:
+        raise BadStudy(f"the engine {engine!r} needs a library: pip install {_EXTRAS[engine]}") from None

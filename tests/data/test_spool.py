@@ -1,0 +1,90 @@
+"""Rows beyond the memory setting: the same values and units, and no file that is left."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from zerosum.compute.mapped import release_pages
+from zerosum.compute.units import Units
+from zerosum.data.spool import Spool, memory_bytes
+from zerosum.data.tables import load_units
+from zerosum.errors import BadData, BadParameter
+from zerosum.kernel.statistic import Adjacency
+from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.vectors import VectorSum
+
+
+@pytest.mark.parametrize("unit_column", [None, "person"])
+def test_units_beyond_the_memory_setting_have_the_same_bits(tmp_path: Path, unit_column: str | None) -> None:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "rows.parquet"
+    columns = {"a": rng.normal(size=40_000), "b": rng.normal(size=40_000), "person": rng.integers(0, 3000, 40_000)}
+    pq.write_table(pa.table(columns), path)
+    whole, spooled = (
+        load_units(path, columns=["a", "b"], unit_column=unit_column, memory=memory, folder=tmp_path / "state").units
+        for memory in (None, 10_000)
+    )
+    assert isinstance(spooled.rows, np.memmap)
+    assert not isinstance(whole.rows, np.memmap)
+    assert spooled.rows.tobytes() == whole.rows.tobytes()
+    assert (whole.offsets is None) == (spooled.offsets is None)
+    if whole.offsets is not None and spooled.offsets is not None:
+        assert np.array_equal(whole.offsets, spooled.offsets)
+    assert list((tmp_path / "state").iterdir()) == []
+    for statistic in (VectorSum(columns=2, clip=1.0), SecondMoment(columns=2, clip=1.0)):
+        assert statistic.total(spooled).tobytes() == statistic.total(whole).tobytes()
+
+
+def test_grouped_rows_keep_their_order_within_a_unit() -> None:
+    rows, codes = np.arange(12.0).reshape(6, 2), np.array([0, 1, 0, 2, 1, 0])
+    for memory in (None, 1):
+        spool = Spool(2, memory)
+        spool.append(rows[:4])
+        spool.append(rows[4:])
+        table, offsets = spool.grouped(codes)
+        expected = Units.from_groups(rows, codes)
+        assert np.array_equal(table, expected.rows)
+        assert offsets.tolist() == [0, 3, 5, 6]
+
+
+@pytest.mark.parametrize("bounds", [(0, 100_000), (3, 50_001), (7, 8), (5, 5)])
+def test_released_pages_are_read_again(bounds: tuple[int, int]) -> None:
+    rows = np.random.default_rng(0).normal(size=(100_000, 3))
+    spool = Spool(3, 1)
+    spool.append(rows)
+    mapped = spool.rows()
+    assert np.array_equal(mapped, rows)
+    release_pages(mapped, *bounds)
+    release_pages(mapped[10:], 0, 20)
+    assert np.array_equal(mapped, rows)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("2 GB", 2 * 10**9), ("1.5mb", 1_500_000), (77, 77), ("8 B", 8)])
+def test_memory_bytes_reads_amounts(text: str | int, expected: int) -> None:
+    assert memory_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1 GB", "0", "2 GiB", "1e3", 0])
+def test_memory_bytes_refuses_what_is_no_amount(text: str | int) -> None:
+    with pytest.raises(BadParameter):
+        memory_bytes(text)
+
+
+def test_full_disk_is_an_error_without_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("/dev/full is a device of Linux")
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb"))
+    spool = Spool(2, 1, tmp_path)
+    with pytest.raises(BadData):
+        spool.append(np.zeros((5, 2)))
+
+
+def test_adjacency_is_unchanged_by_where_rows_lie() -> None:
+    # The statistic's sensitivity has no parameter of storage.
+    assert VectorSum(columns=2, clip=1.0).sensitivity(Adjacency.REPLACE_ONE) == 2.0
