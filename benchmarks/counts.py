@@ -136,20 +136,25 @@ def outcome(task: tuple[str, float, int]) -> Outcome:
             colluders=2,
             random_state=seed,
         ).estimate
-    slope, intercept = np.asarray(estimate["coefficients"]), float(np.asarray(estimate["intercept"])[0])
+    slope = np.asarray(estimate["coefficients"])
     best = maximum_likelihood(x, offset, y)
 
     def explained(found: Floats, constant: float) -> float:
         null = y.sum() / np.exp(offset).sum() * np.exp(offset)
-        return 1 - deviance(y, np.exp(np.clip(x @ found + constant + offset, -30, 30))) / deviance(y, null)
+        rate = np.exp(np.clip(x @ found + constant + offset, -30, 30))
+        # without exposures a prediction is at most the largest count
+        rate = rate if kind.exposed else np.minimum(rate, high[-1])
+        return 1 - deviance(y, rate) / deviance(y, null)
 
     def inside(interval: str, target: Floats) -> list[bool]:
         ends = np.asarray(estimate[interval])[:p]
         return [bool(low <= value <= high) for (low, high), value in zip(ends, target, strict=True)]
 
     spread = x.std(axis=0)
+    # predictions use the scores
+    scores = np.asarray(estimate["score_coefficients"]), float(np.asarray(estimate["score_intercept"])[0])
     return Outcome(
-        explained(slope, intercept),
+        explained(*scores),
         explained(best[:-1], best[-1]),
         float(np.sum(((slope - best[:-1]) * spread) ** 2) / np.sum((best[:-1] * spread) ** 2)),
         inside("pooled_interval_90", best[:-1]),

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from zerosum.algorithms import LinearRegressionProgram
+from zerosum.algorithms import LinearRegressionProgram, LogisticRegressionProgram, PoissonRegressionProgram
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.kernel.schemes import DEFAULT_SCHEME, Scheme
@@ -254,8 +254,216 @@ def _interval(y: Floats) -> tuple[float, float]:
     return float(np.floor(low)), float(np.ceil(high))
 
 
+# ---- logistic and Poisson --------------------------------------------------------------------------------------------
+
+
+def maximum_likelihood(x: Floats, y: Floats, *, counts: bool) -> Floats:
+    """Slopes and intercept (p + 1,) by damped Newton steps on standardised columns."""
+    center, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
+    rows = np.column_stack([(x - center) / scale, np.ones(len(x))])
+    mean = float(np.mean(y))
+    found = np.zeros(rows.shape[1])
+    found[-1] = np.log(mean) if counts else np.log(mean / (1 - mean))
+    for _ in range(40):
+        eta = np.clip(rows @ found, -30, 30)
+        rate = np.exp(eta) if counts else 1 / (1 + np.exp(-eta))
+        weight = rate if counts else rate * (1 - rate)
+        hessian = rows.T @ (weight[:, None] * rows) + 1e-9 * np.eye(rows.shape[1])
+        step = np.linalg.solve(hessian, rows.T @ (y - rate))
+        # a step changes no predictor by more than 3, so that no rate overflows
+        found = found + step * min(1.0, 3 / float(np.max(np.abs(rows @ step))))
+        if np.max(np.abs(step)) < 1e-8:
+            break
+    slopes = found[:-1] / scale
+    return np.append(slopes, found[-1] - slopes @ center)
+
+
+def _logistic_fit(x: Floats, y: Floats) -> Floats:
+    return maximum_likelihood(x, y, counts=False)
+
+
+def _count_fit(x: Floats, y: Floats) -> Floats:
+    return maximum_likelihood(x, y, counts=True)
+
+
+def _logistic_deviance(x: Floats, y: Floats, found: Floats) -> float:
+    """Share of the deviance of classes that coefficients explain."""
+    eta, mean = np.clip(x @ found[:-1] + found[-1], -30, 30), float(np.mean(y))
+    own = float(np.mean(np.log1p(np.exp(eta)) - y * eta))
+    return 1 - own / -(mean * np.log(mean) + (1 - mean) * np.log(1 - mean))
+
+
+def _count_deviance(x: Floats, y: Floats, found: Floats) -> float:
+    """Share of the Poisson deviance that coefficients explain; predictions are at most the largest count."""
+
+    def deviance(rate: Floats) -> float:
+        positive = np.where(y > 0, y, 1.0)
+        return float(np.sum(np.where(y > 0, y * np.log(positive / rate), 0.0) - (y - rate)))
+
+    rate = np.minimum(np.exp(np.clip(x @ found[:-1] + found[-1], -30, 30)), y.max())
+    return 1 - deviance(rate) / deviance(np.full(len(y), y.mean()))
+
+
+def _many_levels(rng: np.random.Generator, people: int) -> Floats:
+    """Six columns of 2 to 14 levels, coded as 0 and 1 (37 columns), and three numbers that go with them."""
+    law = np.random.default_rng(5)
+    z = rng.normal(size=(people, 2))
+    parts = []
+    for count in (7, 9, 6, 14, 5, 2):
+        score = np.log(law.dirichlet(np.ones(count)) + 0.004) + z @ law.normal(0, 0.7, (2, count))
+        at = np.argmax(score + rng.gumbel(size=(people, count)), axis=1)
+        parts.append((at[:, None] == np.arange(1, count)).astype(np.float64))
+    age = 45 + 14 * z[:, 0] + 10 * rng.normal(size=people)
+    stay = np.exp(1 + 0.8 * rng.normal(size=people) + 0.4 * z[:, 1])
+    return np.column_stack([*parts, np.clip(age, 17, 90), np.minimum(stay, 60)])
+
+
+def _uniform(rng: np.random.Generator, people: int) -> Floats:
+    return rng.uniform(-1, 1, (people, 10))
+
+
+def _rare_columns(rng: np.random.Generator, people: int) -> Floats:
+    x = rng.normal(size=(people, 10))
+    x[:, ::3] = rng.random((people, 4)) < np.array([0.03, 0.1, 0.3, 0.02])
+    return x
+
+
+def _skewed_columns(rng: np.random.Generator, people: int) -> Floats:
+    return np.asarray(np.exp(0.8 * _mixed(rng, people, 7)))
+
+
+def _heavy_columns(rng: np.random.Generator, people: int) -> Floats:
+    return rng.standard_t(3, size=(people, 7))
+
+
+def _collinear_columns(rng: np.random.Generator, people: int) -> Floats:
+    x = rng.normal(size=(people, 8))
+    x[:, 1] = -0.92 * x[:, 0] + 0.39 * x[:, 1]
+    x[:, 3] = 0.7 * x[:, 2] + 0.71 * x[:, 3]
+    return x
+
+
+def _mixed_columns(rng: np.random.Generator, people: int) -> Floats:
+    return _mixed(rng, people, 8)
+
+
+Columns = Callable[[np.random.Generator, int], Floats]
+
+
+def _response(columns: Columns, law: Callable[[np.random.Generator, Floats], Floats], spread: float) -> Any:
+    """A population: columns, and responses by `law` from a predictor of mean 0 and standard deviation `spread`."""
+    sample = columns(np.random.default_rng(1), 20_000)
+    slopes = np.random.default_rng(3).normal(size=sample.shape[1]) / np.maximum(sample.std(axis=0), 1e-9)
+    eta = sample @ slopes
+    center, size = float(eta.mean()), float(eta.std())
+
+    def draw(rng: np.random.Generator, people: int) -> Sample:
+        x = columns(rng, people)
+        return x, law(rng, spread * (x @ slopes - center) / size)
+
+    return draw
+
+
+def _classes(constant: float) -> Callable[[np.random.Generator, Floats], Floats]:
+    """Classes of a logistic model."""
+    return lambda rng, eta: (rng.random(len(eta)) < 1 / (1 + np.exp(-eta - constant))).astype(np.float64)
+
+
+def _other_link(rng: np.random.Generator, eta: Floats) -> Floats:
+    """Classes by the complementary log-log link, and a threshold."""
+    return (rng.random(len(eta)) < 1 - np.exp(-np.exp(np.clip(eta + (eta > 1) - 1, -30, 4)))).astype(np.float64)
+
+
+def _counted(mean: float, dispersion: float = 1.0) -> Callable[[np.random.Generator, Floats], Floats]:
+    """Counts of a log-linear model whose variance is `dispersion` times their mean (a gamma mixture)."""
+
+    def law(rng: np.random.Generator, eta: Floats) -> Floats:
+        rate = mean * np.exp(np.clip(eta, -30, 4))
+        if dispersion > 1:
+            rate = rng.gamma(np.maximum(rate / (dispersion - 1), 1e-12), dispersion - 1)
+        return rng.poisson(rate).astype(np.float64)
+
+    return law
+
+
+def _squared(rng: np.random.Generator, eta: Floats) -> Floats:
+    """Counts whose variance grows with the square of the mean (negative binomial, shape 2)."""
+    rate = 3 * np.exp(np.clip(eta, -30, 4))
+    return rng.poisson(rate * rng.gamma(2.0, 0.5, len(eta))).astype(np.float64)
+
+
+def _softplus(rng: np.random.Generator, eta: Floats) -> Floats:
+    """Counts whose mean is no exponential of the predictor."""
+    return rng.poisson(2 * np.log1p(np.exp(2 * eta))).astype(np.float64)
+
+
+def _tumour() -> Sample:
+    """Malignant or not, from eight measurements."""
+    from sklearn.datasets import load_breast_cancer
+
+    table = load_breast_cancer()
+    return np.asarray(table.data, dtype=np.float64)[:, [1, 4, 5, 8, 9, 11, 14, 18]], np.asarray(1.0 - table.target)
+
+
+def _worse() -> Sample:
+    """Whether the disease progresses more than at the median."""
+    x, y = _diabetes()
+    return x, (y > np.median(y)).astype(np.float64)
+
+
+LOGISTIC: dict[str, Kind] = {
+    "normal": Kind(10_000, _response(_mixed_columns, _classes(-0.5), 1.0)),
+    "uniform": Kind(10_000, _response(_uniform, _classes(0.3), 2.0)),
+    "levels": Kind(30_000, _response(_many_levels, _classes(-1.3), 1.2)),
+    "rare": Kind(15_000, _response(_rare_columns, _classes(-3.0), 1.0)),
+    "skewed": Kind(10_000, _response(_skewed_columns, _classes(-1.0), 1.0)),
+    "heavy": Kind(10_000, _response(_heavy_columns, _classes(-0.5), 1.0)),
+    "collinear": Kind(10_000, _response(_collinear_columns, _classes(-0.6), 1.0)),
+    "link": Kind(10_000, _response(_mixed_columns, _other_link, 1.0)),
+    "steep": Kind(10_000, _response(_mixed_columns, _classes(0.0), 4.0)),
+    "small": Kind(1_500, _response(_mixed_columns, _classes(0.2), 1.0)),
+    "tumour": Kind(5_000, _drawn(_tumour)),
+    "worse": Kind(2_000, _drawn(_worse)),
+}
+
+POISSON: dict[str, Kind] = {
+    "poisson": Kind(15_000, _response(_mixed_columns, _counted(2.0), 0.6)),
+    "large": Kind(10_000, _response(_mixed_columns, _counted(150.0, 50.0), 0.7)),
+    "visits": Kind(10_000, _response(_mixed_columns, _counted(3.0, 6.0), 0.4)),
+    "rare": Kind(10_000, _response(_mixed_columns, _counted(0.3, 1.5), 0.6)),
+    "squared": Kind(10_000, _response(_mixed_columns, _squared, 0.5)),
+    "levels": Kind(20_000, _response(_many_levels, _counted(3.0, 2.0), 0.5)),
+    "columns": Kind(15_000, _response(_rare_columns, _counted(2.0), 0.5)),
+    "skewed": Kind(10_000, _response(_skewed_columns, _counted(2.0, 1.5), 0.5)),
+    "heavy": Kind(10_000, _response(_heavy_columns, _counted(2.0), 0.5)),
+    "collinear": Kind(10_000, _response(_collinear_columns, _counted(2.0), 0.6)),
+    "link": Kind(10_000, _response(_mixed_columns, _softplus, 0.7)),
+}
+
+
+def _affair() -> Sample:
+    x, y = _statsmodels("fair", "affairs")()
+    return x, (y > 0).astype(np.float64)
+
+
+if find_spec("statsmodels") is not None:
+    LOGISTIC |= {"affairs": Kind(6_366, _drawn(_affair))}
+    POISSON |= {"doctor": Kind(20_190, _drawn(_statsmodels("randhie", "mdvis")))}
+
+
+def _two(y: Floats) -> tuple[float, float]:
+    return 0.0, 1.0
+
+
+def _counting(y: Floats) -> tuple[float, float]:
+    """A public largest count that nearly all responses keep."""
+    return 0.0, float(np.ceil(1.2 * np.quantile(y, 0.9998) + 1))
+
+
 FAMILIES: dict[str, Family] = {
     "linear": Family(LinearRegressionProgram, least_squares, r_squared, _interval, LINEAR),
+    "logistic": Family(LogisticRegressionProgram, _logistic_fit, _logistic_deviance, _two, LOGISTIC),
+    "poisson": Family(PoissonRegressionProgram, _count_fit, _count_deviance, _counting, POISSON),
 }
 
 
@@ -336,6 +544,8 @@ def outcome(task: tuple[str, str, float, int, tuple[tuple[str, Any], ...]]) -> O
         ends = estimate[interval]
         return np.asarray((ends[:, 0] <= target) & (target <= ends[:, 1]), dtype=np.float64)
 
+    # predictions use the scores where a family has them
+    scores = np.append(estimate.get("score_coefficients", found[:-1]), estimate.get("score_intercept", found[-1:]))
     ends = estimate["pooled_interval_90"]
     return Outcome(
         found - best,
@@ -344,7 +554,7 @@ def outcome(task: tuple[str, str, float, int, tuple[tuple[str, Any], ...]]) -> O
         estimate["pooled_std"],
         ends[:, 1] - ends[:, 0],
         estimate["identified"],
-        at.family.explained(x, y, found),
+        at.family.explained(x, y, scores),
         at.family.explained(x, y, best),
     )
 

@@ -37,6 +37,12 @@ REGRESSIONS: list[tuple[str, dict[str, Any]]] = [
             "rate_bound": 3.0,
         },
     ),
+    # Weights for long rows. The bound is attained by rows within the clip, which keep their whole weight.
+    ("newton_step", {"columns": 3, "clip": 1.0, "coefficients": [0, 300], "intercept": 0, "weighed": True}),
+    (
+        "newton_step",
+        {"columns": 3, "clip": 1.0, "coefficients": [1, 300], "intercept": 0, "weighed": True, "count": True},
+    ),
     # Ranges within the clip and no constant: the bound is attained by opposite rows that keep their whole weight.
     (
         "count_step",
@@ -67,6 +73,21 @@ REGRESSIONS: list[tuple[str, dict[str, Any]]] = [
             "count": True,
             "lower": [-1, -1, 0, 0],
             "upper": [1, 1, 4, 20],
+        },
+    ),
+    # a negative binomial
+    (
+        "count_step",
+        {
+            "columns": 3,
+            "clip": 1.0,
+            "coefficients": [0, 20],
+            "intercept": 0,
+            "curvature": 1.2,
+            "bound": 2.0,
+            "most": 20.0,
+            "rate_bound": 1.5,
+            "shape": 0.5,
         },
     ),
     # with an offset, a weight, a draw

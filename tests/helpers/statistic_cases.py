@@ -365,6 +365,7 @@ def _wide() -> list[Case]:
         ("residual_gradient", {"columns": D, "clip": 2.0, "coefficients": near[0], "family": "poisson", "bound": 0.5}),
         ("residual_moment", {"columns": D, "clip": 0.8, "coefficients": damped[0], "bound": 0.1}),
         ("newton_step", {"columns": D, "clip": 1.0, "coefficients": 5 * near[0], "center": near[0, 1:]}),
+        ("newton_step", {"columns": D, "clip": 0.7, "coefficients": near[0], "weighed": True}),
         ("newton_step", {"columns": D, "clip": 2.0, "coefficients": near[0], "family": "poisson", "bound": 0.5}),
         ("count_step", {"columns": D, "clip": 2.0, "coefficients": near[0], "bound": 0.5}),
         (

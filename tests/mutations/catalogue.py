@@ -398,6 +398,17 @@ _KERNEL = [
         (Edit("statistics.regression:RegressionRows._roles", "xp.clip(rows[:, at], -1.0, 1.0)", "rows[:, at]"),),
     ),
     Fault(
+        "long-row-weight",
+        "the gradient of a long row is that of the whole row",
+        (
+            Edit(
+                "statistics.regression:NewtonStep.sum_block",
+                "r * weights * rows.shrunk if self.weighed",
+                "r * weights / rows.shrunk if self.weighed",
+            ),
+        ),
+    ),
+    Fault(
         "weight-of-nothing",
         "a unit that weighs nothing is not among those whose distance is bounded",
         (

@@ -82,6 +82,9 @@ GUARDS = {
     "observed-sums-sensitivity": f"{SENSITIVITY}[observed_sums-*",
     "observed-clip": "statistics/test_sensitivity.py::test_observed_sums_count_weight_is_largest_possible",
     "heavy-weight": "statistics/test_regression_statistics.py::test_residual_gradient_weight_out_of_range_is_clamped",
+    "long-row-weight": (
+        "statistics/test_regression_statistics.py::test_newton_step_weighed_long_rows_equal_weighted_likelihood"
+    ),
     "weight-of-nothing": "statistics/test_regression_statistics.py::test_polynomial_with_weights_is_more_sensitive",
     "tensor-by-rows": MOMENTS,
     "spread-beyond-radius": SPREADS,

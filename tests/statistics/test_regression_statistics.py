@@ -126,6 +126,28 @@ def test_count_step_weights_long_rows_and_predicts_with_whole_ones() -> None:
     assert stat.mean_square(total) == pytest.approx(square)
 
 
+def test_newton_step_weighed_long_rows_equal_weighted_likelihood() -> None:
+    """Gradient and Hessian of the log-likelihood with weight s^2, s = c/norm; the whole row predicts."""
+    units, tables = people()
+    short = 0.5
+    stat = NewtonStep(**BOUNDS | {"clip": short}, coefficients=W, weighed=True)
+    gradient, hessian = np.zeros(3), np.zeros((3, 3))
+    for rows in tables:
+        clipped, shrunk, y = entered(rows)
+        u = clipped / shrunk[:, None]
+        weight = np.minimum(1.0, short / np.linalg.norm(u, axis=1)) ** 2
+        assert np.all(weight < 1)
+        p = 1 / (1 + np.exp(-u @ W))
+        gradient += (u * (weight * ((y > 0) - p))[:, None]).mean(axis=0)
+        hessian += (u * (weight * p * (1 - p))[:, None]).T @ u / len(u)
+    total = stat.total(units)
+    found = stat.split(total)
+    assert np.allclose(found[0], gradient)
+    assert np.allclose(found[1], hessian)
+    # one contribution stays within its bound however long the row is
+    assert np.linalg.norm(total) <= len(tables) * stat.sensitivity(Adjacency.ADD_REMOVE)
+
+
 def test_residual_gradient_offset_weight_and_draw_equal_formula() -> None:
     """Beside the features stand an offset in 0 to 4, a weight in 0 to 2 and a draw in 0 to 1."""
     rng = np.random.default_rng(1)

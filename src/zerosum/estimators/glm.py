@@ -4,6 +4,7 @@
 # scikit-learn ships no types
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,10 +42,13 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
     method : {"auto", "newton", "polynomial"}, default="auto"
         Newton rounds, or one release of the quadratic Taylor polynomial of the loss, which ranks better at a small
         budget.
+    goal : {"auto", "predict", "inference"}, default="auto"
+        What the method is chosen for: "inference" takes Newton rounds, "predict" the method that ranks better, and
+        "auto" the quadratic only where rounds would identify nothing.
     rounds : int, optional
-        Number of Newton rounds, 3 or 8; by default the planner's choice.
+        Number of Newton rounds; by default the planner's choice.
     room : float, optional
-        Squared norm at which rows are clipped, over the mean squared norm; by default the planner's choice.
+        Squared norm above which rows have less weight, over the mean squared norm; by default the planner's choice.
     %(regression_evaluation)s
     %(privacy)s
 
@@ -80,6 +84,7 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
     }
 
     method: Literal["auto", "newton", "polynomial"] = "auto"
+    goal: Literal["auto", "predict", "inference"] = "auto"
 
     def _prepare_coding(self, vectors: Mapping[str, Any]) -> None:
         if self.response is not None:
@@ -176,7 +181,7 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
 class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc]  # sklearn is untyped
     """Private Poisson regression with a logarithmic link over sites.
 
-    `coef_` are logarithms of rate ratios.
+    `coef_` are logarithms of rate ratios. Predictions use `score_coef_`, which are shrunk more.
 
     Parameters
     ----------
@@ -187,7 +192,7 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
     %(offset_range)s
     %(regression)s
     rounds : int, optional
-        Number of Newton rounds, 3 or 8; by default the planner's choice.
+        Number of Newton rounds; by default the planner's choice.
     room : float, optional
         Squared norm above which rows have less weight, over the mean squared norm; by default the planner's choice.
     residual_clip : float, default=3.0
@@ -195,6 +200,8 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
     tails : float, optional
         Factor by which the bounds on residuals and rates may be wider if the noise allows it; by default the planner's
         choice.
+    law : {"quasi-poisson", "negative-binomial"}, default="quasi-poisson"
+        Variance of a count with mean m: `dispersion_` m, or m + `shape_` m^2.
     %(regression_evaluation)s
     %(privacy)s
 
@@ -202,8 +209,14 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
     ----------
     coef_ : ndarray of shape (n_features,)
         Coefficients in the units of the data: logarithms of rate ratios.
+    score_coef_ : ndarray of shape (n_features,)
+        Coefficients of the predictions.
+    score_intercept_ : float
+        Intercept of the predictions.
     dispersion_ : float
-        Variance of the counts over that of a Poisson distribution, at least 1. Population standard errors use it.
+        Variance of the counts over that of the law, at least 1. Population standard errors use it.
+    shape_ : float
+        Shape of the negative binomial; 0 for "quasi-poisson".
     %(coefficients)s
     %(fitted)s
 
@@ -226,6 +239,7 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
     response: float | None = None
     residual_clip: float = 3.0
     tails: float | None = None
+    law: Literal["quasi-poisson", "negative-binomial"] = "quasi-poisson"
 
     @classmethod
     def _response_of(cls, design: Design) -> dict[str, Any]:
@@ -235,12 +249,17 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
         return {"response": high}
 
     def _response_range(self, tables: Tables) -> tuple[float, float]:
+        self._most = self._largest(tables)
+        return 0.0, self._most
+
+    def _largest(self, tables: Tables) -> float:
+        """The public upper bound of the counts."""
         if self.response is not None:
-            return 0.0, float(self.response)
+            return float(self.response)
         if self.random_state is None:
             raise BadParameter("give the highest count that is expected, a public number: response=10")
         self._note("no response was given, so the highest count of the data was taken, which is not private")
-        return 0.0, max(1.0, max(float(np.max(np.asarray(units.rows)[:, -1])) for units in tables.values()))
+        return max(1.0, max(float(np.max(np.asarray(units.rows)[:, -1])) for units in tables.values()))
 
     def _coded(self, values: Any) -> Floats:
         counts = super()._coded(values)
@@ -250,7 +269,11 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
 
     def _learn(self, estimate: Estimate) -> None:
         super()._learn(estimate)
+        self.score_coef_: Floats = estimate["score_coefficients"].value.copy()
+        self.score_intercept_ = float(estimate["score_intercept"][0])
         self.dispersion_ = float(estimate["dispersion"][0])
+        # results of earlier versions have no shape
+        self.shape_ = float(estimate["shape"][0]) if "shape" in estimate else 0.0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -259,7 +282,7 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
         return tags
 
     def predict(self, X: Any, offset: Any = None) -> Floats:
-        """Expected count of rows.
+        """Expected count of rows, at most the public upper bound of the counts where there is no offset.
 
         Warns (`ResultWarning`) where no slope is identified: the counts are then near the mean count, plus noise.
 
@@ -269,11 +292,14 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
         ndarray of shape (rows,)
             Expected counts.
         """
-        predictor = self._predictor(X, offset)  # first, as it checks that the model is fitted and the rows fit
+        # first, as it checks that the model is fitted and the rows fit
+        predictor = self._shifted(self._own_rows(X) @ self.score_coef_ + self.score_intercept_, offset)
         if self.coef_.size and not any(row.identified for row in self.table_.rows[:-1]):
             warnings.warn(
                 "no coefficient of a feature is identified at this budget: predictions are the mean count and noise",
                 ResultWarning,
                 stacklevel=2,
             )
-        return np.asarray(np.exp(np.clip(predictor, -700, 700)))
+        # Counts beyond the bound were lowered to it in the fit. One row far out cannot spoil a sum of predictions.
+        most = math.log(self._most) if offset is None else 700.0
+        return np.asarray(np.exp(np.clip(predictor, -700, most)))

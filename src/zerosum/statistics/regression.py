@@ -462,6 +462,12 @@ class NewtonStep(Residuals):
     So D = 2, as for the gradient alone; attained by x' = x, r = 1, r' = -1. Adding or removing a unit: the root of the
     largest g(t).
 
+    With `weighed` rows the predictor is that of the whole row u, and a long row has the weight s^2 in gradient and
+    Hessian alike: u r s^2/c and h u u' s^2/c^2 are (s r) x and h x x'. Weights that depend on features alone leave the
+    maximiser unbiased, whereas clipped features do not. Proof of the same bounds: t = s |r| <= |r| replaces t, and B is
+    as before. The first expression of this proof grows with t and with t' for every k, and so does t^2 + B^2, so that
+    both are largest at s = 1.
+
     Sensitivity, Poisson. h is not tied to r. For norm(x) = 1 the square is (largest over r) 2 + 2 k + b^2 (h^2 + h'^2 -
     2 h h' k^2), which is convex in h and in h'. With (h, h') = (1, 0) it is 4 + b^2. With (1, 1) it is at most max(4, 2
     + 2 b^2 + 1/(2 b^2)), which is less than 4 + b^2 for b^2 <= 1.7. So D = sqrt(4 + b^2). Adding or removing a unit:
@@ -475,6 +481,8 @@ class NewtonStep(Residuals):
         b, the weight of the Hessian beside the gradient.
     rate_bound : float
         The rate at which h reaches 1 in Poisson models.
+    weighed : bool
+        Whether a long row has less weight. If not, its features are clipped.
     coefficients, bound, most and the other parameters
         As for `Residuals`.
     """
@@ -484,6 +492,7 @@ class NewtonStep(Residuals):
     family: Literal["logistic", "poisson"] = "logistic"
     curvature: float = Field(default=CURVATURE, gt=0.01, le=CURVATURE)
     rate_bound: Positive = 1.0
+    weighed: bool = False
 
     @property
     def size(self) -> int:
@@ -497,6 +506,13 @@ class NewtonStep(Residuals):
         own = _farthest(self.curvature) if self.family == "logistic" else 1 + self.curvature**2
         return math.sqrt(own + int(self.count))
 
+    def predictor(self, rows: Entered) -> Array:
+        """The linear predictor of every clipped row, or of every whole row u if rows are `weighed`."""
+        if not self.weighed:
+            return super().predictor(rows)
+        own = fold(rows.x * constant_on(self._slopes, rows.x)[None, :]) / rows.shrunk
+        return own if rows.offset is None else own + rows.offset
+
     def sum_block(self, block: Units) -> Array:
         """The sum over a block: gradient, packed Hessian, count."""
         rows = self.design(block)
@@ -509,7 +525,9 @@ class NewtonStep(Residuals):
             bent = 4.0 * expected * (1.0 - expected)
         else:
             bent = xp.clip(expected / self.rate_bound, 0.0, 1.0)
-        gradient = products((r * weights)[:, None], x)[0, :]
+        # After the clips nothing is decided about a row any more, so that matrix products over rows may round.
+        pull = r * weights * rows.shrunk if self.weighed else r * weights
+        gradient = products(pull[:, None], x)[0, :]
         # Rows times the root of b h and of their weight: the gram matrix is the weighted sum of b h x x'.
         root = x * xp.sqrt(self.curvature * bent * weights)[:, None]
         return counted(xp.concat([gradient, packed(gram(root))]), block, self.count)
@@ -535,6 +553,9 @@ class CountStep(NewtonStep):
     r is the residual over its bound, clipped, and h the rate over `rate_bound`, clipped to 1. The mean of r^2 gives the
     dispersion of the counts, and the clip of the next round. b is `curvature`.
 
+    With a `shape` a > 0 the model is the negative binomial, with variance m + a m^2 at mean m: the residual is (y - m)/
+    (1 + a m) and h is m/(1 + a m), both before their clips. The proof is for any r in [-1, 1] and h in [0, 1].
+
     Sensitivity: that of `NewtonStep`, D = sqrt(4 + b^2); the entry r^2 is free. Proof. By the sphere lemma norm(x) = 1.
     Let t = s r, so that |t| <= |r| <= 1. With k = x.x' the square of the distance is
 
@@ -547,12 +568,16 @@ class CountStep(NewtonStep):
 
     Parameters
     ----------
+    shape : float
+        a, the shape of a negative binomial; 0 for the Poisson model.
     coefficients, bound, most, rate_bound, curvature and the other parameters
         As for `NewtonStep`; `family` is "poisson".
     """
 
     name: ClassVar[str] = "count_step"
     family: Literal["poisson"] = "poisson"
+    weighed: Literal[True] = True
+    shape: float = Field(default=0.0, ge=0, le=1e6)
 
     @property
     def size(self) -> int:
@@ -565,10 +590,15 @@ class CountStep(NewtonStep):
             return super().sensitivity(adjacency)
         return math.sqrt(2 + self.curvature**2 + int(self.count))
 
-    def predictor(self, rows: Entered) -> Array:
-        """The linear predictor of every whole row u with its offset, shape (rows,)."""
-        own = fold(rows.x * constant_on(self._slopes, rows.x)[None, :]) / rows.shrunk
-        return own if rows.offset is None else own + rows.offset
+    def residuals(self, rows: Entered) -> tuple[Array, Array]:
+        """As in `Residuals`; with a shape both are divided by 1 + a m."""
+        if not self.shape:
+            return super().residuals(rows)
+        xp = array_namespace(rows.x)
+        rate = exponential(xp.clip(self.predictor(rows), -_STEEPEST, _STEEPEST))
+        divisor = 1.0 + self.shape * rate
+        gap = (0.5 * self.most * (rows.response + 1.0) - rate) / divisor
+        return xp.clip(gap / self.bound, -1.0, 1.0), rate / divisor
 
     def sum_block(self, block: Units) -> Array:
         """The sum over a block: gradient, size of the residuals, packed Hessian, count."""

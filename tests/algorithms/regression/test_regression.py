@@ -282,6 +282,44 @@ def test_regression_at_tiny_budget_stays_finite_and_unidentified(family: str) ->
         assert np.all(found["identified"] == 0)  # and it says so
 
 
+def test_logistic_regression_of_heavy_tails_is_not_biased_by_its_clip() -> None:
+    """Long rows have less weight and are not clipped: a clip of features moved these slopes by a third."""
+    rng = np.random.default_rng(3)
+    slopes = np.array([1.0, -0.8, 0.5])
+    x = np.clip(rng.standard_t(2.5, size=(40_000, 3)), -30, 30)
+    y = (rng.uniform(size=len(x)) < expit(x @ slopes)).astype(np.float64)
+    ends = np.full(3, 30.0)
+    program = LogisticRegressionProgram(
+        columns=("a", "b", "c", "y"), lower=np.append(-ends, 0), upper=np.append(ends, 1), standardise="dp", room=1.0
+    )
+    found = drive(program.program(Adjacency.REPLACE_ONE), without_noise(np.column_stack([x, y])))[0]
+    # five standard errors of the weighted fit
+    assert np.max(np.abs(joined(found)[:-1] - slopes)) < 0.15
+
+
+def test_logistic_regression_goal_decides_method_where_budget_is_small() -> None:
+    facts = PublicFacts(noise=20.0, units=3000)
+    chosen = {goal: algorithm("logistic", goal=goal).resolve(facts) for goal in ("auto", "predict", "inference")}
+    assert {goal: program.method for goal, program in chosen.items()} == {
+        "auto": "newton",
+        "predict": "polynomial",
+        "inference": "newton",
+    }
+    assert algorithm("logistic", goal="inference").resolve(PublicFacts(5000.0, 1000)).method == "newton"
+    assert "goal predict" in chosen["predict"].describe
+
+
+def test_poisson_regression_negative_binomial_finds_shape_and_slopes() -> None:
+    rng = np.random.default_rng(5)
+    x, slopes = rng.uniform(-1, 1, (20_000, 5)), np.array([0.8, -0.5, 0.3, 0.0, 0.4])
+    counts = rng.poisson(20 * np.exp(x @ slopes) * rng.gamma(2.0, 0.5, len(x)))  # variance m + m^2/2
+    rows = np.column_stack([x, np.minimum(counts, 1500)]).astype(np.float64)
+    program = count_program().model_copy(update={"law": "negative-binomial", "tails": 4.0})
+    found = drive(program.program(Adjacency.REPLACE_ONE), without_noise(rows))[0]
+    assert float(found["shape"][0]) == pytest.approx(0.5, rel=0.25)
+    assert np.max(np.abs(found["coefficients"] - slopes)) < 0.06
+
+
 @pytest.mark.parametrize("family", ["linear", "logistic"])
 def test_regression_pooled_and_population_intervals_cover(family: str) -> None:
     units, pooled, population = 4000, [], []

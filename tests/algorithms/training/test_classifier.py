@@ -74,6 +74,21 @@ def test_feature_classifier_resolve_follows_noise_and_keeps_given_fields() -> No
     assert (kept.rounds, kept.clip, kept.learning_rate) == (3, 0.2, 9.0)
 
 
+def test_feature_classifier_few_features_take_shorter_steps() -> None:
+    """Gradient descent is stable up to 4 k for k directions; before, the step ignored k."""
+    for features in (4, 40):
+        ends = {"lower": [-1.0] * features, "upper": [1.0] * features}
+        program = FeatureClassifierProgram(
+            columns=(*(f"x{at}" for at in range(features)), "class"),
+            classes=(0.0, 1.0),
+            features={"kind": "linear", **ends},
+        )
+        for noise in (0.1, 1.0, 30.0):
+            chosen = program.resolve(PublicFacts(noise, 30_000))
+            assert chosen.learning_rate is not None
+            assert chosen.learning_rate <= 2 * features
+
+
 @pytest.mark.parametrize("adjacency", Adjacency)
 def test_feature_classifier_requests_equal_planned_releases(adjacency: Adjacency) -> None:
     program = FeatureClassifierProgram(**PROGRAM, rounds=3, evaluate_share=0.1)

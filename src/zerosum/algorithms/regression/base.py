@@ -78,6 +78,7 @@ class Frame:
     weight: float = 1.0  # mean weight of a unit in the fit: below 1 with weights, or with units held out
     # (2, p), released means and standard deviations of the features in half ranges; None if they were not bought
     moments: Floats | None = None
+    square: float | None = None  # released mean squared norm of u; None if the column moments were not bought
 
     @property
     def width(self) -> int:
@@ -404,7 +405,10 @@ class Regression(RangedAlgorithm):
         spread = float(squares[-1] / units - mean[-1] ** 2)
         # r_squared divides by this variance: it is left out where it is not significantly above zero
         known = spread if spread > TUNING.variance_significance * noise / SQUARE else None
-        return replace(frame, response_variance=known, weight=self._mean_weight(mean), moments=moments)
+        # E (v - center)^2 from the released moments themselves: shrinkage is for single columns, not for their sum
+        own = self._own(squares / units) - 2 * frame.center * self._own(sums / units) + frame.center**2
+        square = float(np.sum(own / scale**2)) + frame.intercept**2
+        return replace(frame, response_variance=known, weight=self._mean_weight(mean), moments=moments, square=square)
 
     def _mean_weight(self, mean: Floats | None = None) -> float:
         """Mean weight of a unit in the fit: the share that is not held out, times the mean of the weight column.
@@ -550,27 +554,29 @@ class Regression(RangedAlgorithm):
         """The response at a linear predictor of 0, where the link is the identity; else 0."""
         return 0.0
 
-    def _report(self, frame: Frame, mean: Floats, pooled: Posterior, population: Posterior, prior: float) -> Estimate:
+    def _report(
+        self, frame: Frame, mean: Floats, pooled: Posterior, population: Posterior, prior: float | Floats
+    ) -> Estimate:
         """Coefficients with their standard errors and intervals, in the units of the data.
 
         Parameters
         ----------
         mean : (width,), coefficients in the frame.
         pooled, population : their posterior without and with sampling error; only the covariances are used.
-        prior : prior standard deviation of each coefficient in the frame.
+        prior : prior standard deviation of each coefficient in the frame, one number or (width,).
         """
         matrix, constant = self._in_data_units(frame)
         found = matrix @ mean + constant
-        # Independent priors of equal variance: the prior standard deviation of M w is prior times the row norms of M.
+        # Independent priors: the prior variance of M w is the sum of squares of a row of M times the priors.
         # Covariances transform as M C M'.
-        known = prior * np.sqrt(np.sum(matrix**2, axis=1))
+        known = np.sqrt(np.sum((matrix * prior) ** 2, axis=1))
         covariances = {
             kind: matrix @ each.covariance @ matrix.T for kind, each in (("pooled", pooled), ("population", population))
         }
         errors = table(found, covariances["pooled"], covariances["population"], known)
         named = self._named({"coefficients": found[:-1], "intercept": found[-1:], **errors})
         # A combination is identified by the criterion of `table`: a variance of at most ratio^2 times the prior one.
-        covariances["identified"] = (TUNING.identified_ratio * prior) ** 2 * matrix @ matrix.T
+        covariances["identified"] = TUNING.identified_ratio**2 * (matrix * prior**2) @ matrix.T
         return {**named, **self._for_combinations(frame, covariances)}
 
     def _for_combinations(self, frame: Frame, covariances: dict[str, Floats]) -> Estimate:

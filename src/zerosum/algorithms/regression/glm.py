@@ -33,16 +33,12 @@ from typing import Any, ClassVar, Literal, Self, cast
 import numpy as np
 from pydantic import Field, model_validator
 
+from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, Regression, counted_units
 from zerosum.algorithms.regression.functional import lowest_quadratic
-from zerosum.algorithms.regression.inference import (
-    GradientRelease,
-    Posterior,
-    merge,
-    posterior,
-    relative_clip,
-)
+from zerosum.algorithms.regression.inference import GradientRelease, relative_clip
+from zerosum.algorithms.regression.shrinkage import average, denoised, shrunk_posterior
 from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
@@ -66,14 +62,20 @@ class Scale:
         Standard deviation of the residuals, in the units of the response.
     dispersion : float
         Variance of the residuals over that of the model's law: 1 for classes and for Poisson counts.
-    remainder : float
-        Factor of the third-order remainder (`inference.merge`).
+    shape : float
+        a of the variance m + a m^2 of a negative binomial at mean m, by which residuals are divided; 0 for Poisson
+        counts.
     """
 
     rate: float
     spread: float
     dispersion: float = 1.0
-    remainder: float = TUNING.remainder
+    shape: float = 0.0
+
+    @property
+    def weight(self) -> float:
+        """h of the model at the mean response: m/(1 + a m)."""
+        return self.rate / (1 + self.shape * self.rate)
 
 
 # A class has a dispersion of 1, and its residuals are at most 1: nothing of a scale is used.
@@ -92,7 +94,7 @@ class NewtonRegression(Regression):
     """
 
     family: ClassVar[Family]
-    rounds: Literal[3, 8] | None = None
+    rounds: int | None = Field(default=None, ge=2, le=1000)
     """Number of Newton rounds; the planner's choice if not given."""
     room: float | None = Field(default=None, gt=0, le=TUNING.declared_most, allow_inf_nan=False)
     """Rows are clipped where their squared length is this many times the average, by default the planner's choice."""
@@ -118,36 +120,49 @@ class NewtonRegression(Regression):
     @property
     def _turns(self) -> int:
         """Number of Newton rounds, as declared or chosen by the planner."""
-        return self.rounds or 3
+        return self.rounds or TUNING.newton_rounds
 
     @property
     def _newton(self) -> tuple[float, ...]:
-        """Relative shares of the Newton rounds, by their number."""
-        return TUNING.newton_shares_many if self._turns == 8 else TUNING.newton_shares_few
+        """Relative shares of the Newton rounds: the first ones are far from the maximum and get less."""
+        first = TUNING.newton_first_shares[: self._turns - 1]
+        return (*first, *([1.0] * (self._turns - len(first))))
 
     def resolve(self, facts: PublicFacts) -> Self:
-        """Sets clip, rounds and `standardise`: wider clips and more rounds with less noise.
+        """Sets clip, rounds and `standardise`.
 
         Parameters
         ----------
         facts : PublicFacts
             Noise of a sum of sensitivity 1 that takes the whole budget, and the public number of units.
         """
-        width = self.features + int(self.intercept)
-        noise, room = self._coefficient_noise(facts, width, TUNING.newton_room), TUNING.newton_room
-        # Clipped rows bias these models, so the clip widens until the modelled bias is below a third of the noise. The
-        # planner needs the bias to within a step only, so this is a search on a grid and not a root of both curves.
-        while room < TUNING.newton_room_most:
-            bias = TUNING.clipping_bias * clipped_share(width, room)
-            if not bias > self._coefficient_noise(facts, width, room) / TUNING.clipping_bias_ratio:
-                break
-            room *= TUNING.newton_room_step
         chosen = {
             "standardise": self._standardised(facts),
-            "rounds": self.rounds or (8 if noise < TUNING.newton_noise else 3),
-            "room": self.room or room,
+            "rounds": self._turns,
+            "room": self.room or self._planned_room(facts),
         }
         return self.model_copy(update=chosen)
+
+    def _planned_room(self, facts: PublicFacts) -> float:
+        """The squared clip per scaled feature at which the modelled error of a coefficient is least.
+
+        Long rows have less weight (`NewtonStep`). A smaller clip has less noise, and loses more of the information.
+        With k the share of the information that is kept, for normal rows, the variance of a coefficient is that of the
+        privacy noise, (noise/k)^2, plus that of the rows that count less, (1 - k)/(n h k). Where the model is wrong,
+        rows with less weight also move the maximiser; that bias falls with the clip and not with n.
+        """
+        width = self.features + int(self.intercept)
+        units = (facts.units or GUESSED_UNITS) * (1 - self.hold_out)
+        rooms = TUNING.newton_room * TUNING.newton_room_step ** np.arange(TUNING.newton_room_steps)
+        kept = np.array([1 - lost_information(width, room) for room in rooms])
+        noise = np.array([self._coefficient_noise(facts, width, room) for room in rooms])
+        lost = (1 - kept) / (units * TUNING.hessian_typical * kept)
+        return float(rooms[np.argmin((noise / kept) ** 2 + lost + (self._misfit / rooms) ** 2)])
+
+    @property
+    def _misfit(self) -> float:
+        """Bias of a coefficient at a squared clip of the mean square, where the model is wrong."""
+        return TUNING.misfit
 
     def _coefficient_noise(self, facts: PublicFacts, width: int, room: float) -> float:
         """Approximate noise of a coefficient in one round of the whole budget.
@@ -192,9 +207,23 @@ class NewtonRegression(Regression):
             Size of the responses and residuals; used for counts only.
         """
 
-    def _loss(self, frame: Frame) -> float:
-        """Share of the information that is lost because long rows have less weight; 0 where they are clipped."""
-        return 0.0
+    def _loss(self, frame: Frame, square: float | None = None) -> float:
+        """Share of the information that is lost because long rows have less weight.
+
+        Parameters
+        ----------
+        frame : Frame
+            How features enter.
+        square : float, optional
+            Released mean squared norm of the rows with these weights. Without it, or without column moments, rows are
+            taken to be normal.
+        """
+        if square is not None and frame.square is not None:
+            lost = min(1 - square / (frame.weight * frame.square), TUNING.loss_most)
+            return lost if lost > 1e-9 else 0.0  # below it is rounding
+        # a declared clip in standardised units: a typical row has a squared norm of about its width
+        room = self._rooms[0] if self.clip is None else self.clip**2 / frame.width
+        return lost_information(frame.width, room)
 
     def _scaled(self, statistic: NewtonStep, value: Floats, noise: float, weight: float, scale: Scale) -> Scale:
         """What a release says about the size of the residuals, for the next round: for a class, nothing.
@@ -207,15 +236,40 @@ class NewtonRegression(Regression):
         """
         return scale
 
-    def _prior(self, frame: Frame) -> float:
-        """Prior standard deviation of a coefficient: clip/sqrt(width) is a typical entry of a row.
+    def _prior(self, frame: Frame, hessian: Floats, noise: float) -> Floats:
+        """Prior standard deviations of the coefficients (width,).
+
+        A change of a feature by its standard deviation changes the linear predictor by `TUNING.predictor_spread` in
+        standard deviation. The mean square of feature j, weighted as in the fit, is H_jj over the mean of h, which the
+        constant column gives. Without a constant it is taken from the clip: clip/sqrt(width) is a typical entry.
 
         Parameters
         ----------
         frame : Frame
             How features enter.
+        hessian : array of shape (width, width)
+            Released Hessian.
+        noise : float
+            Standard deviation of the noise of a diagonal entry.
         """
-        return TUNING.predictor_spread * math.sqrt(frame.width) / frame.clip
+        typical = TUNING.predictor_spread * math.sqrt(frame.width) / frame.clip
+        if not frame.intercept:
+            return np.full(frame.width, typical)
+        diagonal = np.diag(denoised(hessian, noise)[0])
+        prior = TUNING.predictor_spread * np.sqrt(diagonal[-1] / frame.intercept**2 / diagonal)
+        # A column whose H_jj is not above its noise may be nearly constant, and then the rule above gives a prior
+        # without limit, whose variance would make the gradients of all other columns uncertain. Its prior is that of
+        # the change of the predictor over half the range of the column, which is 1/scale in the frame.
+        if noise > 0:
+            certainty = 1 + np.minimum(diagonal[:-1] / noise, 1e3) ** 2 / 2
+            prior[:-1] = np.minimum(prior[:-1], TUNING.range_spread * frame.scale * certainty)
+        prior[-1] = self._prior_intercept / frame.intercept
+        return np.asarray(prior)
+
+    @property
+    def _prior_intercept(self) -> float:
+        """Prior standard deviation of the intercept at the center of the features."""
+        return TUNING.intercept_spread
 
     def _point(self, statistic: NewtonStep, at: Floats, value: Floats, noise: float, units: float) -> GradientRelease:
         """A released sum as a `GradientRelease`: means over units.
@@ -246,48 +300,56 @@ class NewtonRegression(Regression):
     def _rounds(
         self,
         frame: Frame,
-        points: list[GradientRelease],
         at: Floats,
         adjacency: Adjacency,
         shares: tuple[float, ...],
         scale: Scale,
+        square: float | None = None,
+        even: float | None = None,
     ) -> Program:
         """The Newton rounds and the results.
 
         Parameters
         ----------
-        points : earlier points (of the quadratic start); the rounds append theirs.
         at : (width,), coefficients of the first round, and the mean of the prior.
         shares : one per round.
         scale : mean and spread of the responses, which set the bounds of counts.
+        square : released mean squared norm of the rows with the weights of the rounds; None if not known.
+        even : h of all rows in the first round, if they are equal there; its Hessian then gives `square`.
         """
         center = at if self.family == "poisson" else None
         # the remainder in one entry of the gradient is proportional to a typical entry of a row, clip/sqrt(width)
-        prior, bend = self._prior(frame), scale.remainder * frame.clip / math.sqrt(frame.width)
+        bend = TUNING.remainder * frame.clip / math.sqrt(frame.width)
+        points: list[GradientRelease] = []
         units = 1.0
         for share in shares:
             statistic = self._step(frame, at, adjacency, scale)
             release = yield PrivateSum(statistic, share)
             units = counted_units(release)
             points.append(self._point(statistic, at, release.value, release.noise_std, units))
+            if even is not None and len(points) == 1:
+                square = float(np.trace(points[0].hessian)) / even
             scale = self._scaled(statistic, release.value / units, release.noise_std / units, frame.weight, scale)
             # The posterior mean of all points so far is the next point of expansion: a Newton step that is shrunk
             # towards the center where the noise exceeds the prior, so that it cannot diverge.
-            at = joint_posterior(points, prior, bend, center=center).mean
+            point = average(points, bend)
+            prior = self._prior(frame, point.hessian, point.hessian_noise)
+            at = shrunk_posterior(point, prior, center=center).mean
         # The sampling variance of the mean gradient is dispersion H/n. Rows of less weight make the estimate differ
         # from that of all rows in full by part of it.
-        sampling = scale.dispersion / units
-        pooled = joint_posterior(points, prior, bend, sampling=self._loss(frame) * sampling, center=center)
-        population = joint_posterior(points, prior, bend, sampling=sampling, center=center)
+        sampling, loss = scale.dispersion / units, self._loss(frame, square)
+        pooled = shrunk_posterior(point, prior, loss * sampling, center, cautious=True)
+        population = shrunk_posterior(point, prior, sampling, center, cautious=True)
         matrix, constant = self._in_data_units(frame)
-        # a narrower prior, and no remainder: both make the scores less variable
-        narrow = joint_posterior(points, prior / TUNING.score_prior, 0.0, center=center)
-        scores = matrix @ narrow.mean + constant
-        estimate = self._report(frame, pooled.mean, pooled, population, prior)
+        # a narrower prior of the slopes makes the scores less variable
+        narrow = prior / np.append(np.full(self.features, TUNING.score_prior), np.ones(frame.width - self.features))
+        scores = matrix @ shrunk_posterior(point, narrow, center=center).mean + constant
+        estimate = self._report(frame, at, pooled, population, prior)
         estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
         if self.family == "poisson":
             estimate["dispersion"] = Quantity(np.array([scale.dispersion]), "diagnostic")
-        return (yield from self._evaluated(frame, pooled.mean, adjacency, estimate))
+            estimate["shape"] = Quantity(np.array([scale.shape]), "diagnostic")
+        return (yield from self._evaluated(frame, at, adjacency, estimate))
 
 
 def lost_information(width: int, room: float) -> float:
@@ -311,50 +373,24 @@ def lost_information(width: int, room: float) -> float:
     return max(0.0, 1 - float(gammainc(width / 2 + 1, at)) - room * float(gammaincc(width / 2, at)))
 
 
-def clipped_share(width: int, room: float) -> float:
-    """Share of normal rows whose squared norm exceeds `room` times its mean, a chi-square tail with `width` degrees.
-
-    Parameters
-    ----------
-    width : number of features of a row, the intercept included.
-    room : squared clip over the mean squared norm.
-
-    >>> clipped_share(3, 12.0) < 1e-6 < clipped_share(3, 1.6)
-    True
-    """
-    from scipy.special import gammaincc  # heavy: loaded when it is used
-
-    return float(gammaincc(width / 2, room * width / 2))
-
-
-def joint_posterior(
-    points: list[GradientRelease], prior: float, bend: float, sampling: float = 0.0, center: Floats | None = None
-) -> Posterior:
-    """Posterior from all points: `merge`, then `posterior`.
-
-    Parameters
-    ----------
-    points : releases in the order of the rounds.
-    prior, sampling, center : as for `posterior`.
-    bend : as for `merge`.
-    """
-    return posterior(merge(points, bend), prior, sampling, center=center)
-
-
 class LogisticRegressionProgram(NewtonRegression):
     """Logistic regression: the response is one of two classes, above the middle of its range or not.
 
     The start is the functional mechanism: the quadratic Taylor polynomial of the loss, released once as coefficient
     arrays and minimised with a ridge from the known noise. With `method` "polynomial" it takes the whole budget and no
     rounds follow. It ranks better at small budgets; its intervals come from one point at zero coefficients and leave
-    most coefficients not identified. "auto" chooses it if the noise of one Newton round is more than 1/4.5 of the
-    prior. The quadratic has no offset; with an offset the Newton rounds start at zero.
+    most coefficients not identified. "auto" chooses it if the noise of one Newton round is more than 1/6.3 of the
+    prior, and with `goal` "predict" if it is more than 1/35. The quadratic has no offset; with an offset the Newton
+    rounds start at zero.
     """
 
     name: ClassVar[str] = "logistic-regression"
     family: ClassVar[Family] = "logistic"
     method: Literal["auto", "newton", "polynomial"] = "auto"
     """Newton rounds, or Taylor's quadratic of the loss alone, which ranks better where the budget is small."""
+    goal: Literal["auto", "predict", "inference"] = "auto"
+    """What `method = "auto"` is chosen for: `inference` takes Newton rounds, `predict` the method that ranks better,
+    and `auto` the quadratic only where rounds would identify nothing."""
 
     @model_validator(mode="after")
     def _start_fits(self) -> Self:
@@ -372,7 +408,8 @@ class LogisticRegressionProgram(NewtonRegression):
         known = TUNING.hessian_typical * TUNING.predictor_spread / gradient_noise
         method = self.method
         if method == "auto":
-            method = "newton" if known > TUNING.newton_worth or self.offset is not None else "polynomial"
+            worth = {"auto": TUNING.newton_worth, "predict": TUNING.predict_worth, "inference": 0.0}[self.goal]
+            method = "newton" if known > worth or self.offset is not None else "polynomial"
         return super().resolve(facts).model_copy(update={"method": method})
 
     @property
@@ -380,7 +417,10 @@ class LogisticRegressionProgram(NewtonRegression):
         """The start and the rounds in words."""
         if self.offset is not None:
             return super()._plan
-        return "one quadratic" if self.method == "polynomial" else f"a quadratic start and {self._turns} Newton rounds"
+        chosen = (
+            "one quadratic" if self.method == "polynomial" else f"a quadratic start and {self._turns} Newton rounds"
+        )
+        return chosen if self.goal == "auto" else f"{chosen}, goal {self.goal}"
 
     def _shares(self) -> tuple[float, ...]:
         """Shares of the start and of the rounds; with an offset there is no start."""
@@ -416,7 +456,7 @@ class LogisticRegressionProgram(NewtonRegression):
         )
 
     def _step(self, frame: Frame, at: Floats, adjacency: Adjacency, scale: Scale) -> NewtonStep:
-        return NewtonStep(**self._bounds(frame, adjacency), coefficients=at)
+        return NewtonStep(**self._bounds(frame, adjacency), coefficients=at, weighed=True)
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         """The column moments (optional), the quadratic (without an offset), the Newton rounds, the evaluation
@@ -437,7 +477,7 @@ class LogisticRegressionProgram(NewtonRegression):
         """The optional column moments, the quadratic start, the Newton rounds, and the optional evaluation."""
         frame = yield from self._measure(adjacency, *self._rooms)
         if self.offset is not None:
-            return (yield from self._rounds(frame, [], frame.start, adjacency, self._shares(), CLASSES))
+            return (yield from self._rounds(frame, frame.start, adjacency, self._shares(), CLASSES))
         start, *rest = self._shares()
         statistic = self._quadratic(frame, adjacency)
         release = yield PrivateSum(statistic, start)
@@ -449,6 +489,12 @@ class LogisticRegressionProgram(NewtonRegression):
         # since nothing corrects the start later.
         ridge = TUNING.alone_ridge if self.method == "polynomial" else TUNING.start_ridge
         at = lowest_quadratic(arrays[1] / units, second, ridge * noise * math.sqrt(frame.width))
+        if self.method != "polynomial":
+            # the quadratic part is the mean of u u'/8, with the weights of the rounds
+            square = 8 * float(np.trace(second))
+            return (yield from self._rounds(frame, at, adjacency, tuple(rest), CLASSES, square))
+        matrix, constant = self._in_data_units(frame)
+        scores = matrix @ at + constant
         # the start as a release at w = 0: the log-likelihood is minus the loss, and the Hessian of w'Lw is 2 L
         first = GradientRelease(
             np.zeros(frame.width),
@@ -457,16 +503,13 @@ class LogisticRegressionProgram(NewtonRegression):
             release.noise_std * statistic.worth(1) / units,
             2 * noise,
         )
-        if self.method == "polynomial":
-            matrix, constant = self._in_data_units(frame)
-            scores, prior = matrix @ at + constant, self._prior(frame)
-            # The loss is quadratic by construction, so there is no remainder. Sampling: dispersion 1 of a class.
-            pooled = joint_posterior([first], prior, 0.0)
-            population = joint_posterior([first], prior, 0.0, sampling=1 / units)
-            estimate = self._report(frame, pooled.mean, pooled, population, prior)
-            estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
-            return (yield from self._evaluated(frame, at, adjacency, estimate))
-        return (yield from self._rounds(frame, [first], at, adjacency, tuple(rest), CLASSES))
+        prior = self._prior(frame, first.hessian, first.hessian_noise)
+        # The loss is quadratic by construction, so there is no remainder. Sampling: dispersion 1 of a class.
+        pooled = shrunk_posterior(first, prior, cautious=True)
+        population = shrunk_posterior(first, prior, 1 / units, cautious=True)
+        estimate = self._report(frame, pooled.mean, pooled, population, prior)
+        estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
+        return (yield from self._evaluated(frame, at, adjacency, estimate))
 
 
 class PoissonRegressionProgram(NewtonRegression):
@@ -478,7 +521,11 @@ class PoissonRegressionProgram(NewtonRegression):
     releases. `tails` is larger than 1 where noise is small. The variance of a count is taken to be `dispersion` times
     its mean (quasi-Poisson).
 
-    Results besides those of `NewtonRegression`: `dispersion`, at least 1.
+    With `law` "negative-binomial" the variance is m + `shape` m^2 (Lawless 1987). The residual of a count is divided by
+    1 + shape m, so that large counts do not dominate. The shape follows from the same releases, at the mean count:
+    first from the variance of the counts, then in every round from the mean square of the residuals.
+
+    Results besides those of `NewtonRegression`: `dispersion`, at least 1, and `shape` of the negative binomial.
     """
 
     name: ClassVar[str] = "poisson-regression"
@@ -487,6 +534,8 @@ class PoissonRegressionProgram(NewtonRegression):
     """Clip of residuals, in their standard deviations."""
     tails: float | None = Field(default=None, ge=1, allow_inf_nan=False)
     """Factor on the clips of residuals and rates, larger where noise is small; the planner's choice if not given."""
+    law: Literal["quasi-poisson", "negative-binomial"] = "quasi-poisson"
+    """The variance of a count with mean m: proportional to m, or m + shape m^2. The factor is released either way."""
     standardise: Literal["auto", "dp", "none"] = "auto"
 
     @model_validator(mode="after")
@@ -539,14 +588,21 @@ class PoissonRegressionProgram(NewtonRegression):
             most=self._most,
             # The 1 is for small rates, where single counts exceed any multiple of their standard deviation.
             bound=min(self._most, self._wide * (self.residual_clip * scale.spread + 1)),
-            rate_bound=min(self._most, self._wide * (TUNING.rate_clip * scale.rate + 1)),
+            # m/(1 + a m) is less than 1/a
+            rate_bound=min(self._most, self._wide * (TUNING.rate_clip * scale.rate + 1), 1 / max(scale.shape, 1e-9)),
             curvature=TUNING.hessian_weight,
+            shape=scale.shape,
         )
 
-    def _loss(self, frame: Frame) -> float:
-        # a declared clip in standardised units: a typical row has a squared norm of about its width
-        room = self._rooms[0] if self.clip is None else self.clip**2 / frame.width
-        return lost_information(frame.width, room)
+    @property
+    def _misfit(self) -> float:
+        """Not counted: bounds of counts are relative to the clip, and noise grows faster with it."""
+        return 0.0
+
+    @property
+    def _prior_intercept(self) -> float:
+        """The prior is centred at the released mean count."""
+        return TUNING.predictor_spread
 
     def _scaled(self, statistic: NewtonStep, value: Floats, noise: float, weight: float, scale: Scale) -> Scale:
         """The spread of the residuals and the dispersion, from the released mean square of the clipped residuals."""
@@ -555,9 +611,30 @@ class PoissonRegressionProgram(NewtonRegression):
         square = (step.mean_square(value) + step.bound**2 * noise) / weight
         # the residuals before they were clipped, if they are normal
         spread = step.bound / relative_clip(max(square, 0.0), step.bound)
-        # Counts vary at least as those of a Poisson law. The spread falls from round to round, as the fit improves.
-        spread = max(math.sqrt(scale.rate), min(spread, scale.spread))
-        return replace(scale, spread=spread, dispersion=spread**2 / scale.rate)
+        if self.law == "quasi-poisson":
+            # Counts vary at least as those of the law. The spread falls from round to round, as the fit improves.
+            spread = max(math.sqrt(scale.rate), min(spread, scale.spread))
+            return replace(scale, spread=spread, dispersion=spread**2 / scale.rate)
+        # The mean of h over all people, m/(1 + a m) at an effective mean m, makes the shape a fixed point of its
+        # update: with the true a the squared residuals have that mean whatever the rates are.
+        effective = scale.rate
+        if statistic.intercept > 0:
+            kept = 1 - lost_information(statistic.width, self._rooms[0])
+            mean = float(statistic.split(value)[1][-1, -1]) / (statistic.intercept**2 * weight * kept)
+            mean = min(max(mean, 0.0), 0.9 / max(scale.shape, 1e-9))
+            effective = float(np.clip(mean / (1 - scale.shape * mean), scale.rate / 3, 3 * scale.rate))
+        found = self._shaped(replace(scale, rate=effective), (spread * (1 + scale.shape * effective)) ** 2)
+        return replace(found, rate=scale.rate, spread=math.sqrt(replace(found, rate=scale.rate).weight))
+
+    def _shaped(self, scale: Scale, variance: float) -> Scale:
+        """The scale of a negative binomial whose counts have this variance about their means, at the mean count.
+
+        The variance m + a m^2 gives the shape a, and residuals over 1 + a m have the variance m/(1 + a m).
+        """
+        shape = max(variance - scale.rate, 0.0) / scale.rate**2
+        shape = min(shape, TUNING.shape_most)
+        changed = replace(scale, shape=shape)
+        return replace(changed, spread=math.sqrt(changed.weight))
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
         """The column moments, the Newton rounds, the evaluation (optional)."""
@@ -605,8 +682,12 @@ class PoissonRegressionProgram(NewtonRegression):
         # Its noise is added, as in `_scaled`.
         noise = release.noise_std * math.sqrt(len(self.columns)) / (units * SQUARE)
         variance = (self._most / 2) ** 2 * (max(float(spreads[-1]), 0.0) + noise)
-        scale = Scale(rate, math.sqrt(max(rate, variance)), remainder=TUNING.count_remainder / math.sqrt(rate))
-        return (yield from self._rounds(frame, [], at, adjacency, self._shares(), scale))
+        scale = Scale(rate, math.sqrt(max(rate, variance)))
+        if self.law == "negative-binomial":
+            scale = self._shaped(scale, variance)
+        # At the start all slopes are 0, so that all rates are the mean count, if no offsets differ.
+        even = scale.weight if self.offset is None else None
+        return (yield from self._rounds(frame, at, adjacency, self._shares(), scale, even=even))
 
     def _offset_spread(self, variance: Floats) -> float:
         """Standard deviation of the offset, from released variances (columns,) of the columns in [-1, 1]."""

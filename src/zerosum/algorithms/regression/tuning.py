@@ -75,14 +75,26 @@ class Tuning:
     # ---- inference: the posterior --------------------------------------------------------------------------------
 
     posterior_iterations: int = 6
-    """Iterations of the fixed point in `posterior`, whose noise depends on its own step. Chosen by hand: three
-    suffice."""
+    """Iterations of the fixed point in `posterior` and `shrunk_posterior`, whose noise depends on its own step.
+    Chosen by hand: three suffice."""
     clipped_ratio_most: float = 0.9
     """Largest mean square of clipped residuals, over the squared bound, from which the unclipped share is estimated.
     Nearer to 1 nearly all residuals are at the bound, and the share cannot be estimated. Chosen by hand."""
     identified_ratio: float = 0.5
     """Pooled standard error of a coefficient, over its prior standard deviation, above which it is reported as not
     identified. Chosen by hand; no benchmark recorded."""
+
+    # ---- shrinkage: the posterior from a Hessian that is shrunk towards its diagonal ---------------------------------
+
+    hessian_floor: float = 0.5
+    """Least diagonal entry of a released Hessian, over the standard deviation of its noise. Chosen by hand; no
+    benchmark recorded."""
+    hessian_edge: float = 2.0
+    """Standard deviations of its noise by which a diagonal entry must exceed 0 to be more than the floor. The usual
+    limit; chosen by hand."""
+    correlation_square: float = 0.05
+    """Squared correlation that is added to the variance of the noise in the weights of `shrinkage.denoised`, so that
+    one column without noise does not decide alone. Chosen by hand; no benchmark recorded."""
 
     # ---- linear: the method and its rounds -----------------------------------------------------------------------
 
@@ -199,58 +211,61 @@ class Tuning:
 
     # ---- glm: clips ----------------------------------------------------------------------------------------------
 
-    newton_room: float = 1.6
-    """Least squared clip per scaled feature, over its mean square. Wider than for linear models, because clipped
-    features bias these models. Chosen by hand; no benchmark recorded."""
+    newton_room: float = 0.8
+    """Least squared clip per scaled feature that the planner tries, over its mean square. Chosen by hand: below it
+    nearly all rows have less weight, which changes nothing."""
+    newton_room_step: float = 1.25
+    """Factor between the squared clips that the planner tries."""
+    newton_room_steps: int = 16
+    """Number of the squared clips that the planner tries; the largest is 0.8 * 1.25^15 = 23."""
+    misfit: float = 0.01
+    """Bias of a coefficient at a squared clip of the mean square, where the model is wrong. The planner's model of it
+    is this over the squared clip. Chosen by hand on made-up data (`benchmarks/coverage.py`)."""
+    loss_most: float = 0.9
+    """Largest share of the information that is taken to be lost in rows of less weight; a limit on noise. Chosen by
+    hand."""
     newton_room_ranged: float = 0.45
     """The same where only ranges are known: a feature in [-1, 1] has a mean square of at most 1. Chosen by hand; no
     benchmark recorded."""
-    newton_room_most: float = 12.0
-    """Squared clip per feature at which widening stops. Chosen by hand; no benchmark recorded."""
-    newton_room_step: float = 1.25
-    """Factor by which the planner widens the squared clip. Chosen by hand; no benchmark recorded."""
-    clipping_bias: float = 0.3
-    """Bias of a coefficient per share of clipped rows, in prior units: the planner's model of the cost of clipping.
-    Chosen by hand; no benchmark recorded."""
-    clipping_bias_ratio: float = 3.0
-    """The planner widens the clip while this multiple of the modelled bias exceeds the noise of a coefficient. Chosen
-    by hand; no benchmark recorded."""
 
     # ---- glm: rounds and start -----------------------------------------------------------------------------------
 
-    newton_shares_few: tuple[float, ...] = (0.2, 0.3, 0.4)
-    """Relative shares of three Newton rounds. Later rounds are nearer to the maximum and get more. Chosen by hand; no
-    benchmark recorded."""
-    newton_shares_many: tuple[float, ...] = (0.04, 0.05, 0.07, 0.1, 0.13, 0.16, 0.17, 0.18)
-    """Relative shares of eight Newton rounds. Chosen by hand; no benchmark recorded."""
-    newton_noise: float = 0.05
-    """Noise of a coefficient below which there are eight rounds and not three. Chosen by hand; no benchmark
-    recorded."""
-    start_share: float = 0.1
-    """Share of the quadratic start, relative to the shares of the Newton rounds. Chosen by hand; no benchmark
-    recorded."""
+    newton_rounds: int = 12
+    """Number of Newton rounds. Chosen by hand; no benchmark recorded."""
+    newton_first_shares: tuple[float, ...] = (0.3, 0.5, 0.8)
+    """Shares of the first rounds, over those of the others. Chosen by hand; no benchmark recorded."""
+    start_share: float = 0.5
+    """Share of the quadratic start, relative to the share of a Newton round. Chosen by hand; no benchmark recorded."""
     start_ridge: float = 1.0
     """Ridge of the quadratic start before Newton rounds, over the noise of an entry times sqrt(D). Chosen by hand; no
     benchmark recorded."""
     alone_ridge: float = 2.0
     """The same ridge without Newton rounds, since nothing corrects the start later, and of polynomial losses: about the
     norm of the noise of the quadratic part. From the prototype of logistic regression (2 sigma sqrt(D))."""
-    newton_worth: float = 4.5
+    predict_worth: float = 35.0
+    """The same ratio for `goal = "predict"`. The quadratic ranked better at ratios of 6 to 33 (few people), and the
+    rounds at 79 and more, on made-up data and heart disease. Chosen by hand."""
+    newton_worth: float = 6.3
     """Least ratio of the prior standard deviation to the noise of a coefficient for `method = "newton"`; below it the
     quadratic alone ranks better. Chosen by hand; no benchmark recorded."""
 
     # ---- glm: the model that the planner and the posterior assume ------------------------------------------------
 
-    predictor_spread: float = 1.25
+    predictor_spread: float = 1.75
     """Prior standard deviation of the change of the linear predictor by a typical change of one feature. Chosen by
     hand; no benchmark recorded."""
-    score_prior: float = 4.0
+    remainder: float = 0.25
+    """Factor of the error of second order in `shrinkage.average`. Taylor's formula gives E[h' (u.d)^2 u_j]/2, with h'/h
+    between -1 and 1 and an odd moment of the features: half of the largest value. Chosen by hand."""
+    range_spread: float = 6.0
+    """Prior standard deviation of the change of the linear predictor over half the range of a column whose size is not
+    known. Chosen by hand."""
+    intercept_spread: float = 4.0
+    """Prior standard deviation of the intercept of logistic models: a share of 0.02 is one standard deviation.
+    Chosen by hand."""
+    score_prior: float = 5.0
     """The prior of the score coefficients is narrower by this factor: ranking gains more from shrinkage than estimates
-    do. Chosen by hand; no benchmark recorded."""
-    remainder: float = 2.0
-    """Factor of the remainder of third order in `inference.merge`. The trapezoidal rule gives |h''|/12 h^-1.5, about
-    0.15 for the largest |h''| = 1/8 of the logistic model and h = 1/6; rare classes have more, hence a larger value,
-    chosen by hand."""
+    do. Chosen by hand on made-up data: factors from 2 to 6 differ little."""
     hessian_typical: float = 0.15
     """Typical h = p (1 - p) of a logistic model, for the planner: 0.25 at p = 1/2 and 0.15 at p = 0.18. Chosen by
     hand; no benchmark recorded."""
@@ -262,10 +277,6 @@ class Tuning:
     hessian_weight: float = 1.2
     """Weight b of the Hessian beside a Poisson gradient. The sensitivity is sqrt(4 + b^2): a larger b makes the
     gradient noisier, a smaller one the Hessian. Chosen by hand; no benchmark recorded."""
-    count_remainder: float = 0.3
-    """Factor of the remainder of third order of Poisson models at a mean count of 1; it falls with the root of the mean
-    count. The trapezoidal rule gives |h''|/12 h^-1.5 with h = h'' = m: 1/(12 sqrt m) for equal rates; unequal ones
-    have more, hence a larger value, chosen by hand."""
     tail_noise: float = 0.009
     """Noise of a coefficient below which the clips of counts and rates widen. Chosen by hand; no benchmark recorded."""
     tail_exponent: float = 0.6
@@ -275,6 +286,8 @@ class Tuning:
     rate_clip: float = 2.0
     """Rates are clipped at twice the mean rate plus 1, before the factor on the clips. Chosen by hand; no benchmark
     recorded."""
+    shape_most: float = 1e3
+    """Largest shape of a negative binomial: a limit on noise. Chosen by hand."""
     rate_least: float = 0.01
     """Smallest mean count, as a fraction of the largest count; its logarithm is the start. Chosen by hand; no benchmark
     recorded."""

@@ -148,13 +148,20 @@ class FeatureClassifierProgram(FeatureAlgorithm):
         units = (facts.units or GUESSED_UNITS) * (1 - self._held_out)
         # Noise of a mean gradient of clip 1 (sensitivity 2) that takes the whole budget, relative to the reference.
         quiet = TUNING.reference_noise / max(2 * facts.noise / units, 1e-12)
-        planned = round(TUNING.rounds * quiet**TUNING.rounds_exponent)
-        rounds = self.rounds or int(np.clip(planned, *TUNING.rounds_limits))
-        time = min(TUNING.learning_time * quiet**TUNING.time_exponent, TUNING.time_most)
+        planned = TUNING.rounds * quiet**TUNING.rounds_exponent
+        # A whitened row of norm 1 has mean square 1/k in each of k directions, so that the loss has a curvature of at
+        # most 1/(2 k) there: time is counted in units of k, and a step beyond 4 k diverges (2 over the curvature).
+        # Noise moves the predictor of a row by an amount that is proportional to the learning time and independent of
+        # k. Fewer directions therefore need less time, and can afford more of it relative to k.
+        directions = self._width / TUNING.directions
+        time = TUNING.learning_time * quiet**TUNING.time_exponent * directions**TUNING.directions_exponent
+        time, longest = min(time, TUNING.time_most), TUNING.rate_most * self._width
+        # where steps would be too long there are more of them
+        rounds = self.rounds or int(np.clip(round(max(planned, time / longest)), *TUNING.rounds_limits))
         chosen = {
             "rounds": rounds,
             "clip": self.clip or min(TUNING.clip_most, TUNING.clip * quiet**TUNING.clip_exponent),
-            "learning_rate": self.learning_rate or time / rounds,
+            "learning_rate": self.learning_rate or min(time / rounds, longest),
         }
         return self.model_copy(update=chosen)
 

@@ -41,6 +41,14 @@ class Tuning:
     """The same exponent of the number of rounds. Fit to the same search."""
     clip_exponent: float = 0.14
     """The same exponent of the clip. Fit to the same search."""
+    directions: float = 400.0
+    """Number of whitened directions in that search."""
+    directions_exponent: float = 0.5
+    """Exponent of the number of directions in the learning time: between 1, which keeps the number of time constants,
+    and 0, which keeps the noise of the predictor. Chosen by hand on made-up tables."""
+    rate_most: float = 2.0
+    """Longest step over the number of directions. Gradient descent diverges above 4 if all directions have equal mean
+    squares; they differ by a small factor. Chosen by hand."""
     rounds_limits: tuple[int, int] = (5, 200)
     """Fewest and most rounds. Chosen by hand: beyond the range of the search."""
     time_most: float = 1e6

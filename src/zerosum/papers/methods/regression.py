@@ -101,6 +101,8 @@ def fit(
     colluders: int = 1,
     rounds: int = 100,
     momentum: float = 0.0,
+    rate: float = 1.0,
+    bound: float = 1.0,
 ) -> Floats:
     """Coefficients by a method.
 
@@ -118,8 +120,8 @@ def fit(
         How the noise is chosen.
     colluders : int
         Colluding sites.
-    rounds, momentum : int, float
-        Settings of dp-gd.
+    rounds, momentum, rate, bound : int, float
+        Settings of dp-gd (`descend`).
     """
     model, everyone = sites.model, sites.everyone
     _known(method, model)
@@ -143,7 +145,8 @@ def fit(
         case "adassp":
             return adassp(everyone, _adassp_noise(epsilon, delta, exactly), delta, rng, isometric=exactly)
         case _:
-            return descend(model, everyone, accountant.mu_for(epsilon, delta), rounds, rng, momentum=momentum)
+            mu = accountant.mu_for(epsilon, delta)
+            return descend(model, everyone, mu, rounds, rng, momentum=momentum, rate=rate, bound=bound)
 
 
 def exact_epsilon(
@@ -235,27 +238,36 @@ def _adassp_noise(epsilon: float, delta: float, exactly: bool) -> float:
 
 
 def descend(
-    model: Model, sample: Sample, mu: float, rounds: int, rng: np.random.Generator, *, momentum: float = 0.0
+    model: Model,
+    sample: Sample,
+    mu: float,
+    rounds: int,
+    rng: np.random.Generator,
+    *,
+    momentum: float = 0.0,
+    rate: float = 1.0,
+    bound: float = 1.0,
 ) -> Floats:
     """Full-batch gradient descent from 0 with noise in every round. mu^2 adds up over rounds, which is exact.
 
-    A record's gradient is x times a residual of magnitude at most 1 (clipped in linear regression), so that the mean
-    moves by 2/n. The step is the inverse of the largest possible curvature, which is stable. In flat directions signal
-    and noise depend only on rounds / (1 - momentum), so that momentum saves rounds. In steep directions it adds noise.
+    A record's gradient is x times a residual that is clipped to `bound`, so that the mean moves by 2 bound/n. The step
+    is `rate` times the inverse of the largest possible curvature, which is stable up to 2; above it clipped residuals
+    keep the steps finite. In flat directions signal and noise depend only on rounds rate/(1 - momentum), so that
+    momentum saves rounds. In steep directions it adds noise.
     """
     amounts.check_count("the number of rounds", rounds)
     x, y = sample.x, sample.y
     n, D = x.shape
-    # Sensitivity 2/n over the mu of one of `rounds` equal releases, mu/sqrt(rounds).
-    noise = 2 * math.sqrt(rounds) / (mu * n)
+    # Sensitivity 2 bound/n over the mu of one of `rounds` equal releases, mu/sqrt(rounds).
+    noise = 2 * bound * math.sqrt(rounds) / (mu * n)
     w, velocity = np.zeros(D), np.zeros(D)
     for _ in range(rounds):
         # Clipping bounds the slope of the squared loss, which has no bound of its own; the logistic slope lies in (-1,
         # 1).
-        slope = np.clip(x @ w - y, -1, 1) if model == "linear" else objective.logistic(x @ w, y)[1]
+        slope = np.clip(x @ w - y if model == "linear" else objective.logistic(x @ w, y)[1], -bound, bound)
         gradient = slope @ x / n + noise * rng.standard_normal(D)
         # 1/c is the step: rows of norm 1 give the mean loss a curvature of at most c.
-        velocity = momentum * velocity - gradient / objective.CURVATURE[model]
+        velocity = momentum * velocity - rate * gradient / objective.CURVATURE[model]
         w = w + velocity
     return w
 
