@@ -290,7 +290,7 @@ def _logistic_deviance(x: Floats, y: Floats, found: Floats) -> float:
     """Share of the deviance of classes that coefficients explain."""
     eta, mean = np.clip(x @ found[:-1] + found[-1], -30, 30), float(np.mean(y))
     own = float(np.mean(np.log1p(np.exp(eta)) - y * eta))
-    return 1 - own / -(mean * np.log(mean) + (1 - mean) * np.log(1 - mean))
+    return float(1 - own / -(mean * np.log(mean) + (1 - mean) * np.log(1 - mean)))
 
 
 def _count_deviance(x: Floats, y: Floats, found: Floats) -> float:

@@ -32,11 +32,13 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 import zerosum
 from zerosum.algorithms import ICAProgram
+from zerosum.arrays import Floats
 from zerosum.compute.backends import fused
 from zerosum.compute.devices import to_numpy
 from zerosum.compute.statistic import BoundedStatistic
 from zerosum.compute.units import Units
 from zerosum.kernel.statistic import Adjacency, Statistic
+from zerosum.kernel.terms import Noise
 from zerosum.noise.sampler import Sampler
 from zerosum.secagg.session import SiteSession
 from zerosum.site.noise import NoiseShare
@@ -284,7 +286,7 @@ def ica(machine: Machine, count: int, voxels: int) -> None:
         }
         parts: dict[str, float] = defaultdict(float)
 
-        def total(self: Site, units: Units, statistic: Statistic, bound: float, noise: Any) -> Any:
+        def total(self: Site, units: Units, statistic: Statistic, bound: float, noise: Noise) -> Floats:
             began = perf_counter()
             try:
                 return plain(self, units, statistic, bound, noise)

@@ -29,9 +29,9 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from zerosum.algorithms.intervals import Z, within
+from zerosum.algorithms.intervals import ENDS, Z, within
 from zerosum.algorithms.program import Program, PublicFacts, RangedAlgorithm
-from zerosum.algorithms.quantiles import ENDS, non_negative_counts
+from zerosum.algorithms.quantiles import non_negative_counts
 from zerosum.algorithms.score_tests import Correction, adjusted, normal_tail
 from zerosum.arrays import Floats
 from zerosum.kernel.missing import OWN_ROWS

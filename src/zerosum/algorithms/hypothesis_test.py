@@ -20,9 +20,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.groups import shown
-from zerosum.algorithms.intervals import Z, difference_interval, ratio_interval, widened, within
+from zerosum.algorithms.intervals import ENDS, Z, difference_interval, ratio_interval, widened, within
 from zerosum.algorithms.program import Program, PublicFacts
-from zerosum.algorithms.quantiles import ENDS, BinnedAlgorithm, non_negative_counts, summation_of
+from zerosum.algorithms.quantiles import BinnedAlgorithm, non_negative_counts, summation_of
 from zerosum.algorithms.score_tests import (
     Alternative,
     BinNoise,

@@ -40,7 +40,7 @@ from zerosum.algorithms.cox.baseline import Exits, bent, exits_of, normal_nodes,
 from zerosum.algorithms.cox.estimation import Score, evidence, inverted, likely_size, merged, positive, shrunk_moments
 from zerosum.algorithms.cox.tuning import TUNING
 from zerosum.algorithms.groups import ALL, Level, shown
-from zerosum.algorithms.intervals import Z
+from zerosum.algorithms.intervals import ENDS, Z
 from zerosum.algorithms.program import Estimate, Program, RangedAlgorithm
 from zerosum.algorithms.regression.inference import table as interval_table
 from zerosum.arrays import Floats
@@ -50,7 +50,6 @@ from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.cox import ALL_ROWS, PART_MOST, CovariateMoments, CoxStep, ExitTable, free_curvature
 from zerosum.statistics.regression import SQUARE
 
-ENDS = Axis("end", ("lower", "upper"))
 # Why a coefficient is not identified; `zerosum.report.coefficients` has the sentences.
 NOISE, COLLINEAR, FEW = 1, 2, 3
 
