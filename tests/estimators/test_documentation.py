@@ -38,6 +38,7 @@ FITS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     "Describe": (GROUPED, (CATEGORIES,)),
     "Quantiles": (GROUPED, (CATEGORIES,)),
     "SurvivalCurve": ({"edges": [0, 2, 4], "by": "group", "groups": [0, 1]}, (TIMES,)),
+    "CoxRegression": (RANGE | {"horizon": 20.0}, (X, [rows[:, 0] for rows in TIMES], LABELS)),
     "StandardScaler": (RANGE, (X,)),
     "Covariance": (RANGE, (X,)),
     "KMeans": (RANGE | {"n_clusters": 2}, (X,)),

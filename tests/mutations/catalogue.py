@@ -179,6 +179,7 @@ _SENSITIVITIES = [
             "rounded_scatter:RoundedScatter",
             "super().sensitivity(adjacency) * (LONGEST / TARGET) ** 2",
         ),
+        ("cox_step", "cox:CoxStep", "2.0"),
         ("unmixing_score", "sources:SourceStatistic", "2.0"),
         ("band_scatter", "bands:BandScatter", "math.sqrt(2)"),
         ("user", "user:UserStatistic", "2 * self.clip"),
@@ -207,6 +208,14 @@ _SENSITIVITIES.append(
         "product-of-one-column",
         "products with several columns are bounded as those with one are",
         (Edit("statistics.scatter:ScatterProduct.sensitivity", "if self.basis.shape[1] == 1:", "if True:"),),
+    )
+)
+
+_SENSITIVITIES.append(
+    Fault(
+        "weightless-constants",
+        "the weight of a row of a Cox regression forgets its constants",
+        (Edit("statistics.cox:CoxStep.sum_block", "fold(z * z) + constants", "fold(z * z) + 0.0 * constants"),),
     )
 )
 

@@ -21,6 +21,7 @@ WITHDRAWN = "site/test_service_keys.py::test_service_withdrawn_key_is_refused_du
 FORMER = "site/test_service_keys.py::test_service_former_key_is_accepted_until_withdrawn"
 DISCLOSURES = "site/test_disclosures.py::test"
 SITE_SCHEMA = "study/test_site_schema.py::test"
+COX = "statistics/test_cox_statistics.py::test_cox_step_random_designs_have_no_pair_beyond_sensitivity"
 GUARDS = {
     "repeated-draws": "noise/test_sampler.py::test_sampler_draws_of_one_release_are_all_different",
     "repeated-halves": f"{AUDIT}[4-1-secure-sum-100.0]",
@@ -48,6 +49,8 @@ GUARDS = {
     "product-of-one-column": f"{SENSITIVITY}[scatter_product-*",
     "rounded-scatter-sensitivity": f"{ROUNDED}_rounded_scatter_records_and_neighbours_stay_within_sensitivity",
     "unmixing-score-sensitivity": f"{SENSITIVITY}[unmixing_score-*",
+    "cox-step-sensitivity": f"{SENSITIVITY}[cox_step-*",
+    "weightless-constants": COX,
     "band-scatter-sensitivity": f"{SENSITIVITY}[band_scatter-*",
     "user-sensitivity": f"{SENSITIVITY}[attacked_by_tests-*",
     "augmented-scatter-sensitivity": MOMENTS,

@@ -270,7 +270,7 @@ def show_result(estimate: Mapping[str, Quantity], record: dict[str, Any]) -> Non
 
     # Only regressions release this quantity; they have a table of coefficients.
     if "pooled_std" in estimate:
-        show_tables([CoefficientTable.of(estimate).as_table()])
+        show_tables(CoefficientTable.of(estimate, record["algorithm"]).tables())
         show_fit(estimate)
     elif tables := tables_of(estimate):
         show_tables(tables)
@@ -466,7 +466,7 @@ def show_report(report: PrivacyReport) -> None:
             f"{line.sensitivity:.4g}",
             f"{line.share:.3g}",
             f"{line.noise_std:.4g}",
-            f"epsilon {line.mu:.4g}" if line.noise == "laplace" else f"{line.mu:.4g}",
+            f"{line.mu:.4g}",
         )
         for line in report.releases
     ]

@@ -52,7 +52,7 @@ CalibrationName = Literal["exact", "published"]
 
 # Attributes of 0.2 and their new names; a name of one class only has the class in front.
 RENAMED_ATTRIBUTES = {
-    "std_error_": "noise_std_",
+    "std_error_": "noise_std_ (what privacy alone adds; regressions have the sampling error, too, in population_std_)",
     "observed_std_": "observed_noise_std_",
     "location_std_": "location_noise_std_",
     "covariance_std_": "noise_std_",
@@ -436,7 +436,11 @@ class ColumnRanges(JointEstimator):
             return ends[:, 0].copy(), ends[:, 1].copy()
         lower, upper = self._by_column("lower"), self._by_column("upper")
         if lower is not None and upper is not None and np.any(lower >= upper):
-            raise BadParameter("every lower bound must lie below its upper bound")
+            at = int(np.argmax(lower >= upper))
+            raise BadParameter(
+                f"the range of column {self._feature_names[at]!r} must have its lower end first, got {lower[at]:g} to "
+                f"{upper[at]:g}"
+            )
         return lower, upper
 
     def _by_column(self, which: str) -> Floats | None:

@@ -196,7 +196,8 @@ intercept_noise_std_ : float
 population_std_ : ndarray of shape (n_features,)
     Standard error of each coefficient relative to the population, from sampling and privacy together.
 table_ : CoefficientTable
-    Each coefficient with both standard errors, intervals of 90 % and 95 %, and whether the budget identifies it.
+    Each coefficient with both standard errors, intervals of 90 % and 95 %, and whether the budget identifies it; with
+    methods for ratios, contrasts, predicted margins, standardised coefficients and data frames.
 evaluation_ : dict of str to Quantity
     Results of the evaluation; only with `evaluate_share`.
 """,

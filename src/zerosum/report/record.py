@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import SCHEMES, Combine
 from zerosum.report.json_text import finite, readable
 from zerosum.version import VERSION
+
+if TYPE_CHECKING:
+    from zerosum.report.tidy import TidyTable
 
 _MOST_VALUES = 100  # largest number of values of an estimate shown in a notebook
 
@@ -440,6 +443,7 @@ class Result:
                 "estimate": {key: quantity.tolist() for key, quantity in self.estimate.items()},
                 "quantities": {key: quantity.as_record() for key, quantity in self.estimate.items()},
                 "privacy": self.report.as_record(),
+                **({"effects": effects} if (effects := self._effects()) else {}),
                 "participants": [list(names) for names in self.participants],
                 "versions": dict(self.versions),
                 "kept": self.kept,
@@ -447,6 +451,53 @@ class Result:
             }
         )
         return record
+
+    def _effects(self) -> dict[str, Any]:
+        """Odds, rate or hazard ratios of a regression for result.json: their name and rows; empty for other results."""
+        from zerosum.report.coefficients import CoefficientTable  # loads the document model
+
+        if "pooled_std" not in self.estimate:
+            return {}
+        table = CoefficientTable.of(self.estimate, self.plan.algorithm)
+        return {"measure": table.ratio, "rows": table.ratios().as_record()} if table.ratio else {}
+
+    def tables(self) -> dict[str, TidyTable]:
+        """Tidy tables of the result by name, with the columns of R's broom, for data frames and files.
+
+        Returns
+        -------
+        dict of str to TidyTable
+            See `zerosum.report.tidy`.
+        """
+        from zerosum.report.export import tidy
+
+        return tidy(self)
+
+    def to_frame(self, name: str = "", library: Literal["pandas", "polars"] | None = None) -> Any:
+        """One tidy table as a data frame.
+
+        Parameters
+        ----------
+        name : str
+            Name of the table, one of `tables()`; by default the first one.
+        library : {"pandas", "polars"}, optional
+            By default pandas if it is installed, else polars.
+
+        Returns
+        -------
+        pandas.DataFrame or polars.DataFrame
+            With `estimate`, `std_error`, `conf_low`, `conf_high` and `kind` for each term; Table 1 has texts.
+
+        Raises
+        ------
+        BadParameter
+            If there is no table of this name.
+        BadInput
+            If no library for data frames is installed.
+        """
+        from zerosum.report.tidy import chosen_table
+
+        return chosen_table(self.tables(), name).to_frame(library)
 
     def write(self, folder: Path, *, private: bool = False) -> None:
         """Write result.json, estimate.npz and plan.json to a new folder, atomically and synced. `private` gives modes
