@@ -131,6 +131,7 @@ class SurvivalProgram(MissingAlgorithm):
             "survival_interval": Quantity(stacked["pooled"], "number", (groups, bins, ENDS)),
             "survival_population_interval": Quantity(stacked["population"], "number", (groups, bins, ENDS)),
             "at_risk": Quantity(table.at_risk, "count", (groups, bins), table.at_risk_std),
+            "at_risk_start": Quantity(table.at_start, "count", (groups, bins), table.at_start_std),
             "events": Quantity(table.events, "count", (groups, bins), table.std),
             "median": Quantity(medians[:, 0], "number", (groups,)),
             "median_interval": Quantity(medians[:, 1:3], "number", (groups, ENDS)),
@@ -181,6 +182,8 @@ class LeavingTable:
         # the number at risk is linear in the table, so that its noise is the same in all groups
         own = self._std_of(_at_risk, 0)
         self.at_risk_std = np.broadcast_to(own, self.at_risk.shape)
+        self.at_start = _at_start(table)
+        self.at_start_std = np.broadcast_to(self._std_of(_at_start, 0), self.at_start.shape)
 
     @classmethod
     def of(cls, release: Release, groups: int, *, whole: bool) -> LeavingTable:
@@ -353,8 +356,9 @@ class LeavingTable:
 
         The score U is, for each group but the first, the number of events minus the expected number. Under the null
         hypothesis its covariance is the hypergeometric one plus that of privacy noise, and the statistic is
-        U' (sum of both)^-1 U, chi-squared with groups - 1 degrees of freedom. With two groups, `log_rank_z` is the
-        score over its hypergeometric standard deviation: an estimate of the test without privacy, with the standard
+        U' (sum of both)^-1 U, chi-squared with groups - 1 degrees of freedom. With two groups, `log_rank_z` is its
+        signed root, the score over the root of the sum of both. `log_rank_pooled_z` is the score over its
+        hypergeometric standard deviation alone: an estimate of the z of the test without privacy, with the standard
         deviation that privacy adds.
         """
         groups = len(self.table)
@@ -383,7 +387,8 @@ class LeavingTable:
         quantities = {name: Quantity(np.array([value]), "diagnostic") for name, value in found.items()}
         if groups == 2 and chance[0, 0] > 0:
             unit = np.sqrt(chance[0, 0])
-            quantities["log_rank_z"] = Quantity(score / unit, "diagnostic", (), np.sqrt(noise[0]) / unit)
+            quantities["log_rank_z"] = Quantity(score / np.sqrt(chance[0] + noise[0]), "diagnostic")
+            quantities["log_rank_pooled_z"] = Quantity(score / unit, "diagnostic", (), np.sqrt(noise[0]) / unit)
         return quantities
 
 
@@ -399,9 +404,23 @@ def _at_risk(table: Any) -> Any:
     -------
     at_risk : array of shape (..., B)
     """
+    return _at_start(table) - table[..., 0:-1:2] / 2
+
+
+def _at_start(table: Any) -> Any:
+    """Number at risk at the beginning of each bin: units that leave in it or later.
+
+    Parameters
+    ----------
+    table : array of shape (..., 2 B + 1)
+        Counts of leaving units, real or complex.
+
+    Returns
+    -------
+    at_start : array of shape (..., B)
+    """
     leaving = table[..., 0:-1:2] + table[..., 1:-1:2]
-    later = np.flip(np.cumsum(np.flip(leaving, axis=-1), axis=-1), axis=-1) + table[..., -1:]
-    return later - table[..., 0:-1:2] / 2
+    return np.flip(np.cumsum(np.flip(leaving, axis=-1), axis=-1), axis=-1) + table[..., -1:]
 
 
 def _survival(table: Any) -> Any:
