@@ -71,8 +71,8 @@ def _render(folder: Path) -> Markup:
     lines: list[tuple[str, str]] = []
     if "pooled_std" in estimate:
         # As in `zerosum.cli.terminal.show_result`: a table of its own kind, otherwise quantities by name.
-        found = CoefficientTable.of(estimate)
-        tables = [found.as_hazard_ratios() if "baseline_survival" in estimate else found.as_table()]
+        coefficients = CoefficientTable.of(estimate)
+        tables = [coefficients.as_hazard_ratios() if "baseline_survival" in estimate else coefficients.as_table()]
     elif not (tables := tables_of(estimate)):
         for name, quantity in estimate.items():
             found = _table(name, quantity)
