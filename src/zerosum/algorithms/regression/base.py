@@ -75,12 +75,9 @@ class Frame:
     start: Floats  # (width,), coefficients of the first round
     response_variance: float | None = None  # of the response in [-1, 1]; None if unknown or below its noise
     weight: float = 1.0  # mean weight of a unit in the fit: below 1 with weights, or with units held out
-<<<<<<< HEAD
     square: float | None = None  # released mean squared norm of u; None if the column moments were not bought
-=======
     # (2, p), released means and standard deviations of the features in half ranges; None if they were not bought
     moments: Floats | None = None
->>>>>>> main
 
     @property
     def width(self) -> int:
@@ -405,14 +402,10 @@ class Regression(RangedAlgorithm):
         spread = float(squares[-1] / units - mean[-1] ** 2)
         # r_squared divides by this variance: it is left out where it is not significantly above zero
         known = spread if spread > TUNING.variance_significance * noise / SQUARE else None
-<<<<<<< HEAD
         # E (v - center)^2 from the released moments themselves: shrinkage is for single columns, not for their sum
         own = self._own(squares / units) - 2 * frame.center * self._own(sums / units) + frame.center**2
         square = float(np.sum(own / scale**2)) + frame.intercept**2
-        return replace(frame, response_variance=known, weight=self._mean_weight(mean), square=square)
-=======
-        return replace(frame, response_variance=known, weight=self._mean_weight(mean), moments=moments)
->>>>>>> main
+        return replace(frame, response_variance=known, weight=self._mean_weight(mean), square=square, moments=moments)
 
     def _mean_weight(self, mean: Floats | None = None) -> float:
         """Mean weight of a unit in the fit: the share that is not held out, times the mean of the weight column.
@@ -573,19 +566,14 @@ class Regression(RangedAlgorithm):
         found = matrix @ mean + constant
         # Independent priors: the prior variance of M w is the sum of squares of a row of M times the priors.
         # Covariances transform as M C M'.
-<<<<<<< HEAD
         known = np.sqrt(np.sum((matrix * prior) ** 2, axis=1))
-        errors = table(found, matrix @ pooled.covariance @ matrix.T, matrix @ population.covariance @ matrix.T, known)
-        return self._named({"coefficients": found[:-1], "intercept": found[-1:], **errors})
-=======
-        known = prior * np.sqrt(np.sum(matrix**2, axis=1))
         covariances = {
             kind: matrix @ each.covariance @ matrix.T for kind, each in (("pooled", pooled), ("population", population))
         }
         errors = table(found, covariances["pooled"], covariances["population"], known)
         named = self._named({"coefficients": found[:-1], "intercept": found[-1:], **errors})
         # A combination is identified by the criterion of `table`: a variance of at most ratio^2 times the prior one.
-        covariances["identified"] = (TUNING.identified_ratio * prior) ** 2 * matrix @ matrix.T
+        covariances["identified"] = TUNING.identified_ratio**2 * (matrix * prior**2) @ matrix.T
         return {**named, **self._for_combinations(frame, covariances)}
 
     def _for_combinations(self, frame: Frame, covariances: dict[str, Floats]) -> Estimate:
@@ -612,7 +600,6 @@ class Regression(RangedAlgorithm):
                 response = math.sqrt(frame.response_variance) * self._response_half
                 found["response_std"] = Quantity(np.array([response]), "diagnostic")
         return found
->>>>>>> main
 
     def _named(self, found: dict[str, Floats]) -> Estimate:
         """Arrays as quantities, with the names of the coefficients along their axes.

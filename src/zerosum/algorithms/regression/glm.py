@@ -10,7 +10,8 @@ sqrt(4 + b^2) for Poisson),
     g = sum r u (D),    H = sum h u u' (D, D),
 
 r the residual and h = p (1 - p) or the rate. A long row has less weight, in g and in H alike, which leaves the
-maximiser unbiased. For counts (`CountStep`) that release also holds the mean square of the residuals, for the dispersion and for
+maximiser unbiased. For counts (`CountStep`) that release also holds the mean square of the residuals, for the
+dispersion and for
 the clip of the next round. Releases are merged by `shrinkage.average`, and the next w is the posterior mean under the
 prior N(c, Q) of `shrinkage.shrunk_posterior`. The center c is 0; in Poisson models it is the released mean count with
 slopes of 0. Coefficients of the result are that mean after the last round.
