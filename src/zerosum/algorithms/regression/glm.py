@@ -9,18 +9,20 @@ sqrt(4 + b^2) for Poisson),
 
     g = sum r u (D),    H = sum h u u' (D, D),
 
-r the residual and h = p (1 - p) or the rate. A long row is clipped in logistic models. In Poisson models it has less
-weight instead, in g and in H alike, which leaves the maximiser unbiased (`CountStep`). That release also holds the mean
-square of the residuals, for the dispersion and for the clip of the next round. All releases are merged by
-`inference.merge`, and the next w is the posterior mean under the prior N(c, prior^2 I). The center c is 0; in Poisson
-models it is the released mean count with slopes of 0. Coefficients of the result are that mean after the last round.
+r the residual and h = p (1 - p) or the rate. A long row has less weight, in g and in H alike, which leaves the
+maximiser unbiased. For counts (`CountStep`) that release also holds the mean square of the residuals, for the
+dispersion and for
+the clip of the next round. Releases are merged by `shrinkage.average`, and the next w is the posterior mean under the
+prior N(c, Q) of `shrinkage.shrunk_posterior`. The center c is 0; in Poisson models it is the released mean count with
+slopes of 0. Coefficients of the result are that mean after the last round.
 
 The start of the logistic model is the functional mechanism (Zhang et al. 2012; capeFM, Imtiaz, Mohammadi and Sarwate
 2019): with y = -1 or 1 the loss log(1 + exp(-y eta)) = log 2 - y eta/2 + eta^2/8 + O(eta^4) is released as its
 coefficient arrays and minimised with a ridge. The Poisson model starts at the released mean count.
 
 Releases: column moments (optional; always for counts), the quadratic (logistic, without an offset), the Newton rounds
-with growing shares, the optional histogram of the fit. Posterior, scores and intervals are free post-processing.
+of equal shares but the first, the optional histogram of the fit. Posterior, scores and intervals are free
+post-processing.
 """
 
 from __future__ import annotations
