@@ -38,6 +38,7 @@ FITS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     "Describe": (GROUPED, (CATEGORIES,)),
     "Quantiles": (GROUPED, (CATEGORIES,)),
     "SurvivalCurve": ({"edges": [0, 2, 4], "by": "group", "groups": [0, 1]}, (TIMES,)),
+    "CoxRegression": (RANGE | {"horizon": 20.0}, (X, [rows[:, 0] for rows in TIMES], LABELS)),
     "StandardScaler": (RANGE, (X,)),
     "Covariance": (RANGE, (X,)),
     "KMeans": (RANGE | {"n_clusters": 2}, (X,)),
@@ -135,7 +136,7 @@ def test_estimator_parameters_in_study_file_give_same_releases(name: str) -> Non
         "sites": [{"name": site.name} for site in plan.sites],
     }
     program = zerosum.Study.model_validate(record).build_algorithm()
-    assert program.releases(plan.adjacency) == plan.releases
+    assert program.releases(plan.adjacency, plan.releases[0].noise) == plan.releases
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -120,6 +120,11 @@ CASES = {
         'missing_tokens = { bmi = ["NA"] }',
     ),
     "quantiles": case("quantiles", 'columns = ["age"]\nranges = { age = [0, 100] }'),
+    "cox": case(
+        "cox-regression",
+        'columns = ["bmi", "age", "sex"]\nevents = ["f", "m"]\nlower = [10, 0, 0]\nupper = [60, 100, 1]\n'
+        "edges = [0, 20, 40, 60, 80, 100]",
+    ),
     "survival": case("survival", 'columns = ["age", "sex"]\nevents = ["f", "m"]\nedges = [0, 50, 60]'),
 }
 WORDS = ("lake", "boat", "engine", "road")

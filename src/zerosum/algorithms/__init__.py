@@ -8,6 +8,7 @@ from typing import Any
 
 from zerosum.algorithms.collaboration import DataCollaborationProgram
 from zerosum.algorithms.covariance import CovarianceProgram
+from zerosum.algorithms.cox.program import CoxRegressionProgram
 from zerosum.algorithms.custom import CustomProgram
 from zerosum.algorithms.describe import DescribeProgram
 from zerosum.algorithms.histogram import HistogramProgram
@@ -42,6 +43,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
             CustomProgram,
         ),
         *(LinearRegressionProgram, LogisticRegressionProgram, PoissonRegressionProgram, PolynomialLossProgram),
+        CoxRegressionProgram,
         *(FeatureClassifierProgram, NeuralClassifierProgram, DataCollaborationProgram),
         *(DescribeProgram, QuantilesProgram, SurvivalProgram),
     )
@@ -131,6 +133,7 @@ __all__ = [
     "ALGORITHMS",
     "Algorithm",
     "CovarianceProgram",
+    "CoxRegressionProgram",
     "CustomProgram",
     "DataCollaborationProgram",
     "DescribeProgram",

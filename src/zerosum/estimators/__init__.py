@@ -9,6 +9,7 @@ protected.
 from zerosum.estimators.classifier import FeatureClassifier
 from zerosum.estimators.collaboration import DataCollaboration
 from zerosum.estimators.covariance import Covariance
+from zerosum.estimators.cox import CoxRegression
 from zerosum.estimators.describe import Describe, Quantiles
 from zerosum.estimators.functional import PolynomialLoss
 from zerosum.estimators.glm import LogisticRegression, PoissonRegression
@@ -28,6 +29,7 @@ __all__ = [
     "ICA",
     "PCA",
     "Covariance",
+    "CoxRegression",
     "DataCollaboration",
     "Describe",
     "FeatureClassifier",
