@@ -10,7 +10,7 @@ import pytest
 
 import zerosum
 from zerosum.algorithms import HistogramProgram, MeanProgram
-from zerosum.data.frames import is_frame, is_text
+from zerosum.data.frames import frame_table, is_frame, is_text
 from zerosum.data.tables import units_of
 from zerosum.errors import BadData, BadParameter
 
@@ -138,3 +138,15 @@ def test_run_accepts_frames_and_text() -> None:
     with pytest.raises(BadData, match="'a'"):
         zerosum.run(ages, {name: [[1.0], [2.0, 3.0]] for name in "abc"}, **terms)
     assert [is_text(each) for each in ([1.0], [], [("f", 1)])] == [False, False, True]
+
+
+@pytest.mark.parametrize("kind", ["boolean", "bool[pyarrow]"])
+def test_missing_truth_value_does_not_change_how_others_are_read(kind: str) -> None:
+    cells = [
+        next(frame_table(pandas.DataFrame({"a": pandas.array(column, dtype=kind)}), "it").batches([0]))[0]
+        for column in ([True, False, True], [True, False, None])
+    ]
+    whole, some = (np.asarray(each, dtype=np.float64) for each in cells)
+    assert whole.tolist() == [1.0, 0.0, 1.0]
+    assert some[:2].tolist() == [1.0, 0.0]
+    assert np.isnan(some[2])

@@ -17,6 +17,9 @@ from zerosum.errors import BadData
 # Top-level modules of supported frames.
 _LIBRARIES = ("pandas", "polars", "pyarrow", "duckdb", "_duckdb")
 
+# Types of pandas and polars for truth values that may be missing; NumPy has objects for them if one of them is.
+_TRUTH_VALUES = ("boolean", "bool[pyarrow]", "Boolean")
+
 
 def is_frame(data: object) -> bool:
     """Whether an object is a frame, or a single column, of one of these libraries, or the path of a Parquet file."""
@@ -114,6 +117,8 @@ def _cells(column: Any, called: str) -> Cells:
         # of other people are read.
         if array.dtype.kind in "biuf":
             return array
+        if str(getattr(column, "dtype", "")) in _TRUTH_VALUES:
+            return np.array([np.nan if cell is None or str(cell) == "<NA>" else cell for cell in array], np.float64)
         column = array.tolist()
     return Text.of(
         ["" if cell is None or str(cell) in ("<NA>", "NaT") or cell != cell else str(cell) for cell in column]
