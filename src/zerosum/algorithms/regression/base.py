@@ -76,15 +76,9 @@ class Frame:
     start: Floats  # (width,), coefficients of the first round
     response_variance: float | None = None  # of the response in [-1, 1]; None if unknown or below its noise
     weight: float = 1.0  # mean weight of a unit in the fit: below 1 with weights, or with units held out
-<<<<<<< HEAD
     # (2, p), released means and standard deviations of the features in half ranges; None if they were not bought
     moments: Floats | None = None
     square: float | None = None  # released mean squared norm of u; None if the column moments were not bought
-=======
-    square: float | None = None  # released mean squared norm of u; None if the column moments were not bought
-    # (2, p), released means and standard deviations of the features in half ranges; None if they were not bought
-    moments: Floats | None = None
->>>>>>> i32-glm
 
     @property
     def width(self) -> int:
@@ -414,11 +408,7 @@ class Regression(RangedAlgorithm):
         # E (v - center)^2 from the released moments themselves: shrinkage is for single columns, not for their sum
         own = self._own(squares / units) - 2 * frame.center * self._own(sums / units) + frame.center**2
         square = float(np.sum(own / scale**2)) + frame.intercept**2
-<<<<<<< HEAD
         return replace(frame, response_variance=known, weight=self._mean_weight(mean), moments=moments, square=square)
-=======
-        return replace(frame, response_variance=known, weight=self._mean_weight(mean), square=square, moments=moments)
->>>>>>> i32-glm
 
     def _mean_weight(self, mean: Floats | None = None) -> float:
         """Mean weight of a unit in the fit: the share that is not held out, times the mean of the weight column.
