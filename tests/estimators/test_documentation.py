@@ -136,7 +136,7 @@ def test_estimator_parameters_in_study_file_give_same_releases(name: str) -> Non
         "sites": [{"name": site.name} for site in plan.sites],
     }
     program = zerosum.Study.model_validate(record).build_algorithm()
-    assert program.releases(plan.adjacency) == plan.releases
+    assert program.releases(plan.adjacency, plan.releases[0].noise) == plan.releases
 
 
 @pytest.mark.parametrize("name", NAMES)

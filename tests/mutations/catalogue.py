@@ -126,6 +126,22 @@ _NOISE = [
             ),
         ),
     ),
+    Fault(
+        "laplace-of-one-sign",
+        "shares of Laplace noise are never negative",
+        (
+            Edit(
+                "noise.discrete_laplace:_propose",
+                "np.negative(signed, out=signed, where=negative)",
+                "pass",
+            ),
+        ),
+    ),
+    Fault(
+        "laplace-shares-of-all-sites",
+        "only the shares of all sites together add up to Laplace noise, those of the honest sites do not",
+        (Edit("kernel.laplace:place", "parts = honest if", "parts = law.sites if"),),
+    ),
     # Weak or repeated keys that an audit does not detect. Unit tests do.
     Fault(
         "short-key",
@@ -175,6 +191,18 @@ _SENSITIVITIES = [
         ("local_training", "local_training:LocalTraining", "2 * self.clip"),
     )
 ]
+_SENSITIVITIES += [
+    Fault(
+        f"{name.replace('_', '-')}-sensitivity-l-one",
+        f"the L1 sensitivity of {name} 3 % too small",
+        (Edit(f"statistics.{target}.sensitivity_l1", f"return {value}", f"return 0.97 * {value}"),),
+    )
+    for name, target, value in (
+        ("vector_sum", "vectors:VectorSum", "2 * whole"),
+        ("observed_sums", "observed:ObservedSums", "self.radius"),
+        ("histogram", "histogram:Histogram", "2.0"),
+    )
+]
 _SENSITIVITIES.append(
     Fault(
         "product-of-one-column",
@@ -204,6 +232,21 @@ _KERNEL = [
                 "coalition.dropouts",
             ),
         ),
+    ),
+    Fault(
+        "laplace-in-l-two",
+        "Laplace noise is calibrated to the L2 sensitivity",
+        (Edit("kernel.statistic:Statistic.distance", 'if noise == "gaussian":', "if True:"),),
+    ),
+    Fault(
+        "laplace-rounding",
+        "the rounding to the grid is left out of how far a unit moves a sum with Laplace noise",
+        (Edit("kernel.laplace:place", "rounding = step * size + ", "rounding = "),),
+    ),
+    Fault(
+        "laplace-uncharged",
+        "a ledger leaves Laplace noise out of its total",
+        (Edit("site.ledger_records:_epsilon", "(*total.sampled, *total.laplace)", "total.sampled"),),
     ),
     Fault(
         "uncounted-dropouts",

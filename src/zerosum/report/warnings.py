@@ -100,6 +100,8 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
             f"the 95 % interval of {_column_names(names, wide)} is wider than its range: at this epsilon the release "
             "contains no information about it"
         )
+    if "correlation" in estimate and not np.all(wide):
+        yield from _correlations(estimate["correlation"])
     # Where intervals are wider than the range, this test would only measure the noise.
     if "covariance" in estimate and not np.any(wide):
         variance = np.diag(estimate["covariance"].value)
@@ -112,6 +114,18 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
         if np.any(ends := second > (1 - _EDGE_SHARE) ** 2):
             columns = _column_names(names, ends)
             yield f"the values of {columns} lie mostly at the ends of the range or beyond: the range may be too narrow"
+
+
+def _correlations(found: Quantity) -> Iterator[str]:
+    """Warn of correlations that the noise leaves unknown: their standard deviation is 1."""
+    if found.std is None or len(found.value) < 2:
+        return
+    unknown = np.asarray(found.std)[np.triu_indices(len(found.value), 1)] >= 1
+    if np.any(unknown):
+        yield (
+            f"{int(np.sum(unknown))} of {len(unknown)} correlations are unknown: the variance of one of their columns "
+            "does not differ from zero by more than the noise; narrower ranges, fewer columns or more epsilon help"
+        )
 
 
 def _descriptions(estimate: Mapping[str, Quantity], ranges: Mapping[str, Any]) -> Iterator[str]:

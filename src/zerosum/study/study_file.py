@@ -292,7 +292,7 @@ class Study(Table):
             coordinator=self.coordinator,
             parents={} if self.tree is None else self.tree.parents_of([site.name for site in self.sites]),
         )
-        return make_plan(self.build_algorithm(), terms, self.name, self._provenance())
+        return make_plan(self.build_algorithm(), terms, self.name, self._provenance(), self.privacy.noise)
 
     def _provenance(self) -> Provenance:
         """Preprocessing of the data, and SHA-256 digests of the public files, for the plan."""
