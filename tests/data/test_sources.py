@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -239,8 +240,13 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     try:
         address = f"postgresql://reader@/postgres?host={folder}"
         known = address.replace("reader@", "reader:s3cret%3A%20%2F%40@")
-        for _ in range(600):  # until the socket is there; a server that fails ends the loop with its exit
-            if (folder / ".s.PGSQL.5432").exists() or server.poll() is not None:
+        for _ in range(
+            600
+        ):  # the socket is there before the server answers; one that fails ends the loop with its exit
+            with suppress(dbapi.OperationalError):
+                dbapi.connect(known).close()
+                break
+            if server.poll() is not None:
                 break
             time.sleep(0.1)
         with dbapi.connect(known, autocommit=True) as connection, connection.cursor() as cursor:
