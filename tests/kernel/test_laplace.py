@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from zerosum.arrays import Array
+from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, grid, laplace
 from zerosum.kernel.accountant import best_guess, epsilon, mixed_epsilon
@@ -26,6 +28,7 @@ from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 from zerosum.noise.sampler import Sampler
 from zerosum.statistics import build
+from zerosum.statistics.vectors import VectorSum
 
 Floats = NDArray[np.float64]
 REACH = 120  # steps to either side in enumerations
@@ -295,6 +298,73 @@ def test_statistic_without_l1_bound_is_refused(adjacency: Adjacency) -> None:
     with pytest.raises(BadParameter):
         scatter.distance(adjacency, "laplace")
     assert scatter.distance(adjacency, "gaussian") == scatter.sensitivity(adjacency)
+
+
+class Doubled(VectorSum):
+    """Replaces the sum and its L2 bound, and inherits the L1 bound of its parent, which is half of the true one."""
+
+    name = "doubled"
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        return 2 * super().sensitivity(adjacency)
+
+    def sum_block(self, block: Units) -> Array:
+        return 2 * super().sum_block(block)
+
+
+class Half(VectorSum):
+    """States an L1 bound below its L2 bound."""
+
+    name = "half"
+
+    def sensitivity_l1(self, adjacency: Adjacency) -> float:
+        return 0.5 * super().sensitivity_l1(adjacency)
+
+
+class Unknown(Half):
+    """States an L1 bound that is not a number."""
+
+    name = "unknown"
+
+    def sensitivity_l1(self, adjacency: Adjacency) -> float:
+        return math.nan
+
+
+class Renamed(VectorSum):
+    """Another name for the same sum: the L1 bound of its parent holds."""
+
+    name = "renamed"
+
+
+class Proved(Doubled):
+    """The sum of `Doubled` with an L1 bound of its own."""
+
+    name = "proved"
+
+    def sensitivity_l1(self, adjacency: Adjacency) -> float:
+        return 2 * super().sensitivity_l1(adjacency)
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize(("kind", "match"), [(Doubled, "inherits"), (Half, "below"), (Unknown, "below")])
+def test_statistic_with_an_l1_bound_that_does_not_fit_is_refused(
+    kind: type[VectorSum], match: str, adjacency: Adjacency
+) -> None:
+    with pytest.raises(BadParameter, match=match):
+        kind(columns=1, clip=1.0).distance(adjacency, "laplace")
+    assert kind(columns=1, clip=1.0).distance(adjacency, "gaussian") > 0
+
+
+@pytest.mark.parametrize("missing", ["sum_block", "total", "sensitivity", "size"])
+def test_statistic_that_replaces_one_part_needs_an_l1_bound_of_its_own(missing: str) -> None:
+    kind = type("Other", (VectorSum,), {missing: vars(Doubled).get(missing, getattr(VectorSum, missing))})
+    with pytest.raises(BadParameter, match=missing):
+        kind(columns=1, clip=1.0).distance(Adjacency.REPLACE_ONE, "laplace")
+
+
+def test_statistic_with_a_fitting_l1_bound_is_accepted() -> None:
+    assert Renamed(columns=1, clip=1.0).distance(Adjacency.REPLACE_ONE, "laplace") == 2.0
+    assert Proved(columns=1, clip=1.0).distance(Adjacency.REPLACE_ONE, "laplace") == 4.0
 
 
 def test_plan_of_too_many_different_laplace_releases_is_refused() -> None:

@@ -27,6 +27,19 @@ class Adjacency(Enum):
 
 # limits of public parameters, so that their squares and ratios neither overflow nor underflow
 SMALLEST, LARGEST = 1e-100, 1e100
+# What an L1 bound is proved for: a class that replaces one of these has to prove its own.
+_BOUNDED_BY_PROOF = (
+    "size",
+    "sensitivity",
+    "total",
+    "rows",
+    "sum_block",
+    "map_block",
+    "exact_block",
+    "finished",
+    "entering",
+)
+_ROUNDING = 1e-12  # relative; an L1 and an L2 bound of one number are equal up to this
 
 
 def _as_floats(value: Any) -> Floats:
@@ -78,13 +91,32 @@ class Statistic(BaseModel, ABC):
         Raises
         ------
         BadParameter
-            No L1 bound is proved for this statistic.
+            No L1 bound is proved for this statistic: none is stated, it is inherited by a class with another sum or
+            another L2 bound, or it is below the L2 bound, which no L1 bound can be.
         """
         if noise == "gaussian":
             return self.sensitivity(adjacency)
         if (found := self.sensitivity_l1(adjacency)) is None:
             raise BadParameter(f"statistic {self.name!r} has no bound for Laplace noise: use noise = 'gaussian'")
+        # A subclass with another sum would otherwise have the noise of its parent's L1 bound.
+        own = self._defined_at("sensitivity_l1")
+        if replaced := [each for each in _BOUNDED_BY_PROOF if self._defined_at(each) < own]:
+            raise BadParameter(
+                f"statistic {self.name!r} inherits its bound for Laplace noise and replaces {replaced[0]!r}: define "
+                "sensitivity_l1 beside it, or use noise = 'gaussian'"
+            )
+        # norm_2(v) <= norm_1(v) for every v. Written so that NaN is refused.
+        if not found >= self.sensitivity(adjacency) * (1 - _ROUNDING):
+            raise BadParameter(
+                f"statistic {self.name!r} has an L1 bound below its L2 bound, so one of them is wrong: use noise = "
+                "'gaussian'"
+            )
         return found
+
+    def _defined_at(self, name: str) -> int:
+        """The place in the method resolution order of the class that defines `name`; that of `object` if none does."""
+        order = type(self).__mro__
+        return next((place for place, each in enumerate(order) if name in vars(each)), len(order) - 1)
 
     @abstractmethod
     def total(self, units: Any) -> Floats:
