@@ -203,6 +203,13 @@ _SENSITIVITIES += [
         ("histogram", "histogram:Histogram", "2.0"),
     )
 ]
+_SENSITIVITIES += [
+    Fault(
+        "inherited-l-one",
+        "a statistic with another sum has the L1 bound of its parent",
+        (Edit("kernel.statistic:Statistic.distance", "if self._defined_at(each) < own]", "if False]"),),
+    )
+]
 _SENSITIVITIES.append(
     Fault(
         "product-of-one-column",

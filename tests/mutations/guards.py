@@ -38,6 +38,8 @@ GUARDS = {
     "short-key": "noise/test_sampler.py::test_sampler_key_is_32_bytes_of_the_operating_system",
     "seed-without-round": "site/test_site.py::test_site_with_a_seed_has_other_noise_in_every_round",
     "forked-noise": "noise/test_sampler.py::test_sampler_in_forked_child_does_not_repeat_parent",
+    "inherited-l-one": "kernel/test_laplace.py::test_statistic_with_an_l1_bound_that_does_not_fit_is_refused",
+    "laplace-unasked": "site/test_policy.py::test_policy_noise_law_that_is_not_listed_is_refused",
     "vector-sum-sensitivity-l-one": f"{SENSITIVITY_L1}[vector_sum-*",
     "observed-sums-sensitivity-l-one": f"{SENSITIVITY_L1}[observed_sums-*",
     "histogram-sensitivity-l-one": f"{SENSITIVITY_L1}[histogram-*",

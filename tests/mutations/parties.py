@@ -137,6 +137,11 @@ SITE = [
         (Edit("site.policy:Policy.refusals", "if not self.publications and any(", "if False and any("),),
     ),
     Fault(
+        "laplace-unasked",
+        "a study has Laplace noise whatever the policy says",
+        (Edit("site.policy:Policy.refusals", "if strange := sorted(laws - set(self.noise)):", "if strange := []:"),),
+    ),
+    Fault(
         "published-for-a-sum",
         "a site publishes records where a sum was planned",
         (Edit("site.site:Site._fits", "if (kind, sampling) != (planned.kind, planned.sampling):", "if False:"),),

@@ -14,7 +14,7 @@ from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import MOST_PHASES, Plan
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
+from zerosum.kernel.terms import Noise, PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 from zerosum.site.ledger_records import Account, Cap, Spend
 from zerosum.site.policy import Policy
@@ -39,6 +39,7 @@ def review(
     colluders: int = 1,
     adjacency: Adjacency = Adjacency.REPLACE_ONE,
     kind: Literal["sum", "publication"] = "sum",
+    noise: Noise = "gaussian",
 ) -> None:
     counted = 100 if adjacency is Adjacency.REPLACE_ONE else None
     terms = Terms(
@@ -53,7 +54,7 @@ def review(
         calibration=calibration or "exact",
         seed=seed,
     )
-    releases = [PlannedRelease(name, 2.0, 1 / len(statistics), 3, 1.0, kind=kind) for name in statistics]
+    releases = [PlannedRelease(name, 2.0, 1 / len(statistics), 3, 1.0, kind=kind, noise=noise) for name in statistics]
     policy.review(Plan.of(terms, "s", "mean", tuple(releases)), units, frozenset({"mean", "histogram"}))
 
 
@@ -234,6 +235,25 @@ def test_policy_minimum_colluders_above_study_is_refused() -> None:
 def test_policy_publication_without_permission_is_refused() -> None:
     refused(Policy(population="c"), "publications", kind="publication")
     review(Policy(population="c", publications=True), kind="publication")
+
+
+def test_policy_noise_law_that_is_not_listed_is_refused() -> None:
+    review(Policy(population="c"), noise="gaussian")
+    review(Policy(population="c"), noise="laplace")
+    careful = Policy(population="c", noise=("gaussian",))
+    review(careful, noise="gaussian")
+    refused(careful, "laplace noise", noise="laplace")
+    refused(Policy(population="c", noise=("laplace",)), "gaussian noise", noise="gaussian")
+    # A study without noise has no law.
+    review(Policy(population="c", noise=("laplace",), data="public"), scheme="non-private")
+
+
+@pytest.mark.parametrize("value", ["[]", '["uniform"]', '"laplace"'])
+def test_policy_noise_law_that_does_not_exist_is_refused(value: str, tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(f'population = "c"\nnoise = {value}\n')
+    with pytest.raises(BadStudy, match="noise"):
+        Policy.load(file)
 
 
 def test_policy_too_many_phases_or_rounds_are_refused_before_accounting(

@@ -62,6 +62,7 @@ delta = 1e-5
 # study_epsilon = 2.0       # the most that one study may cost
 # columns = ["age", "bmi"]  # the only columns that studies may use
 # statistics = ["vector_sum"]
+# noise = ["gaussian"]      # refuses Laplace noise; by default both laws are allowed
 minimum_units = 10          # with fewer people every study is refused
 minimum_colluders = 1       # at least this many sites may collude with the coordinator
 minimum_honest = 2          # sites that neither collude nor are lost, this one included

@@ -22,6 +22,7 @@ from zerosum.errors import BadStudy, PolicyRefused
 from zerosum.kernel.amounts import check_delta, check_epsilon
 from zerosum.kernel.plan import MOST_PHASES, MOST_ROUNDS, Plan
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import Noise
 from zerosum.site.ledger import Ledger
 from zerosum.site.ledger_records import Account, Cap
 
@@ -77,6 +78,9 @@ class Policy(BaseModel):
     by default any."""
     coordinator: str | tuple[str, ...] | None = None
     """Whose key a plan must pin, in hex, or several; by default anybody's, or none."""
+    noise: tuple[Noise, ...] = Field(("gaussian", "laplace"), min_length=1)
+    """The noise laws that a study may have. At the same epsilon and delta the coordinator learns more from a mean with
+    `laplace`."""
     ledger: Path | None = None
     """The ledger's file, made if it does not exist; by default in the state folder, named after the population."""
     counter: Path | None = None
@@ -272,6 +276,13 @@ class Policy(BaseModel):
             yield PolicyRefused(
                 f"this site protects each person, the study each {plan.unit}: plan it by person, or set"
                 " rows_per_unit in the policy to the most rows a person has"
+            )
+        laws = {release.noise for release in plan.releases} if plan.scheme.facts.noisy else set()
+        if strange := sorted(laws - set(self.noise)):
+            allows = " and ".join(sorted(self.noise))
+            yield PolicyRefused(
+                f"this site's policy allows {allows} noise, the study has {' and '.join(strange)} noise: plan it with "
+                f"noise = {self.noise[0]!r}, or set noise in the policy"
             )
         if not self.publications and any(release.kind == "publication" for release in plan.releases):
             yield PolicyRefused(
