@@ -57,7 +57,7 @@ class Waits:
 def ordinary() -> Plan:
     sites = tuple(PlannedSite(f"s{i}") for i in range(4))
     terms = Terms(sites=sites, epsilon=2.0, delta=1e-5, scheme=Scheme("local"), coalition=Coalition(1))
-    return make_plan(MeanProgram(columns=("a", "b"), clip=1.0), terms, "ordinary")
+    return make_plan(MeanProgram(columns=("a", "b"), clip=1.0), terms, "ordinary", noise="gaussian")
 
 
 def sampled(phases: int) -> Plan:

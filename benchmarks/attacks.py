@@ -187,7 +187,7 @@ def fourth() -> str:
         shapes = [PlannedSite(site.name, 20) for site in sites]
         scheme = Scheme("cape-helper")
         terms = Terms(sites=tuple(shapes), epsilon=1.0, delta=1e-5, scheme=scheme, coalition=coalition)
-        plan = make_plan(question, terms, "h")
+        plan = make_plan(question, terms, "h", noise="gaussian")
         engine = Recorded(InProcess(sites))
         conduct(pin(plan, sites), question.program(plan.adjacency), engine)
         left = [

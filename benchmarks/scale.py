@@ -85,7 +85,7 @@ def plan_for(sites: int, size: int, rounds: int) -> Plan:
         coalition=coalition(sites),
         attempts=rounds - 1,
     )
-    return make_plan(question(size), terms, "scale")
+    return make_plan(question(size), terms, "scale", noise="gaussian")
 
 
 class Counting:
@@ -148,7 +148,7 @@ def plan_for_new(sites: int, size: int, rounds: int) -> Plan:
     plan = plan_for(sites, size, rounds)
     bare = tuple(PlannedSite(site.name, site.units) for site in plan.sites)
     shared = {each: getattr(plan, each) for each in ("epsilon", "delta", "scheme", "coalition", "attempts")}
-    return make_plan(question(size), Terms(sites=bare, **shared), "scale")
+    return make_plan(question(size), Terms(sites=bare, **shared), "scale", noise="gaussian")
 
 
 def computed(sites: int, size: int, rounds: int) -> Scale:

@@ -121,7 +121,7 @@ def measured(sites: int, size: int, fan_out: int | None, megabits: float) -> lis
         for name in names:
             policy = Policy(population=name, data="synthetic", epsilon=100.0, ledger=Path(folder, f"{name}.sqlite"))
             members.append(Site(name, Units.from_rows(rows), policy, Identity()))
-        plan = pin(make_plan(question, terms, "tree"), members)
+        plan = pin(make_plan(question, terms, "tree", noise="gaussian"), members)
         with closing(Metered(members)) as engine:
             result = execute(plan, question, Tree(plan, engine))
     if result.participants != (tuple(names),):

@@ -64,6 +64,7 @@ def make(scheme: str = "zero-sum", **changes: object) -> Plan:
             coalition=Coalition(1),
         ),
         "test",
+        noise="gaussian",
     )
     return replace(plan, **changes)  # type: ignore[arg-type]
 

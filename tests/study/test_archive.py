@@ -149,6 +149,16 @@ def test_archive_study_stopped_after_last_release_is_computed_again(tmp_path: Pa
     assert read_estimate(tmp_path / "out")["centers"].shape == (2, 2)
 
 
+def test_archive_study_with_laplace_noise_is_computed_again(tmp_path: Path) -> None:
+    question = MeanProgram(columns=("a", "b"), lower=np.full(2, -3.0), upper=np.full(2, 3.0))
+    with pytest.raises(Stopped):
+        study(tmp_path, stop_after(1), question)
+    (kept,) = ArchivedStudy.all()
+    assert kept.export(tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["privacy"]["releases"][0]["noise"] == "laplace"
+    assert read_estimate(tmp_path / "out")["mean"].shape == (2,)
+
+
 def test_archive_study_interrupted_reports_spent_epsilon(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt) as told:
         study(tmp_path, stop_after(1, KeyboardInterrupt))

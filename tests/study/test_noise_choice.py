@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,16 @@ import pytest
 from zerosum.algorithms import Algorithm, HistogramProgram, MeanProgram, PCAProgram
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
+from zerosum.estimators import Mean
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import NoiseChoice, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 from zerosum.report.record import privacy_report
-from zerosum.study import make_plan
-from zerosum.study.rehearsal import PlanSimulation
+from zerosum.study import make_plan, run
+from zerosum.study.entries import PrivacyTable
+from zerosum.study.rehearsal import PlanSimulation, Rehearsal
 
 
 def terms(scheme: str = "secure-sum", **more: Any) -> Terms:
@@ -100,3 +103,21 @@ def test_mean_with_laplace_noise_has_the_smaller_error() -> None:
         found[noise] = np.sqrt(np.mean(np.square(errors)))
     # Planned is 2.637; the relative errors of the two are about 2.4 % and 1.6 %.
     assert found["gaussian"] / found["auto"] == pytest.approx(2.637, rel=0.15)
+
+
+@pytest.mark.parametrize(("columns", "law"), [(1, "laplace"), (20, "gaussian")])
+def test_rehearsal_and_plan_have_the_noise_of_a_run_by_default(columns: int, law: str) -> None:
+    rehearsal = Rehearsal(mean(columns), 400, 4, 1.0, 1e-5)
+    assert [release.noise for release in rehearsal.plan.releases] == [law]
+    assert [release.noise for release in make_plan(mean(columns), terms(), "default").releases] == [law]
+    defaults = [signature(each).parameters["noise"].default for each in (run, make_plan, Rehearsal, Mean)]
+    assert defaults == ["auto"] * 4
+    assert PrivacyTable.model_fields["noise"].default == "auto"
+
+
+def test_rehearsal_takes_the_noise_that_is_asked_for() -> None:
+    choices: tuple[NoiseChoice, ...] = ("gaussian", "laplace")
+    for noise in choices:
+        rehearsal = Rehearsal(mean(1), 400, 4, 1.0, 1e-5, noise=noise)
+        assert [release.noise for release in rehearsal.plan.releases] == [noise]
+        assert (rehearsal.shares[0] > 0) == (noise == "laplace")

@@ -422,10 +422,6 @@ class Site:
             If it would release more, or something else, than was planned.
         """
         planned, statistic = plan.release(round), request.statistic
-        # Computed here from the public parameters: the noise was calibrated to the planned values, so larger ones are
-        # refused.
-        sensitivity = statistic.distance(plan.adjacency, planned.noise)
-        bound = statistic.distance(Adjacency.ADD_REMOVE, planned.noise)
         if (statistic.name, statistic.size) != (planned.statistic, planned.size):
             raise OutsidePlan(
                 f"release {round + 1} was planned as {planned.size} numbers of {planned.statistic!r}, asked for are "
@@ -435,6 +431,10 @@ class Site:
         kind = "sum" if isinstance(request, PrivateSum) else "publication"
         if (kind, sampling) != (planned.kind, planned.sampling):
             raise OutsidePlan(f"release {round + 1} was planned as another kind of request")
+        # Computed here from the public parameters: the noise was calibrated to the planned values, so larger ones are
+        # refused.
+        sensitivity = statistic.distance(plan.adjacency, planned.noise)
+        bound = statistic.distance(Adjacency.ADD_REMOVE, planned.noise)
         allowed = 1 + 1e-15  # tolerance for rounding of a sensitivity that was written to JSON
         if sensitivity > planned.sensitivity * allowed or bound > planned.bound * allowed:
             raise OutsidePlan(

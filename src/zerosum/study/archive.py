@@ -34,6 +34,7 @@ from zerosum.disk import make_folder
 from zerosum.errors import BadInput, Refused, ZerosumError
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
+from zerosum.kernel.terms import Noise
 from zerosum.report.record import Result, keep_folder, make_room, privacy_report, write_whole
 from zerosum.site.ledger import Ledger
 from zerosum.site.ledger_records import Total
@@ -399,7 +400,8 @@ class ArchivedStudy:
         with _open_journal(self._journal) as journal:
             plan = journal.plan
             # The caller may have passed another program; its releases would be matched to the wrong rounds.
-            if resolve(algorithm, plan).releases(plan.adjacency) != plan.releases:
+            noise: Noise = "laplace" if any(release.laplace for release in plan.releases) else "gaussian"
+            if resolve(algorithm, plan).releases(plan.adjacency, noise) != plan.releases:
                 raise BadInput(f"the program is not the one of the study {plan.study!r}")
             try:
                 outcome = conduct(plan, resolve(algorithm, plan).program(plan.adjacency), _NoSites(), journal=journal)

@@ -30,7 +30,7 @@ def make_plan(
     terms: Terms,
     name: str,
     provenance: Provenance | None = None,
-    noise: NoiseChoice = "gaussian",
+    noise: NoiseChoice = "auto",
 ) -> Plan:
     """Make a plan with a new study name. Each run of a plan is a separate study.
 
@@ -44,8 +44,8 @@ def make_plan(
         Name of the study. Eight random bytes are appended, so that ledgers distinguish repeated studies.
     provenance : Provenance, optional
         Public facts about the data.
-    noise : str
-        "gaussian" or "laplace" for all releases, or "auto": the law with the smaller noise (`_plan_of`).
+    noise : {"auto", "gaussian", "laplace"}, default="auto"
+        One law for all releases, or "auto": the law with the smaller noise (`_plan_of`); the default everywhere.
     """
     resolved = resolve(algorithm, terms)
     # The resolved parameters and not the given ones: sites compute from the plan alone and consent to these values.

@@ -18,7 +18,7 @@ from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Release, Request
 from zerosum.kernel.schemes import DEFAULT_SCHEME, Scheme
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.terms import PlannedSite, Terms
+from zerosum.kernel.terms import NoiseChoice, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 from zerosum.study.planning import make_plan, resolve
 
@@ -169,6 +169,8 @@ class Rehearsal(PlanSimulation):
         Colluding sites.
     scheme : str
         Noise scheme.
+    noise : {"auto", "gaussian", "laplace"}, default="auto"
+        Law of the noise, chosen as for a run.
     """
 
     def __init__(
@@ -180,6 +182,7 @@ class Rehearsal(PlanSimulation):
         delta: float,
         colluders: int = 1,
         scheme: str = DEFAULT_SCHEME,
+        noise: NoiseChoice = "auto",
     ) -> None:
         # Rounded cumulative sizes: the sizes differ by at most 1 and sum to `units`.
         each = np.diff(np.linspace(0, units, sites + 1).astype(int))
@@ -191,4 +194,4 @@ class Rehearsal(PlanSimulation):
             coalition=Coalition(colluders),
         )
         self.units, self.sites, self.epsilon, self.delta = units, sites, epsilon, delta
-        super().__init__(algorithm, make_plan(resolve(algorithm, terms), terms, "rehearsal"))
+        super().__init__(algorithm, make_plan(resolve(algorithm, terms), terms, "rehearsal", noise=noise))

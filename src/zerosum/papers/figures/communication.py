@@ -107,7 +107,7 @@ def measured(scheme: str, sites: int, numbers: int) -> Table:
         )
         with closing(InProcess(members)) as engine:
             counting = _Phases(engine)
-            execute(pin(make_plan(question, terms, "communication"), members), question, counting)
+            execute(pin(make_plan(question, terms, "communication", noise="gaussian"), members), question, counting)
     _, of_site, of_aggregator, _ = _PRINTED[scheme]
     return [
         {
