@@ -28,6 +28,8 @@ Kind = Literal[
     "eigenvalue",
     "diagnostic",  # a measure of the reliability of a result
 ]
+# 97.5 % quantile of the normal distribution: half width of a 95 % interval of normal noise, in standard deviations
+NORMAL_95 = 1.959963984540054
 PICTURES = frozenset({"mean", "component", "map"})  # kinds that can be drawn as images where columns are positions
 
 
@@ -79,6 +81,8 @@ class Quantity(NDArrayOperatorsMixin):
     axes: tuple[Axis, ...] = ()
     # standard deviation of the privacy noise in each entry, same shape as value; None if unknown
     std: Floats | float | None = None
+    # half width of the 95 % interval of that noise, in standard deviations; larger where the noise is not normal
+    reach: float = NORMAL_95
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", np.asarray(self.value, dtype=np.float64))
@@ -94,6 +98,11 @@ class Quantity(NDArrayOperatorsMixin):
     def shape(self) -> tuple[int, ...]:
         return self.value.shape
 
+    @property
+    def half_width(self) -> Floats:
+        """Half width of the 95 % interval of the privacy noise in each entry; 0 where the noise is unknown."""
+        return np.zeros(self.shape) if self.std is None else self.reach * np.asarray(self.std)
+
     def labelled(self) -> Any:
         """The value as a dictionary by the labels of its axes, nested where there are several."""
         if not self.axes:
@@ -106,13 +115,14 @@ class Quantity(NDArrayOperatorsMixin):
             "kind": self.kind,
             "axes": [axis.as_record() for axis in self.axes],
             "std": None if self.std is None else np.asarray(self.std).tolist(),
-        }
+        } | ({} if self.reach == NORMAL_95 else {"reach": self.reach})
 
     @classmethod
     def of_record(cls, value: Floats, record: dict[str, Any]) -> Quantity:
         """The quantity from a value and the metadata of `as_record`."""
         axes = tuple(Axis(each["name"], tuple(each["labels"]), tuple(each.get("units", ()))) for each in record["axes"])
-        return cls(value, record["kind"], axes, None if record["std"] is None else np.array(record["std"], dtype=float))
+        std = None if record["std"] is None else np.array(record["std"], dtype=float)
+        return cls(value, record["kind"], axes, std, record.get("reach", NORMAL_95))
 
     # ---- as an array -------------------------------------------------------------------------------------------
 

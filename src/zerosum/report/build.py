@@ -19,8 +19,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from zerosum.data.masker import Masker
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.amounts import format_epsilon
@@ -40,8 +38,6 @@ _RESULT_FILES = ("result.json", "estimate.npz", "plan.json")
 FILES = (*_RESULT_FILES, PAGE, TEXT)
 _EPSILON_MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)  # multiples of epsilon in the table of other budgets
 _SUBSAMPLED_MULTIPLES = (0.5, 1.0, 2.0)  # the same for subsampled phases, whose accounting takes seconds
-# 97.5 % quantile of the standard normal distribution.
-_Z95 = 1.959963984540054
 _MOST_BARS = 14  # largest number of bars; with more releases, those of one statistic are summed
 _MOST_COLUMNS = 4  # largest number of columns in the table of other budgets
 
@@ -305,10 +301,9 @@ def _scaled_intervals(result: Result) -> list[tuple[str, float]]:
         found = result.estimate.get(name)
         if found is None or found.kind not in kinds or found.std is None or not found.axes:
             continue
-        labels, std = found.axes[-1].labels, np.asarray(found.std)
+        labels, halves = found.axes[-1].labels, found.half_width
         # The first row is that of all units, before groups.
-        std = std.reshape(-1, std.shape[-1])[0]
-        pairs = list(zip(labels, _Z95 * std, strict=True))
+        pairs = list(zip(labels, halves.reshape(-1, halves.shape[-1])[0], strict=True))
         return [(label, float(half)) for label, half in pairs[:_MOST_COLUMNS] if math.isfinite(half)]
     return []
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from zerosum.arrays import Floats
 from zerosum.data.masker import Masker
-from zerosum.kernel.quantity import Axis, Quantity
+from zerosum.kernel.quantity import NORMAL_95, Axis, Quantity
 from zerosum.kernel.question import Question
 from zerosum.report.coefficients import CoefficientTable
 from zerosum.report.document import (
@@ -38,8 +38,6 @@ from zerosum.report.table_one import table_one
 from zerosum.report.tables import correlation_table, tables_of
 
 Estimate = Mapping[str, Quantity]
-# 97.5 % quantile of the standard normal distribution.
-_Z95 = 1.959963984540054
 _MOST_ROWS = 40  # largest number of rows of a plot; larger results are in a table or file
 _FOLD_FROM = 16  # rows from which a table beside a plot is folded
 _MOST_CELLS = 14  # largest number of columns of a heat map
@@ -84,7 +82,7 @@ def _means(estimate: Estimate, question: Question, space: Masker | None) -> Iter
     # Means by group have their own tables, and means of voxels are maps.
     if len(mean.axes) != 1 or mean.std is None or (space is not None and mean.axes[0].name == "column"):
         return
-    labels, spread = _labels(mean.axes[0]), _Z95 * np.asarray(mean.std)
+    labels, spread = _labels(mean.axes[0]), mean.half_width
     lower, upper = _bounds(question, len(labels))
     if lower is not None and upper is not None and len(labels) <= _MOST_ROWS:
         rows = tuple(
@@ -107,7 +105,7 @@ def _histogram(estimate: Estimate, question: Question, space: Masker | None) -> 
     if len(counts.axes) != 1 or counts.axes[0].name == "cluster":
         return
     labels, values = _labels(counts.axes[0]), counts.value
-    half = np.zeros(len(values)) if counts.std is None else _Z95 * np.asarray(counts.std)
+    half = counts.half_width
     if len(labels) <= 2 * _MOST_ROWS:
         column = question.columns[0] if question.columns else ""
         about = f"Counts of {column}; the lines are 95 % intervals of the privacy noise. Counts below 0 are noise."
@@ -343,7 +341,7 @@ def _quality(estimate: Estimate, question: Question, space: Masker | None) -> It
         # With noise there can be more hits than people in a bin.
         share = np.clip(hits[clear] / total[clear], 0, 1)
         # Delta method for the ratio hits / total with independent noise in both.
-        half = _Z95 * np.hypot(noise[1], share * noise[0]) / total[clear]
+        half = NORMAL_95 * np.hypot(noise[1], share * noise[0]) / total[clear]
         ends = all_known(np.clip(share - half, 0, 1)), all_known(np.clip(share + half, 0, 1))
         series = (
             Series("how often it was right", all_known(middle[clear]), all_known(share), *ends),
@@ -373,7 +371,7 @@ def _energy(estimate: Estimate, question: Question, space: Masker | None) -> Ite
     labels = values.axes[0].labels if values.axes else tuple(str(at + 1) for at in range(len(values)))
     edge = float(estimate["noise_edge"][0]) if "noise_edge" in estimate else None
     # 95 % intervals of the noise, if known.
-    half = np.zeros(len(values)) if values.std is None else _Z95 * np.asarray(values.std)
+    half = values.half_width
     noise = "" if edge is None else f" Values below {format_number(edge, 3)} cannot be distinguished from noise."
     ends = (all_known(values.value - half), all_known(values.value + half)) if values.std is not None else ((), ())
     if len(labels) <= _MOST_ROWS:
@@ -479,7 +477,7 @@ def _largest_weights(row: Floats, labels: tuple[str, ...], title: str, about: st
 def _bars(found: Quantity, title: str, about: str) -> Bars:
     """Bars of a one-dimensional quantity with 95 % intervals."""
     labels = _labels(found.axes[0])
-    half = np.zeros(len(labels)) if found.std is None else _Z95 * np.asarray(found.std)
+    half = found.half_width
     ends = all_known(found.value - half), all_known(found.value + half)
     return Bars(title, about, labels, all_known(found.value), *ends, upright=True)
 
@@ -493,8 +491,7 @@ def _short_tables(estimate: Estimate) -> Iterator[Block]:
         columns = [labels, map(format_number, each.value.tolist())]
         heading = [each.axes[0].name if each.axes else "number", "value"]
         if each.std is not None:
-            half = np.broadcast_to(_Z95 * np.asarray(each.std), each.shape)
-            columns.append([f"± {format_number(float(one), 3)}" for one in half])
+            columns.append([f"± {format_number(float(one), 3)}" for one in each.half_width])
             heading.append("95 % of the noise")
         title = name.replace("_", " ")
         yield Table(f"{title[:1].upper()}{title[1:]}", tuple(heading), tuple(zip(*columns, strict=True)))
@@ -506,7 +503,7 @@ def _numbers(estimate: Estimate) -> Iterator[Block]:
     for name, each in estimate.items():
         # The table of the log-rank test has its numbers.
         if each.value.size == 1 and not name.startswith("log_rank"):
-            half = "" if each.std is None else f"± {format_number(_Z95 * float(np.ravel(each.std)[0]), 3)}"
+            half = "" if each.std is None else f"± {format_number(float(np.ravel(each.half_width)[0]), 3)}"
             rows.append((name.replace("_", " "), format_number(float(each.value.item())), half))
     if rows:
         wide = 3 if any(row[2] for row in rows) else 2

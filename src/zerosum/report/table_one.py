@@ -35,8 +35,6 @@ from zerosum.report.paper import PaperTable, Row
 
 Estimate = Mapping[str, Quantity]
 
-# 97.5 % quantile of the standard normal distribution.
-_Z95 = 1.959963984540054
 _ALL = "all"
 _DASH = "–"
 _MINUS = "\N{MINUS SIGN}"
@@ -275,17 +273,17 @@ def _notes(estimate: Estimate, several: bool) -> tuple[str, ...]:
     """Notes on the noise of the table, which has no intervals."""
     notes = ["All numbers contain the noise of differential privacy."]
     if "units" in estimate and float(np.max(np.asarray(estimate["units"].std))) > 0:
-        half = _Z95 * float(np.max(np.asarray(estimate["units"].std)[1:]))
+        half = float(np.max(estimate["units"].half_width[1:]))
         notes.append(f"The N of a group is known to ±{half:.0f} (95 %).")
     if "mean" in estimate and estimate["mean"].std is not None:
-        mean, std = estimate["mean"], np.asarray(estimate["mean"].std)
+        mean, half_widths = estimate["mean"], estimate["mean"].half_width
         parts = [
-            f"{name} ±{format_number(_Z95 * float(np.max(std[:, at])), 2)}"
+            f"{name} ±{format_number(float(np.max(half_widths[:, at])), 2)}"
             for at, name in enumerate(mean.axes[1].labels)
         ]
         notes.append(f"Means are known to (95 %, the group with the most noise): {', '.join(parts)}.")
     if "proportion" in estimate and estimate["proportion"].std is not None:
-        half = 100 * _Z95 * float(np.max(np.asarray(estimate["proportion"].std)))
+        half = 100 * estimate["proportion"].reach * float(np.max(np.asarray(estimate["proportion"].std)))
         notes.append(f"Proportions are known to ±{format_number(half, 2)} percentage points or better.")
     if several:
         notes.append("SMD: standardised mean difference, from the noisy numbers.")

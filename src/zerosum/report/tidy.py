@@ -31,8 +31,6 @@ from zerosum.report.coefficients import CoefficientTable
 Cell = str | float | bool | None
 Estimate = Mapping[str, Quantity]
 
-# 97.5 % quantile of the standard normal distribution.
-_Z95 = 1.959963984540054
 _LEVEL = 0.95
 _ERRORS = ("estimate", "std_error", "conf_low", "conf_high", "conf_level", "kind")
 # Endings of quantities that hold the errors of another quantity.
@@ -219,8 +217,7 @@ def _errors(name: str, quantity: Quantity, estimate: Estimate) -> Iterator[tuple
         stored = estimate.get(f"{stem}{ending}", estimate.get(f"{stem}{ending}_95"))
         ends = None if stored is None or stored.value.shape != (*quantity.shape, 2) else stored.value
         if ends is None and kind == "pooled" and std is not None:
-            half = _Z95 * np.asarray(std)
-            ends = np.stack([quantity.value - half, quantity.value + half], axis=-1)
+            ends = np.stack([quantity.value - quantity.half_width, quantity.value + quantity.half_width], axis=-1)
         if ends is not None:
             kinds = True
             yield kind, None if std is None else np.asarray(std), np.asarray(ends)

@@ -20,7 +20,6 @@ from zerosum.kernel.quantity import Quantity
 # inequality at least half of the values then lie within twice that distance of the end.
 _EDGE_SHARE = 0.05
 _NOISE_STDS = 2.0  # noise allowance, in standard deviations
-_INTERVAL_STDS = 2 * 1.959964  # width of a 95 % interval, in standard deviations
 # Expected correlation of a component with its noise-free version, below which it is called unstable.
 _LEAST_STABILITY = 0.5
 _COLLINEAR = 2  # number of the reason in `unidentified_reason`
@@ -94,7 +93,7 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
                 f"the mean of {_column_names(names, near)} lies at the {end} end of its range: most values lie at that "
                 "end or beyond it, and the range may be wrong"
             )
-    wide = _INTERVAL_STDS * std > width
+    wide = 2 * mean.half_width > width
     if np.any(wide):
         yield (
             f"the 95 % interval of {_column_names(names, wide)} is wider than its range: at this epsilon the release "
@@ -137,7 +136,9 @@ def _descriptions(estimate: Mapping[str, Quantity], ranges: Mapping[str, Any]) -
     lower, upper = np.array([ranges[name] for name in names], dtype=np.float64).T
     if "mean" in estimate:
         std = None if quantity.std is None else np.asarray(quantity.std)[0]
-        yield from _ranges({"mean": Quantity(quantity.value[0], "mean", (quantity.axes[1],), std)}, lower, upper)
+        yield from _ranges(
+            {"mean": Quantity(quantity.value[0], "mean", (quantity.axes[1],), std, quantity.reach)}, lower, upper
+        )
     if "quantile_interval" not in estimate:
         return
     ends, margin = estimate["quantile_interval"].value[0], _EDGE_SHARE * (upper - lower)
@@ -165,7 +166,7 @@ def _clip(estimate: Mapping[str, Quantity], clip: float) -> Iterator[str]:
         slack += _NOISE_STDS * float(np.linalg.norm(np.diag(estimate["moment_noise_std"].value)))
     if squares - slack > ((1 - _EDGE_SHARE) * clip) ** 2:
         yield f"most rows are as long as the clip of {clip:g}, or were longer: it cuts most of them"
-    elif _INTERVAL_STDS * spread > 2 * clip:
+    elif 2 * float(np.max(mean.half_width)) > 2 * clip:
         yield "95 % intervals are wider than the clipped range: at this epsilon the release contains no information"
 
 
