@@ -13,12 +13,13 @@ import mpmath as mp  # type: ignore[import-untyped]  # ships no types
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from zerosum.arrays import Array
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant, grid, laplace
-from zerosum.kernel.accountant import best_guess, epsilon, mixed_epsilon
+from zerosum.kernel.accountant import _delta_beside, best_guess, epsilon, epsilon_within, mixed_epsilon
 from zerosum.kernel.events import LaplaceSum, Sampling, Subsampled
 from zerosum.kernel.laplace import Curve, interval_factor
 from zerosum.kernel.plan import Plan
@@ -163,7 +164,7 @@ def test_composition_of_two_releases_covers_the_exact_one() -> None:
 
 
 def test_large_losses_compose_by_adding_them() -> None:
-    assert mixed_epsilon(0.0, [LaplaceSum(40.0, 5000, 3)], 1e-5) == 120.0
+    assert mixed_epsilon(0.0, [LaplaceSum(4000.0, 5000, 3)], 1e-5) == 12_000.0
     assert mixed_epsilon(20.0, [LaplaceSum(1.0, 5000)], 1e-5) < 1.0 + epsilon(20.0, 1e-5)
     sampled = Subsampled(0.3, 0.1, 20)
     both = mixed_epsilon(0.0, [LaplaceSum(0.5, 5000), sampled], 1e-5)
@@ -275,6 +276,50 @@ def test_json_of_a_gaussian_plan_has_no_new_field() -> None:
     assert both.public_digest != plan_of(*(gaussian.releases[0],) * 1).public_digest
 
 
+def composed_of_two_losses(eps: float, count: int, at: float) -> float:
+    """Divergence of `count` releases whose noise is moved by one step: losses of eps and -eps, a binomial sum."""
+    chance, ups = math.exp(eps) / (1 + math.exp(eps)), np.arange(count + 1)
+    losses = (2 * ups - count) * eps
+    found = np.exp(binom.logpmf(ups, count, chance)) * -np.expm1(np.minimum(at - losses, 0))
+    return float(np.sum(found))
+
+
+@pytest.mark.parametrize(("eps", "count"), [(0.1, 499), (0.1, 501), (0.1, 5000), (0.05, 2000), (0.01, 20_000)])
+def test_composition_of_many_releases_is_above_the_exact_divergence_and_near_it(eps: float, count: int) -> None:
+    for at in (3.0, 11.0, 20.0, 40.0):
+        exact = composed_of_two_losses(eps, count, at)
+        found = _delta_beside(0.0, (LaplaceSum(eps, 1, count),), at)
+        assert exact <= found <= 1.005 * exact + 2e-12
+
+
+def test_epsilon_has_no_step_where_the_grid_of_losses_becomes_coarser() -> None:
+    found = [mixed_epsilon(mu, [LaplaceSum(0.1, 4096, n)], 1e-5) for mu in (0.0, 1.0) for n in (499, 501)]
+    for less, more in (found[:2], found[2:]):
+        assert 0 < more - less < 0.05
+    # 50.1 by basic composition
+    assert found[1] == pytest.approx(11.2, abs=0.05)
+    guesses = [best_guess(0.0, [LaplaceSum(0.01, 4096, n)]) for n in (4999, 5001)]
+    assert 0.5 < guesses[0] < guesses[1] < 0.9
+
+
+def test_epsilon_of_losses_beyond_every_budget_is_their_sum() -> None:
+    assert mixed_epsilon(0.0, [LaplaceSum(30.0, 4096, 1000)], 1e-5) == 30_000
+    assert best_guess(0.0, [LaplaceSum(30.0, 4096, 1000)]) == 1.0
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.7])
+@pytest.mark.parametrize("kinds", [0, 1, 7])
+def test_epsilon_within_agrees_with_the_epsilon(mu: float, kinds: int) -> None:
+    others = [LaplaceSum(0.1 + at / 100, 4096 + at, 1 + at) for at in range(kinds)]
+    for more in (None, LaplaceSum(0.4, 4096), LaplaceSum(1.5, 5000)):
+        if not (kinds or more or mu):
+            continue
+        every = [*others, *([more] if more else [])]
+        true = mixed_epsilon(mu, every, 1e-5)
+        assert epsilon_within(mu, others, more, true + 1e-6, 1e-5)
+        assert not epsilon_within(mu, others, more, true - 1e-3, 1e-5)
+
+
 def test_law_at_unit_scale_is_gaussian() -> None:
     law: NoiseLaw = Scheme("secure-sum").law([PlannedSite("a").shape] * 2, 1)
     assert law.decay == 0
@@ -370,8 +415,8 @@ def test_statistic_with_a_fitting_l1_bound_is_accepted() -> None:
 def test_plan_of_too_many_different_laplace_releases_is_refused() -> None:
     equal = plan_of(*[pure(share=0.02)] * 40)
     assert equal.worst_epsilon <= 1.0
-    with pytest.raises(BadParameter, match="16"):
-        plan_of(*[pure(share=0.01 + at / 1000) for at in range(17)])
+    with pytest.raises(BadParameter, match="4"):
+        plan_of(*[pure(share=0.01 + at / 1000) for at in range(5)])
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_result_blocks_interval_chart_has_estimates_and_ranges() -> None:
     for at, row in enumerate(drawn.rows):
         assert row.value == mean[at]
         assert row.high is not None
-        assert row.high - mean[at] == pytest.approx(1.96 * np.asarray(mean.std)[at], rel=1e-3)
+        assert row.high - mean[at] == pytest.approx(mean.half_width[at])
     assert drawn.rows[0].label == "age (years)"
     assert (drawn.rows[0].start, drawn.rows[0].end) == (18.0, 100.0)
 

@@ -32,10 +32,13 @@ from zerosum.kernel.roots import find_root
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 # Spacing of the losses of privacy loss distributions, the default of dp_accounting.
 _INTERVAL = 1e-4
-# Bounded losses of more than this in total add up by basic composition: their loss distributions would have more than
-# 10^6 places, and no budget is that large. Chosen by hand; no benchmark recorded.
+# Bounded losses of more than this in total have a coarser grid, so that their loss distribution has 10^6 places at
+# most; beside sub-sampled phases they add up by basic composition. Chosen by hand; no benchmark recorded.
 MOST_COMPOSED = 50.0
+# Bounded losses of more than this add up by basic composition in every case: no budget is that large.
+_MOST_BOUND = 1e4
 _CONVOLUTION_ERROR = 1e-12  # added to delta; the rounding of the Fourier transforms is far below it
+_TRIMMED = 1e-14  # probability that a composition may trim from the ends of its distribution; added to delta
 _SOLVED = 4096  # solutions of epsilon and of mu that are cached; two floats each
 
 
@@ -245,9 +248,9 @@ def _curve(
         return Curve(pure[0].epsilon, pure[0].moves).epsilon_at
     # Basic composition holds for losses of any kind: a release of a bounded loss adds at most this bound to eps. The
     # other ways are rounded up, so that it may be the smaller one.
-    bound = math.fsum(event.epsilon * event.steps for event in pure)
+    bound = _bound(pure)
     without = _curve(mu, rest, composed) if mu > 0 or rest else lambda delta: 0.0
-    if bound > MOST_COMPOSED:
+    if bound > (MOST_COMPOSED if rest else _MOST_BOUND):
         return lambda delta: without(delta) + bound
     if rest:
         mixed = composed(mu, (*rest, *pure))
@@ -272,10 +275,74 @@ def _delta_beside(mu: float, pure: tuple[LaplaceSum, ...], eps: float) -> float:
     Losses of independent releases add up. Given the loss l of the Laplace releases, the divergence at eps is that of
     the plain releases at eps - l, which has a closed form for any real argument: delta(eps) is its mean over l.
     """
-    losses, probabilities = _bounded_losses(pure)
-    rest = eps - losses
+    interval = _interval(_bound(pure))
+    return _delta_of(mu, _bounded_losses(pure, interval), interval, eps)
+
+
+def _delta_of(mu: float, probabilities: Floats, interval: float, eps: float) -> float:
+    """The divergence of plain releases beside losses on a grid."""
+    last = len(probabilities) // 2
+    rest = eps - np.arange(-last, last + 1) * interval
     found = -np.expm1(np.minimum(rest, 0.0)) if mu == 0 else _deltas(mu, rest)
-    return float(probabilities @ found) + _CONVOLUTION_ERROR
+    # What was trimmed counts as an unlimited loss.
+    trimmed = max(1 - float(np.sum(probabilities)), 0.0)
+    return float(probabilities @ found) + trimmed + _CONVOLUTION_ERROR
+
+
+def epsilon_within(mu: float, others: Iterable[Other], more: LaplaceSum | None, eps: float, delta: float) -> bool:
+    """Whether plain releases, others, and one more with Laplace noise have an epsilon of at most `eps` at `delta`.
+
+    One evaluation of delta at `eps` instead of a solution for epsilon. The losses of the others are composed once and
+    kept, so that many values of `mu` and of `more` can be tried.
+
+    Parameters
+    ----------
+    mu:
+        The mu of all plain releases.
+    others:
+        Sub-sampled releases, and releases with Laplace noise.
+    more:
+        One more release, or None.
+    eps, delta:
+        The bound.
+
+    >>> [epsilon_within(0.0, (), LaplaceSum(each, 4096), 1.0, 1e-5) for each in (1.0, 1.01)]
+    [True, False]
+    """
+    check_mu(mu)
+    check_delta(delta)
+    rest, pure = _merged(others)
+    one = () if more is None else (more,)
+    bound = _bound((*pure, *one))
+    # The exact curve of one release, and losses that are not on this grid.
+    if rest or bound > _MOST_BOUND or (mu == 0 and len(pure) + len(one) <= 1):
+        found = mixed_epsilon if more is None else trial_epsilon  # without `more` the phases are composed once
+        return found(mu, (*rest, *pure, *one), delta) <= eps
+    # Basic composition may be the smaller bound (`_curve`).
+    if bound <= eps and (epsilon(mu, delta) if mu > 0 else 0.0) + bound <= eps:
+        return True
+    # Of the bound of the others and the largest `more` that can fit: the composition of the others is then the same
+    # for every `more` of a search.
+    interval = _interval(_bound(pure) + eps)
+    losses = _bounded_losses(pure, interval) if pure else np.ones(1)
+    if more is not None:
+        losses = _convolved(losses, Curve(more.epsilon, more.moves).on_grid(interval))
+    return _delta_of(mu, losses, interval, eps) <= delta
+
+
+def _bound(pure: Iterable[LaplaceSum]) -> float:
+    """The largest loss of releases with Laplace noise together."""
+    return math.fsum(event.epsilon * event.steps for event in pure)
+
+
+def _interval(bound: float) -> float:
+    """The spacing of a grid of losses up to a bound, with at most 10^6 places; a power of two times the usual one.
+
+    The result is an upper bound for every spacing: `Curve.on_grid` dominates the curve for every interval, since its
+    divergence lies above the convex curve, and a composition of dominating distributions dominates the composition
+    (adaptive compositions included; Zhu, Dong, Wang 2022). The spacing decides the accuracy alone.
+    """
+    return _INTERVAL * 2.0 ** max(math.ceil(math.log2(bound / MOST_COMPOSED)), 0) if bound > 0 else _INTERVAL
 
 
 def _deltas(mu: float, eps: Floats) -> Floats:
@@ -293,26 +360,38 @@ def _deltas(mu: float, eps: Floats) -> Floats:
     return np.asarray(np.where(a < 0, outer, np.maximum(ndtr(a) - second, 0.0)))
 
 
-@computed_once(maxsize=256)
-def _bounded_losses(events: tuple[LaplaceSum, ...]) -> tuple[Floats, Floats]:
-    """The losses of releases with Laplace noise together, and their probabilities: multiples of an interval, each
-    release rounded up to a dominating distribution (`Curve.on_grid`).
+@computed_once(maxsize=16)  # an array may have 8 MB
+def _bounded_losses(events: tuple[LaplaceSum, ...], interval: float) -> Floats:
+    """Probabilities of the losses -n interval, ..., n interval of releases with Laplace noise together, each of them
+    rounded up to a dominating distribution (`Curve.on_grid`).
     """
-    from scipy.signal import fftconvolve
-
+    cut = _TRIMMED / sum(event.steps for event in events)
     total = np.ones(1)
     for event in events:
-        power = Curve(event.epsilon, event.moves).on_grid(_INTERVAL)
+        power = Curve(event.epsilon, event.moves).on_grid(interval)
         steps = event.steps
         # Repeated squaring.
         while steps:
             if steps & 1:
-                total = np.maximum(fftconvolve(total, power), 0.0)
+                total = _trimmed(_convolved(total, power), cut)
             steps >>= 1
             if steps:
-                power = np.maximum(fftconvolve(power, power), 0.0)
-    last = len(total) // 2
-    return np.asarray(np.arange(-last, last + 1) * _INTERVAL, dtype=np.float64), total
+                power = _trimmed(_convolved(power, power), cut)
+    return total
+
+
+def _convolved(one: Floats, other: Floats) -> Floats:
+    """The distribution of the sum of two independent losses on a grid."""
+    from scipy.signal import fftconvolve
+
+    return np.asarray(np.maximum(fftconvolve(one, other), 0.0))
+
+
+def _trimmed(probabilities: Floats, cut: float) -> Floats:
+    """A distribution on a grid about 0 without ends of a probability of at most `cut` each."""
+    ends = np.cumsum(np.maximum(probabilities, probabilities[::-1]))
+    away = min(int(np.searchsorted(ends, cut)), len(probabilities) // 2)
+    return probabilities[away : len(probabilities) - away]
 
 
 def best_guess(mu: float, others: Iterable[Other] = (), distance: float = 0.0) -> float:
@@ -327,8 +406,7 @@ def best_guess(mu: float, others: Iterable[Other] = (), distance: float = 0.0) -
     (0.5533, 0.5)
     """
     rest, pure = _merged(others)
-    bound = math.fsum(event.epsilon * event.steps for event in pure)
-    if bound > MOST_COMPOSED:
+    if _bound(pure) > (MOST_COMPOSED if rest else _MOST_BOUND):
         return 1.0
     if mu == 0 and not rest and len(pure) == 1 and pure[0].steps == 1:
         variation = float(Curve(pure[0].epsilon, pure[0].moves).divergence(0.0))

@@ -46,7 +46,7 @@ MOST_PUBLISHED = (1 << 25) - (1 << 17)
 # benchmark recorded
 MOST_ROUNDS = 100_000
 # most different releases with Laplace noise: each takes milliseconds in every step of a calibration
-MOST_LAPLACE = 16
+MOST_LAPLACE = 4
 # relative precision of the factor on the targets of Laplace noise that is planned beside other releases
 _PRECISION = 1e-3
 MOST_PHASES = 4  # most different sub-sampled phases: every site spends about a second of accounting on each

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from zerosum.errors import BadParameter, LedgerRefused
-from zerosum.kernel.accountant import epsilon, mixed_curve, mu_for, with_distance
+from zerosum.kernel.accountant import epsilon, epsilon_within, mixed_curve, mu_for, with_distance
 from zerosum.kernel.amounts import check_delta, check_epsilon
 from zerosum.kernel.computed_once import computed_once
 from zerosum.kernel.events import LaplaceSum, Subsampled
@@ -297,9 +297,12 @@ class Total:
             return math.inf
         if not self._slow:
             return _epsilon(self, delta)
-        # Sorted, since the epsilon does not depend on the order of the entries and the cache key must not either.
+        return accounted(_mixed_epsilon, self.in_order(), delta)
+
+    def in_order(self) -> Total:
+        """The same total with sorted events, a key for caches: nothing depends on the order of the entries."""
         sampled, pure = tuple(sorted(self.sampled, key=astuple)), tuple(sorted(self.laplace, key=astuple))
-        return accounted(_mixed_epsilon, replace(self, sampled=sampled, laplace=pure), delta)
+        return replace(self, sampled=sampled, laplace=pure)
 
     @property
     def _slow(self) -> bool:
@@ -335,16 +338,33 @@ def left_under(total: Total, cap: Cap, noise: Noise = "gaussian") -> float:
     (1.0467, 0.6219)
     """
 
+    return _left(total.in_order(), cap, noise)
+
+
+@computed_once(maxsize=256)
+def _left(total: Total, cap: Cap, noise: Noise) -> float:
+    """`left_under` of a total in order."""
+    # What delta pays at the cap for finite arithmetic, as in `with_distance`, which accepts at most a hundredth.
+    extra = (1 + math.exp(min(cap.epsilon, 700.0))) * float(total.distance)
+
     def fits(more: float) -> bool:
+        if total.mu > _HOPELESS:
+            return False
+        squares, one = total.squares, None
         if noise == "laplace":
-            after = replace(total, laplace=(*total.laplace, LaplaceSum(more, FEWEST_MOVES)))
+            one = LaplaceSum(more, FEWEST_MOVES)
         else:
-            after = replace(total, squares=total.squares + Fraction(more) ** 2)
-        return _epsilon(after, cap.delta) <= cap.epsilon
+            squares += Fraction(more) ** 2
+        if one is None and not total.laplace:
+            return _epsilon(replace(total, squares=squares), cap.delta) <= cap.epsilon
+        # One evaluation of delta at the cap: the epsilon itself is not needed.
+        return extra <= cap.delta / 100 and epsilon_within(
+            math.sqrt(squares), (*total.sampled, *total.laplace), one, cap.epsilon, cap.delta - extra
+        )
 
     # Bisection over the parameter of one more study; the largest one is that of an empty ledger.
     low, high = 0.0, cap.epsilon if noise == "laplace" else mu_for(cap.epsilon, cap.delta)
-    slow = total.sampled or total.laplace or noise == "laplace"
+    slow = total._slow or noise == "laplace"
     for _ in range(16 if slow else 60):  # loss distributions are slow to compute; `low` is always allowed
         middle = (low + high) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)
