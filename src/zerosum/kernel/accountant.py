@@ -282,11 +282,15 @@ def _delta_beside(mu: float, pure: tuple[LaplaceSum, ...], eps: float) -> float:
 def _delta_of(mu: float, probabilities: Floats, interval: float, eps: float) -> float:
     """The divergence of plain releases beside losses on a grid."""
     last = len(probabilities) // 2
-    rest = eps - np.arange(-last, last + 1) * interval
+    # At x = mu^2/2 + 9 mu and beyond, the divergence of the plain releases is at most Phi(-9) = 1e-19; it is left out
+    # there, which _CONVOLUTION_ERROR covers. So losses below eps - x do not count.
+    first = math.floor((eps - mu * (mu / 2 + 9)) / interval)
+    first = max(min(first, last + 1), -last)
+    rest = eps - np.arange(first, last + 1) * interval
     found = -np.expm1(np.minimum(rest, 0.0)) if mu == 0 else _deltas(mu, rest)
     # What was trimmed counts as an unlimited loss.
     trimmed = max(1 - float(np.sum(probabilities)), 0.0)
-    return float(probabilities @ found) + trimmed + _CONVOLUTION_ERROR
+    return float(probabilities[first + last :] @ found) + trimmed + _CONVOLUTION_ERROR
 
 
 def epsilon_within(mu: float, others: Iterable[Other], more: LaplaceSum | None, eps: float, delta: float) -> bool:
