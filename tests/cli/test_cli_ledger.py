@@ -94,6 +94,11 @@ def test_cli_ledger_show_csv_has_line_for_each_entry(spent: Path) -> None:
     assert {line["columns"] for line in lines} == {"age;pressure"}
     assert {line["algorithm"] for line in lines} == {"mean"}
     assert all(float(line["charged_mu"]) > 0 for line in lines)
+    # The cost of a mean with Laplace noise is no mu; people see the law beside the number.
+    assert {line["noise"] for line in lines} == {"laplace"}
+    assert f"epsilon {float(lines[0]['charged_mu']):.4f}" in " ".join(
+        zerosum("ledger", "show", cwd=spent).stdout.split()
+    )
 
 
 def test_cli_ledger_missing_file_is_named(tmp_path: Path) -> None:

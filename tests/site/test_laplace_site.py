@@ -20,6 +20,7 @@ from zerosum.kernel.plan import Plan
 from zerosum.kernel.statistic import Adjacency
 from zerosum.site.ledger import Ledger
 from zerosum.site.ledger_records import Account, Cap, Total, left_under
+from zerosum.site.ledger_summary import statement
 from zerosum.statistics import build
 from zerosum.study import pin
 
@@ -85,6 +86,7 @@ def test_ledger_composes_laplace_noise_with_gaussian_noise(tmp_path: Path) -> No
         assert left_under(ledger.total, Cap(found + 1.0, 1e-5)) > 0.5
     with Ledger.inspect(path) as ledger:
         assert ledger.epsilon(1e-5) == found
+        assert [entry["noise"] for entry in statement(ledger)["entries"]] == ["gaussian", "laplace", "laplace"]
 
 
 def test_ledger_entry_of_gaussian_noise_reads_as_before(tmp_path: Path) -> None:

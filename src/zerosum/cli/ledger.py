@@ -43,7 +43,7 @@ _ABSENT = "archived results were charged to it, and it is missing: restore its n
 # Columns of the CSV, in their order.
 _FIELDS = (
     *("ledger", "population", "number", "recorded", "study", "user", "algorithm", "columns", "statistic", "round"),
-    *("attempt", "steps", "drawn", "charged_mu", "public_digest", "plan", "version", "consent", "exposed"),
+    *("attempt", "steps", "drawn", "charged_mu", "noise", "public_digest", "plan", "version", "consent", "exposed"),
 )
 
 Policy = Annotated[Path | None, typer.Option(help="The policy that names the ledger, its counter and the cap.")]

@@ -26,6 +26,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from zerosum.errors import BadInput, Interrupted, ZerosumError
+from zerosum.kernel.amounts import cost_word
 from zerosum.kernel.names import counted, visible
 from zerosum.protocol.progress import Observer
 from zerosum.protocol.progress import Progress as Seen
@@ -466,7 +467,7 @@ def show_report(report: PrivacyReport) -> None:
             f"{line.sensitivity:.4g}",
             f"{line.share:.3g}",
             f"{line.noise_std:.4g}",
-            f"{line.mu:.4g}",
+            f"{cost_word(line.noise)}{line.mu:.4g}",
         )
         for line in report.releases
     ]
@@ -660,7 +661,7 @@ def show_ledger(record: dict[str, Any]) -> None:
             visible(spend["study"]),
             f", attempt {spend['attempt'] + 1}" if spend["attempt"] else "",
             visible(spend["statistic"]),
-            f"{entry['charged_mu']:.4f}",
+            f"{cost_word(entry['noise'])}{entry['charged_mu']:.4f}",
             *([f"{entry['drawn']} of {spend['steps']}" if spend["steps"] > 1 else ""] if stepped else []),
             *(entry[key] or "" for key in doubted),
         )

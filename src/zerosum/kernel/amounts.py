@@ -63,3 +63,12 @@ def format_epsilon(value: float) -> str:
 def check_mu(mu: float) -> None:
     if math.isnan(mu) or mu < 0:
         raise BadParameter(f"mu must not be negative, got {mu:g}")
+
+
+def cost_word(noise: str) -> str:
+    """What stands before a cost in a column of mus: the cost of a release with Laplace noise is a pure epsilon.
+
+    >>> cost_word("gaussian"), cost_word("laplace")
+    ('', 'epsilon ')
+    """
+    return "epsilon " if noise == "laplace" else ""

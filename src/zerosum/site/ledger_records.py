@@ -164,7 +164,9 @@ class Account:
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the ledger. `charged_mu` is the mu that one step of the spend costs one of the account's units."""
+    """One row of the ledger. `charged_mu` is the mu that one step of the spend costs one of the account's units; with
+    Laplace noise it is the pure epsilon.
+    """
 
     number: int
     recorded: str
@@ -176,6 +178,11 @@ class Entry:
     plan: str | None = None  # digest of the plan; None: not recorded, so the study cannot be continued
     asked: Mapping[str, Any] | None = None  # the study in public words, at its first entry only
     cap: Cap | None = None  # the cap at that time; None: not recorded
+
+    @property
+    def noise(self) -> Noise:
+        """The noise law of the spend, which decides what `charged_mu` is."""
+        return "gaussian" if self.spend.laplace_moves is None else "laplace"
 
     def doubt(self, adjacency: str) -> str | None:
         """What is wrong with the guarantee that an entry was charged under, where a fault is known; else None.

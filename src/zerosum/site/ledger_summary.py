@@ -131,7 +131,7 @@ def statement(ledger: Ledger, cap: Cap | None = None, delta: float | None = None
         "newest": None if ledger.unwitnessed else True,
         "studies": lines,
         "entries": [
-            asdict(entry) | {"guarantee": doubt, "drawn": 1 + drawn[entry.number]}
+            asdict(entry) | {"noise": entry.noise, "guarantee": doubt, "drawn": 1 + drawn[entry.number]}
             for entry, doubt in zip(entries, doubts, strict=True)
         ],
         "doubted": any(doubts),

@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from zerosum import html
+from zerosum.kernel.amounts import cost_word
 from zerosum.kernel.plan import Plan
 from zerosum.report.record import PrivacyReport, privacy_report
 
@@ -94,7 +95,7 @@ def costs(plan: Plan, here: str = "") -> Markup:
             f"{line.sensitivity:.4g}",
             f"{line.share:.3g}",
             f"{line.noise_std:.4g}",
-            f"{line.mu:.4g}",
+            f"{cost_word(line.noise)}{line.mu:.4g}",
         )
         for line in report.releases[:_MOST_RELEASES]
     ]
