@@ -286,7 +286,7 @@ def _delta_of(mu: float, probabilities: Floats, interval: float, eps: float) -> 
     # there, which _CONVOLUTION_ERROR covers. So losses below eps - x do not count.
     first = math.floor((eps - mu * (mu / 2 + 9)) / interval)
     first = max(min(first, last + 1), -last)
-    rest = eps - np.arange(first, last + 1) * interval
+    rest = np.asarray(eps - np.arange(first, last + 1) * interval, dtype=np.float64)
     found = -np.expm1(np.minimum(rest, 0.0)) if mu == 0 else _deltas(mu, rest)
     # What was trimmed counts as an unlimited loss.
     trimmed = max(1 - float(np.sum(probabilities)), 0.0)
