@@ -190,8 +190,16 @@ def unclipped_share(mean_square: float, bound: float) -> float:
     """The share of normal residuals within `bound`, from the mean square of those clipped to it.
 
     By Stein's lemma this share is also the derivative of the mean clipped residual to the mean residual: the factor by
-    which clipping reduces the gradient (`slope` of `posterior`). Arguments as for `relative_clip`; the share is in (0,
-    1].
+    which clipping reduces the gradient (`slope` of `posterior`).
+
+    Parameters
+    ----------
+    mean_square : released mean of min(r^2, bound^2).
+    bound : clip of the residuals, in the same units.
+
+    Returns
+    -------
+    share : in (0, 1].
 
     >>> unclipped_share(1.0, 10.0)
     1.0
