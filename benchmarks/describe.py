@@ -226,8 +226,8 @@ def part_b(runs: int) -> None:
             found = [rehearsal.run(units, seed) for seed in range(runs)]
             error = np.array([np.asarray(each["survival"]) - truth for each in found])
             cover = np.mean([held(np.asarray(each["survival_interval"]), truth) for each in found], axis=0)
-            z = np.array([float(each["log_rank_z"]) for each in found])
-            std = np.array([float(np.asarray(each["log_rank_z"].std).item()) for each in found])
+            z = np.array([float(each["log_rank_pooled_z"]) for each in found])
+            std = np.array([float(np.asarray(each["log_rank_pooled_z"].std).item()) for each in found])
             rejected = np.mean([float(each["log_rank_p"]) < 0.05 for each in found])
             by_time = np.sqrt(np.nanmean(error**2, axis=(0, 1)))
             print(

@@ -142,6 +142,21 @@ def hypothesis_test() -> Drawn:
     return _run("Changes by treatment", chosen, _split(change), 2.0, measured_in=measured), None
 
 
+def cox() -> Drawn:
+    rng = np.random.default_rng(4)
+    age, treated = rng.normal(62, 11, 6000).clip(18, 100), rng.integers(0, 2, 6000)
+    hazard = 0.02 * np.exp(0.04 * (age - 62) - 0.5 * treated)
+    death, leaves = rng.exponential(1 / hazard), rng.uniform(10, 80, 6000)
+    rows = np.column_stack([age, treated, np.minimum(death, leaves), death <= leaves]).astype(float)
+    chosen = algorithms.CoxRegressionProgram(
+        columns=("age", "treatment", "months", "died"),
+        lower=np.array([18.0, 0.0, 0.0, 0.0]),
+        upper=np.array([100.0, 1.0, 60.0, 1.0]),
+        measured_in={"age": "year", "months": "months"},
+    )
+    return _run("What shortens survival?", chosen, _split(rows), 2.0), None
+
+
 def linear() -> Drawn:
     rng = np.random.default_rng(2)
     x = np.vstack(list(hospitals(seed=7, sizes=(600, 900, 2000, 3500)).values()))[:, [0, 2, 3]]
@@ -348,6 +363,7 @@ STUDIES: dict[str, Callable[[], Drawn]] = {
     "quantiles": quantiles,
     "survival": survival,
     "hypothesis-test": hypothesis_test,
+    "cox-regression": cox,
     "linear-regression": linear,
     "logistic-regression": logistic,
     "poisson-regression": poisson,

@@ -284,10 +284,10 @@ def ica(machine: Machine, count: int, voxels: int) -> None:
         }
         parts: dict[str, float] = defaultdict(float)
 
-        def total(self: Site, units: Units, statistic: Statistic, bound: float) -> Any:
+        def total(self: Site, units: Units, statistic: Statistic, bound: float, noise: Any) -> Any:
             began = perf_counter()
             try:
-                return plain(self, units, statistic, bound)
+                return plain(self, units, statistic, bound, noise)
             finally:
                 parts[statistic.name] += perf_counter() - began
 

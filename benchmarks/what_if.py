@@ -152,7 +152,9 @@ def seen(case: Case, runs: int, first: int, *, through_sites: bool) -> Floats:
     """What the result's numbers are in seeded runs: samples x draws x numbers."""
     study = case.study
     algorithm = study.build_algorithm()
-    population, measure = population_of(algorithm, case.assumptions, study.full_design), measure_of(algorithm)
+    # What a case does not state is completed as in its forecast.
+    assumptions = Advisor(study, case.assumptions).assumptions
+    population, measure = population_of(algorithm, assumptions, study.full_design), measure_of(algorithm)
     assert population is not None
     assert measure is not None
     rehearsed = PlanSimulation(algorithm, study.plan())

@@ -65,7 +65,8 @@ def test_docs_page_study_file_can_be_planned(page: str, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
     study.write_text(blocks(page, "toml")[0])
     report = privacy_report(Study.load(study).plan())
-    assert report.worst_epsilon == pytest.approx(report.epsilon)
+    # Laplace noise has the epsilon at delta 0, and about 2 delta less at delta.
+    assert report.worst_epsilon == pytest.approx(report.epsilon, abs=3 * report.delta)
 
 
 def test_docs_page_policy_and_site_files_load(tmp_path: Path) -> None:

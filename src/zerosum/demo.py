@@ -126,6 +126,7 @@ def play(repeats: int = 80, on_step: Callable[[int, int], None] = lambda done, p
                     policies=policies,
                     measured_in=MEASURES,
                     name="Five measurements in four hospitals",
+                    noise="gaussian",  # one law for all schemes: Laplace noise does not divide under every one
                 )
                 errors.append((np.asarray(result.estimate["mean"]) - truth) / span)
                 on_step(number * repeats + repeat + 1, len(SCHEMES) * repeats)

@@ -202,3 +202,9 @@ def test_build_renamed_parameter_names_the_new_one(algorithm: str, parameters: d
 def test_build_removed_parameter_names_its_replacement(old: dict[str, object]) -> None:
     with pytest.raises(BadParameter, match="'auto'"):
         algorithms.build("pca", {"columns": ("a", "b"), "clip": 1.0, "n_components": 1} | old)
+
+
+@pytest.mark.parametrize("name", ["mean", "covariance", "linear-regression", "logistic-regression"])
+def test_algorithm_range_with_lower_end_last_names_its_column(name: str) -> None:
+    with pytest.raises(BadParameter, match=r"column 'b' .* got 2 to 1"):
+        algorithms.build(name, {"columns": ["a", "b"], "lower": [0, 2], "upper": [1, 1]})

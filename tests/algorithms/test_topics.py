@@ -20,7 +20,7 @@ from zerosum.algorithms.topics.factors import (
     refine_topics,
     topics_from_moments,
 )
-from zerosum.algorithms.topics.program import documents_behind
+from zerosum.algorithms.topics.program import documents_behind, independent_sums
 from zerosum.audit import audit
 from zerosum.compute.units import Units
 from zerosum.coordinator.rehearse import drive
@@ -28,6 +28,7 @@ from zerosum.errors import BadParameter
 from zerosum.kernel.request import Release, Request
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
+from zerosum.statistics.topics import TopicSums
 from zerosum.study.rehearsal import Rehearsal
 
 Floats = NDArray[np.float64]
@@ -163,6 +164,54 @@ def test_topics_by_pairs_among_many_words_are_found() -> None:
     assert set(names(40)) <= set(labels) <= set(names(100))  # what no document holds is not kept
     top = [{int(labels[at][1:]) // 10 for at in np.argsort(-row)[:8]} for row in found["relevance"].value]
     assert sorted(top, key=min) == [{0}, {1}, {2}, {3}]
+
+
+def independent(seed: int, units: int, length: int) -> Floats:
+    """Documents of independent words without topics, of which some are in most documents."""
+    rng = np.random.default_rng(seed)
+    common = 1 / np.arange(1, 401)
+    return rng.multinomial(3 + rng.poisson(length, size=units), common / common.sum()).astype(float)
+
+
+@pytest.mark.parametrize(("units", "length"), [(4000, 15), (1500, 100)])
+def test_topics_of_documents_without_topics_are_not_carried_at_large_budget(units: int, length: int) -> None:
+    """Documents are assigned to parts by the words of the part, so that these stand out in the sums of any part."""
+    for seed in range(3):
+        rows = independent(seed, units, length)
+        assert np.sum(fit(rows, 5, 8.0, seed, path="pairs")["carried"].value) <= 1
+
+
+def test_topics_of_short_documents_that_are_carried_agree_with_true_ones() -> None:
+    rng = np.random.default_rng(0)
+    common = 1 / np.arange(1, 401)
+    truth = np.tile(0.4 * common / common.sum(), (6, 1))
+    for k in range(6):
+        truth[k, 50 + 15 * k : 65 + 15 * k] += 0.04
+    rows = rng.multinomial(3 + rng.poisson(14, size=6000), truth[rng.integers(6, size=6000)]).astype(float)
+    found = fit(rows, 6, 2.0, path="pairs")
+    carried = found["carried"].value > 0
+    labels = found["topics"].axes[1].labels
+    top = [[int(labels[at][1:]) for at in np.argsort(-row)[:5]] for row in found["relevance"].value]
+    own = [len({(word - 50) // 15 for word in words}) == 1 and min(words) >= 50 for words in top]
+    assert np.sum(carried) >= 4
+    assert np.mean(np.array(own)[carried]) >= 0.8
+
+
+def test_independent_sums_equal_those_of_independent_documents() -> None:
+    rng = np.random.default_rng(0)
+    shares = np.array([0.999, 0.6, 0.3, 0.1, 0.05, 0.02])
+    rates = -np.log1p(-shares)
+    weights = np.sqrt(np.log(1 / np.clip(shares, 1e-3, 0.9)))
+    scores = 10 * rng.uniform(size=(6, 2))
+    rows = rng.poisson(rates, size=(60_000, 6)).astype(float)
+    statistic = TopicSums(
+        columns=6, words=np.arange(6.0), weights=weights, scores=scores, offsets=np.zeros(2), kind="roots"
+    )
+    exact = statistic.split(statistic.total(Units.from_rows(rows)))
+    level, variance = independent_sums(np.minimum(shares, 0.9), weights, scores, 60_000, exact.sum(axis=0), 0)
+    # Six standard deviations, for twelve numbers.
+    # The last term is for entries of so few documents that their variance is not known.
+    assert np.all(np.abs(level - exact) < 6 * np.sqrt(variance) + 0.02 * exact + 10)
 
 
 def test_topics_at_tiny_budget_carry_no_topic() -> None:

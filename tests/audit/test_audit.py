@@ -99,6 +99,27 @@ def test_audit_every_program_is_tight(algorithm: Algorithm) -> None:
     assert found.tight
 
 
+@pytest.mark.parametrize("scheme", ["secure-sum", "pooled", "local"])
+def test_audit_of_laplace_noise_reaches_claim_and_no_more(scheme: str) -> None:
+    found = audit(Scheme(scheme), mu=1.0, samples=24_000, noise="laplace")
+    assert found.holds
+    assert found.tight
+    assert found.faults == ()
+    assert found.claimed == pytest.approx(1.0, rel=1e-9)
+
+
+def test_audit_of_laplace_noise_of_counts_and_with_a_loss_is_tight() -> None:
+    histogram = HistogramProgram(columns=("bin",), values=tuple(f"{i}" for i in range(2000)))
+    found = audit(Scheme("secure-sum"), histogram, sites=6, dropouts=1, mu=1.0, samples=8000, noise="laplace")
+    assert found.tight
+    assert found.faults == ()
+
+
+def test_audit_of_laplace_noise_of_several_releases_is_refused() -> None:
+    with pytest.raises(BadParameter):
+        audit(Scheme("secure-sum"), CovarianceProgram(columns=("a", "b"), clip=1.0), noise="laplace")
+
+
 def test_audit_of_training_transcript_holds() -> None:
     """Each step's adversary knows the weights; two examples whose gradients are opposite are what it tells apart."""
     names = (*(f"x{i}" for i in range(9)), "class")

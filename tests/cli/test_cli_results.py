@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import math
 import os
 import signal
 import subprocess
@@ -10,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from helpers.command_line import STUDY, as_json, assert_refused, write_study, zerosum
@@ -177,3 +181,92 @@ def test_cli_run_interrupted_before_first_request_reports_nothing_spent(tmp_path
     environment = {**os.environ, "ZEROSUM_STATE": str(tmp_path / "state")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert_refused(done, "nothing", "spent", code=128 + signal.SIGINT)
+
+
+# ---- tables, pictures and text for a paper --------------------------------------------------------------------------
+
+LOGISTIC = """
+name = "who falls ill"
+algorithm = "logistic-regression"
+
+[parameters]
+columns = ["age", "sex", "ill"]
+lower = [20, 0, 0]
+upper = [90, 1, 1]
+standardise = "dp"
+
+[unit]
+kind = "person"
+
+[privacy]
+epsilon = 4.0
+delta = 1e-5
+"""
+
+
+@pytest.fixture(scope="module")
+def logistic_result(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a study whose result is in `result`."""
+    folder = tmp_path_factory.mktemp("logistic")
+    rng = np.random.default_rng(3)
+    text = LOGISTIC
+    for name in ("north", "east", "south"):
+        age, sex = rng.uniform(30, 80, 300), rng.integers(0, 2, 300)
+        ill = rng.random(300) < 1 / (1 + np.exp(-(0.06 * (age - 55) + sex - 0.5)))
+        lines = [f"{a:.1f},{s},{int(i)}" for a, s, i in zip(age, sex, ill, strict=True)]
+        (folder / f"{name}.csv").write_text("\n".join(["age,sex,ill", *lines]) + "\n")
+        text += f'\n[[sites]]\nname = "{name}"\ndata = "{name}.csv"\n'
+        text += f'policy = {{ population = "{name}", data = "synthetic", ledger = "{name}.sqlite" }}\n'
+    (folder / "study.toml").write_text(text)
+    done = zerosum("run", "study.toml", "--out", "result", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "Odds ratios" in done.stdout
+    return folder
+
+
+def test_cli_results_export_writes_ratios_that_match_the_result(logistic_result: Path, tmp_path: Path) -> None:
+    result = str(logistic_result / "result")
+    done = zerosum("results", "export", result, "--format", "csv", "--table", "odds_ratios", cwd=tmp_path)
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    estimate = json.loads((logistic_result / "result" / "result.json").read_text())["estimate"]
+    assert [row["term"] for row in rows] == ["age", "sex", "age", "sex"]
+    assert float(rows[1]["estimate"]) == pytest.approx(math.exp(estimate["coefficients"][1]))
+    assert float(rows[3]["conf_low"]) == pytest.approx(math.exp(estimate["pooled_interval_95"][1][0]))
+    command = ("results", "export", result, "--format", "csv", "--out", "tables", "--per", "age=10")
+    wanted = ("--contrast", "older men: 10*age + sex", "--margin", "sex=0,1")
+    assert zerosum(*command, *wanted, cwd=tmp_path).returncode == 0
+    assert {"odds_ratios.csv", "contrasts.csv", "predicted_probabilities.csv"} <= {
+        path.name for path in (tmp_path / "tables").iterdir()
+    }
+    assert_refused(zerosum(*command, "--json", cwd=tmp_path), "exists already")
+
+
+def test_cli_results_export_documents_have_labels_and_methods(logistic_result: Path, tmp_path: Path) -> None:
+    result = str(logistic_result / "result")
+    labels = ("--label", "age=Age", "--label", "sex=Male", "--per", "age=10")
+    done = zerosum("results", "export", result, "--format", "latex", *labels, cwd=tmp_path)
+    assert "Age (per 10) &" in done.stdout
+    assert "logistic regression" in done.stdout
+    assert zerosum("results", "export", result, "--format", "html", "--out", "t.html", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "t.html").read_text().startswith("<!DOCTYPE html>")
+    assert_refused(zerosum("results", "export", result, "--format", "docx", "--json", cwd=tmp_path), "--out")
+    assert_refused(zerosum("results", "export", result, "--json", cwd=tmp_path), "--out")
+    stepped = zerosum("results", "export", result, "--out", "x", "--per", "age=1", "--json", cwd=tmp_path)
+    assert_refused(stepped, "--format")
+    unknown = zerosum("results", "export", result, "--format", "csv", "--table", "table1", "--json", cwd=tmp_path)
+    assert_refused(unknown, "odds_ratios")
+
+
+def test_cli_results_methods_and_pictures(logistic_result: Path, tmp_path: Path) -> None:
+    result = str(logistic_result / "result")
+    methods = as_json(zerosum("results", "methods", result, "--json", cwd=tmp_path))
+    assert "epsilon 4 and delta 1e-05" in methods[1]
+    assert "logistic regression of ill on age, sex" in zerosum("results", "methods", result, cwd=tmp_path).stdout
+    assert as_json(zerosum("results", "picture", result, "--json", cwd=tmp_path)) == {"odds-ratios": "Odds ratios"}
+    assert zerosum("results", "picture", result, "--out", "forest.pdf", "--per", "age=10", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "forest.pdf").read_bytes().startswith(b"%PDF")
+    assert_refused(
+        zerosum("results", "picture", result, "--out", "forest.gif", "--json", cwd=tmp_path), "svg, pdf, png"
+    )
+    none = zerosum("results", "picture", result, "--picture", "survival", "--out", "a.svg", "--json", cwd=tmp_path)
+    assert_refused(none, "odds-ratios")

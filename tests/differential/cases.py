@@ -35,12 +35,13 @@ from zerosum.algorithms.program import planned
 from zerosum.compute.statistic import BoundedMap
 from zerosum.errors import ZerosumError
 from zerosum.kernel.events import Sampling
+from zerosum.kernel.laplace import LAPLACE_SCHEMES
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Release, Request
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
+from zerosum.kernel.terms import Noise, PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 from zerosum.papers.programs import PROGRAMS
 from zerosum.protocol.messages import Contribute, Dismiss, Message, Prepare, Propose, Secure
@@ -197,7 +198,7 @@ def _asked(rng: Rng, ask: Ask, terms: Terms, seed: int) -> tuple[Plan, tuple[Req
     made_of = Provenance(_preprocessing(ask), _files(ask))
     if ask.statistic is None:
         algorithm = build_algorithm(ask.algorithm, {**ask.parameters, "columns": ask.columns})
-        plan = make_plan(algorithm, terms, "fuzz", made_of)
+        plan = make_plan(algorithm, terms, "fuzz", made_of, "auto")
         program = resolve(algorithm, plan).program(plan.adjacency)
         requests = tuple(_driven(np.random.default_rng(seed), program, terms))
     else:
@@ -260,7 +261,10 @@ def _raw(rng: Rng, ask: Ask, terms: Terms) -> tuple[tuple[Request, ...], tuple[P
         return (published,) * count, (planned(published, terms.adjacency),) * count
     sampling = Sampling(1.0, 2) if rng.integers(6) == 0 else None
     request = PrivateSum(statistic, 1 / count, sampling)
-    releases = (planned(request, terms.adjacency),) * count
+    # Laplace noise where the statistic and the scheme can have it; other draws stay as they are.
+    able = statistic.sensitivity_l1(terms.adjacency) is not None and terms.scheme.name in LAPLACE_SCHEMES
+    noise: Noise = "laplace" if able and sampling is None and rng.integers(2) else "gaussian"
+    releases = (planned(request, terms.adjacency, noise),) * count
     return (request,) * sum(each.steps for each in releases), releases
 
 

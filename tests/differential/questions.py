@@ -161,6 +161,28 @@ def _value(level: str) -> Any:
     return float(level) if level.isdigit() else level
 
 
+def _cox(rng: Rng) -> Ask:
+    """Survival times with columns as they are, or by a design: strata by site, by a column, or none; entry times."""
+    features = tuple(each for each in _numbers(rng, 1, 2) if each != "dose") or ("age",)
+    late = ("dose",) if rng.integers(3) == 0 else ()
+    more = {"rounds": 2, "parts": 2, "edges": [0.0, 1.0, 2.0, 5.0, 10.0]}
+    if rng.integers(2):
+        columns = (*features, *late, "time", "sick")
+        high = [COLUMNS[n].high for n in (*features, *late)]
+        bounds: dict[str, Any] = {"lower": [*(COLUMNS[n].low for n in features), *(0.0 for _ in late), 0.0, 0.0]}
+        bounds |= {"upper": [*high, 10.0, 1.0], "entry": late[0] if late else None}
+        return Ask("cox-regression", "table", columns, bounds | _rule(rng, features, 0.0, "own-rows") | more)
+    ranges: dict[str, Any] = {each: (COLUMNS[each].low, COLUMNS[each].high) for each in features}
+    ranges |= {"time": (0.0, 10.0)} | dict.fromkeys(late, (0.0, 10.0))
+    levels: dict[str, Any] = {"sick": [0, 1], "ward": list(COLUMNS["ward"].levels)}
+    strata = str(rng.choice(["none", "ward"]))
+    rules = {n: 20.0 for n in features if COLUMNS[n].gaps and rng.integers(3)}
+    roles: dict[str, Any] = {"time": "time", "entry": late[0] if late else None, "strata": strata}
+    design = Design(response="sick", ranges=ranges, levels=levels, missing=rules, **roles)
+    parameters = {"lower": design.lower, "upper": design.upper, **design.roles}
+    return Ask("cox-regression", "table", design.columns, parameters | more, {}, design, tuple(design.read))
+
+
 def _histogram(rng: Rng) -> Ask:
     name = str(rng.choice(list(COLUMNS)))
     column = COLUMNS[name]
@@ -285,6 +307,7 @@ QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "linear-regression": _regression("linear-regression", "dose"),
     "logistic-regression": _regression("logistic-regression", "sick"),
     "poisson-regression": _regression("poisson-regression", "visits"),
+    "cox-regression": _cox,
     "polynomial-loss": _regression(
         "polynomial-loss", "dose", table=[[0.0, 0.0, 1.0], [0.0, -2.0, 0.0], [1.0, 0.0, 0.0]]
     ),

@@ -42,6 +42,7 @@ FITS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
         GROUPED | {"test": "equivalence", "margin": {"x0": 0.1}, "correction": "holm"},
         (CATEGORIES,),
     ),
+    "CoxRegression": (RANGE | {"horizon": 20.0}, (X, [rows[:, 0] for rows in TIMES], LABELS)),
     "StandardScaler": (RANGE, (X,)),
     "Covariance": (RANGE, (X,)),
     "Correlation": (RANGE | {"method": "spearman", "correction": "holm"}, (X,)),
@@ -140,7 +141,7 @@ def test_estimator_parameters_in_study_file_give_same_releases(name: str) -> Non
         "sites": [{"name": site.name} for site in plan.sites],
     }
     program = zerosum.Study.model_validate(record).build_algorithm()
-    assert program.releases(plan.adjacency) == plan.releases
+    assert program.releases(plan.adjacency, plan.releases[0].noise) == plan.releases
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -199,3 +199,9 @@ def test_estimator_private_sites_without_names_are_refused(kind: str, tmp_path: 
     with pytest.raises(BadParameter, match="names"):
         make(kind).fit(sites(kind))
     assert ledgers(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["LinearRegression", "PoissonRegression", "PolynomialLoss", "Describe", "PCA"])
+def test_estimator_misspelt_parameter_names_own_class_and_parameter(kind: str) -> None:
+    with pytest.raises(TypeError, match=rf"^{kind}\.__init__\(\) .*'lowr'"):
+        getattr(zerosum, kind)(lowr=0)

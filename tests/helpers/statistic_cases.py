@@ -50,6 +50,20 @@ def _weights(columns: int, hidden: int, classes: int) -> NDArray[np.float64]:
     return TwoLayer.start(columns - 1, hidden, classes, seed=2)
 
 
+_COX: dict[str, Any] = {"columns": 3, "lower": [-3.0], "upper": [5.0], "edges": [0, 0.5, 1, 2]}
+# A row at the upper end of its range has length 1. The hazard is next to nothing in the first bin and then rises.
+_COX_STEP: dict[str, Any] = {
+    **{"columns": 3, "lower": [-1.0], "upper": [0.1], "edges": [0, 3, 6, 100]},
+    "coefficients": [0.1],
+    "hazards": [[0, 0.001, 40, 41]],
+    "parts": [2, 3],
+    "matrix": [[0.8]],
+    "shift": [0.1],
+    "part_weight": 0.3,
+    "stratum_weight": math.sqrt(0.1),
+    "curvature": 1.0,
+}
+
 SMALL: list[Case] = [
     ("feature_moments", {"columns": 3, "features": _PLAIN}),
     ("feature_moments", {"columns": 3, "features": _PLAIN, "part": "held-out", "hold_out": 0.9, "count": True}),
@@ -277,6 +291,10 @@ SMALL: list[Case] = [
         },
     ),
     ("survival_table", {"columns": 2, "edges": [0, 0.5, 1, 2]}),
+    ("covariate_moments", _COX),
+    ("exit_table", _COX),
+    ("cox_step", _COX_STEP),
+    ("cox_step", {**_COX_STEP, "curvature": 0.7, "all_rows": True}),
     ("survival_table", {"columns": 3, "edges": [0, 1], "group": 2, "groups": 2, "fill": [0.5, None, None]}),
 ]
 

@@ -93,7 +93,7 @@ def test_plan_any_use_of_attempts_costs_no_more_than_planned(
 
 def test_plan_full_batch_phase_equals_that_many_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise, cost and distance are those of T releases of a T-th of the share: no distributions, no twice the bound."""
-    monkeypatch.setattr(accountant, "_sampled", None)  # would fail if it were asked
+    monkeypatch.setattr(accountant, "_composed", None)  # would fail if it were asked
     for adjacency in Adjacency:
         sites = tuple(PlannedSite(name) for name in "abc")
         full = replace(FULL, share=1.0, sensitivity=1.4)

@@ -9,9 +9,11 @@ import pytest
 
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
-from zerosum.kernel.calculator import account
+from zerosum.kernel.calculator import account, account_laplace
 from zerosum.kernel.events import Subsampled
+from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Combine, Scheme, SiteShape
+from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 
 SETTING: dict[str, Any] = {"sensitivity": 1.5, "delta": 1e-5}
@@ -185,3 +187,36 @@ def test_account_compares_accountants_and_the_exact_one_is_the_smallest() -> Non
 def test_account_bad_rounds_are_refused(change: dict[str, Any], named: str) -> None:
     with pytest.raises(BadParameter, match=named):
         account(Scheme("local"), sites=3, coalition=Coalition(0), tau=1.0, **SETTING, **change)
+
+
+# ---- Laplace noise ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["secure-sum", "pooled", "local"])
+def test_laplace_noise_of_the_calculator_is_that_of_a_plan(scheme: str) -> None:
+    coalition, sites = Coalition(2, 1), tuple(PlannedSite(f"s{s}") for s in range(8))
+    found = account_laplace(Scheme(scheme), sites=8, coalition=coalition, sensitivity=2.0, delta=1e-5, epsilon=0.7)
+    terms = Terms(sites=sites, epsilon=0.7, delta=1e-5, scheme=Scheme(scheme), coalition=coalition)
+    release = PlannedRelease("vector_sum", 2.0, 1.0, 1, 1.0, noise="laplace")
+    law = Plan.of(terms, "s", "mean", (release,)).law(0)
+    assert found.noise_std == pytest.approx(law.noise_std, rel=1e-3)
+    assert found.variance_ratio == law.shares
+
+
+def test_laplace_noise_for_an_epsilon_of_many_rounds_costs_that_epsilon() -> None:
+    given = {"sites": 4, "coalition": Coalition(1), "sensitivity": 2.0, "delta": 1e-5, "rounds": 10}
+    found = account_laplace(Scheme("secure-sum"), **given, epsilon=1.0)  # type: ignore[arg-type]
+    assert 0.999 < found.epsilon <= 1.0
+    again = account_laplace(Scheme("secure-sum"), **given, scale=found.scale)  # type: ignore[arg-type]
+    assert again.round_epsilon == pytest.approx(found.round_epsilon)
+    assert 0.1 < found.round_epsilon < 0.3
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"scale": 1.0, "epsilon": 1.0}, {}, {"scale": -1.0}, {"epsilon": 1.0, "rounds": 0}, {"scale": math.inf}]
+)
+def test_laplace_noise_of_bad_input_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadParameter):
+        account_laplace(Scheme("secure-sum"), sites=4, coalition=Coalition(1), sensitivity=2.0, delta=1e-5, **wrong)
+    with pytest.raises(BadParameter):
+        account_laplace(Scheme("zero-sum"), sites=4, coalition=Coalition(1), sensitivity=2.0, delta=1e-5, scale=1.0)

@@ -136,6 +136,7 @@ def test_plan_with_phases_costs_requested_epsilon() -> None:
     assert plan.law(1) is plan.law(6)
     alone = make(QUESTION, "local")
     step = alone.event(1, 0)
+    assert isinstance(step, Subsampled)
     assert float(alone.law(1).own[0]) * step.mu == pytest.approx(1.0, rel=1e-3)  # a unit that is there or not moves 1
     again = Plan.from_json(plan.to_json())
     assert again.digest() == plan.digest()

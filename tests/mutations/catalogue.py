@@ -126,6 +126,22 @@ _NOISE = [
             ),
         ),
     ),
+    Fault(
+        "laplace-of-one-sign",
+        "shares of Laplace noise are never negative",
+        (
+            Edit(
+                "noise.discrete_laplace:_propose",
+                "np.negative(signed, out=signed, where=negative)",
+                "pass",
+            ),
+        ),
+    ),
+    Fault(
+        "laplace-shares-of-all-sites",
+        "only the shares of all sites together add up to Laplace noise, those of the honest sites do not",
+        (Edit("kernel.laplace:place", "parts = honest if", "parts = law.sites if"),),
+    ),
     # Weak or repeated keys that an audit does not detect. Unit tests do.
     Fault(
         "short-key",
@@ -163,6 +179,7 @@ _SENSITIVITIES = [
             "rounded_scatter:RoundedScatter",
             "super().sensitivity(adjacency) * (LONGEST / TARGET) ** 2",
         ),
+        ("cox_step", "cox:CoxStep", "2.0"),
         ("unmixing_score", "sources:SourceStatistic", "2.0"),
         ("band_scatter", "bands:BandScatter", "math.sqrt(2)"),
         ("user", "user:UserStatistic", "2 * self.clip"),
@@ -174,11 +191,31 @@ _SENSITIVITIES = [
         ("local_training", "local_training:LocalTraining", "2 * self.clip"),
     )
 ]
+_SENSITIVITIES += [
+    Fault(
+        f"{name.replace('_', '-')}-sensitivity-l-one",
+        f"the L1 sensitivity of {name} 3 % too small",
+        (Edit(f"statistics.{target}.sensitivity_l1", f"return {value}", f"return 0.97 * {value}"),),
+    )
+    for name, target, value in (
+        ("vector_sum", "vectors:VectorSum", "2 * whole"),
+        ("observed_sums", "observed:ObservedSums", "self.radius"),
+        ("histogram", "histogram:Histogram", "2.0"),
+    )
+]
 _SENSITIVITIES.append(
     Fault(
         "product-of-one-column",
         "products with several columns are bounded as those with one are",
         (Edit("statistics.scatter:ScatterProduct.sensitivity", "if self.basis.shape[1] == 1:", "if True:"),),
+    )
+)
+
+_SENSITIVITIES.append(
+    Fault(
+        "weightless-constants",
+        "the weight of a row of a Cox regression forgets its constants",
+        (Edit("statistics.cox:CoxStep.sum_block", "fold(z * z) + constants", "fold(z * z) + 0.0 * constants"),),
     )
 )
 
@@ -195,6 +232,21 @@ _KERNEL = [
                 "coalition.dropouts",
             ),
         ),
+    ),
+    Fault(
+        "laplace-in-l-two",
+        "Laplace noise is calibrated to the L2 sensitivity",
+        (Edit("kernel.statistic:Statistic.distance", 'if noise == "gaussian":', "if True:"),),
+    ),
+    Fault(
+        "laplace-rounding",
+        "the rounding to the grid is left out of how far a unit moves a sum with Laplace noise",
+        (Edit("kernel.laplace:place", "rounding = step * size + ", "rounding = "),),
+    ),
+    Fault(
+        "laplace-uncharged",
+        "a ledger leaves Laplace noise out of its total",
+        (Edit("site.ledger_records:_epsilon", "(*total.sampled, *total.laplace)", "total.sampled"),),
     ),
     Fault(
         "uncounted-dropouts",

@@ -9,6 +9,7 @@ from __future__ import annotations
 CHARGED = "coordinator/test_conduct.py::test_conduct_every_scheme_charges_every_ledger_and_is_near_truth"
 AUDIT = "audit/test_audit.py::test_audit_every_scheme_reaches_claim_and_no_more"
 SENSITIVITY = "statistics/test_sensitivity.py::test_sensitivity_is_attained_and_exceeded_by_no_neighbour"
+SENSITIVITY_L1 = "statistics/test_sensitivity.py::test_l1_sensitivity_is_attained_and_exceeded_by_no_neighbour"
 
 ROUNDED = "statistics/test_rounded_scatter.py::test"
 MOMENTS = "algorithms/test_mixture.py::test_moment_sensitivities_are_attained_within_two_percent"
@@ -20,6 +21,7 @@ WITHDRAWN = "site/test_service_keys.py::test_service_withdrawn_key_is_refused_du
 FORMER = "site/test_service_keys.py::test_service_former_key_is_accepted_until_withdrawn"
 DISCLOSURES = "site/test_disclosures.py::test"
 SITE_SCHEMA = "study/test_site_schema.py::test"
+COX = "statistics/test_cox_statistics.py::test_cox_step_random_designs_have_no_pair_beyond_sensitivity"
 GUARDS = {
     "repeated-draws": "noise/test_sampler.py::test_sampler_draws_of_one_release_are_all_different",
     "repeated-halves": f"{AUDIT}[4-1-secure-sum-100.0]",
@@ -31,9 +33,14 @@ GUARDS = {
     "silent-places": f"{AUDIT}[4-1-secure-sum-100.0]",
     "half-noise-first": f"{AUDIT}[4-1-secure-sum-100.0]",
     "even-steps": f"{AUDIT}[4-1-secure-sum-100.0]",
+    "laplace-of-one-sign": "noise/test_discrete_laplace.py::test_share_follows_the_exact_probabilities",
+    "laplace-shares-of-all-sites": "audit/test_audit.py::test_audit_of_laplace_noise_reaches_claim_and_no_more",
     "short-key": "noise/test_sampler.py::test_sampler_key_is_32_bytes_of_the_operating_system",
     "seed-without-round": "site/test_site.py::test_site_with_a_seed_has_other_noise_in_every_round",
     "forked-noise": "noise/test_sampler.py::test_sampler_in_forked_child_does_not_repeat_parent",
+    "vector-sum-sensitivity-l-one": f"{SENSITIVITY_L1}[vector_sum-*",
+    "observed-sums-sensitivity-l-one": f"{SENSITIVITY_L1}[observed_sums-*",
+    "histogram-sensitivity-l-one": f"{SENSITIVITY_L1}[histogram-*",
     "vector-sum-sensitivity": f"{SENSITIVITY}[vector_sum-*",
     "histogram-sensitivity": f"{SENSITIVITY}[histogram-*",
     "second-moment-sensitivity": f"{SENSITIVITY}[second_moment-*",
@@ -42,6 +49,8 @@ GUARDS = {
     "product-of-one-column": f"{SENSITIVITY}[scatter_product-*",
     "rounded-scatter-sensitivity": f"{ROUNDED}_rounded_scatter_records_and_neighbours_stay_within_sensitivity",
     "unmixing-score-sensitivity": f"{SENSITIVITY}[unmixing_score-*",
+    "cox-step-sensitivity": f"{SENSITIVITY}[cox_step-*",
+    "weightless-constants": COX,
     "band-scatter-sensitivity": f"{SENSITIVITY}[band_scatter-*",
     "user-sensitivity": f"{SENSITIVITY}[attacked_by_tests-*",
     "augmented-scatter-sensitivity": MOMENTS,
@@ -51,6 +60,9 @@ GUARDS = {
     "tensor-clipped-gradient-sensitivity": f"{SENSITIVITY}[tensor_clipped_gradient-*",
     "local-training-sensitivity": f"{SENSITIVITY}[local_training-*",
     "uncounted-colluders": "kernel/test_view.py::test_worst_mu_equals_worst_of_all_coalitions",
+    "laplace-in-l-two": "site/test_laplace_site.py::test_site_refuses_l2_bounds_planned_for_laplace_noise",
+    "laplace-rounding": "kernel/test_laplace.py::test_placed_noise_costs_what_was_asked_with_rounding",
+    "laplace-uncharged": "site/test_laplace_site.py::test_ledger_composes_laplace_noise_with_gaussian_noise",
     "uncounted-dropouts": "kernel/test_view.py::test_dropouts_count_as_colluders",
     "extra-delta": "kernel/test_grid.py::test_plan_epsilon_at_whole_delta_includes_extra_delta",
     "whole-budget": "kernel/test_plan.py::test_plan_of_several_releases_costs_as_much_as_one",

@@ -15,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.reproducibility import examples
-from helpers.small_studies import make
+from helpers.small_studies import QUESTION, make
 from helpers.statistic_cases import SMALL
 from zerosum.compute.statistic import BoundedStatistic
 from zerosum.errors import BadMessage, BudgetExceeded, Malformed, Refused, Unsupported, ZerosumError, by_code
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.request import PrivatePublication, PrivateSum
+from zerosum.kernel.statistic import Adjacency
 from zerosum.protocol import codec
 from zerosum.protocol.codec import decode_message, decode_reply, encode
 from zerosum.protocol.messages import (
@@ -50,6 +51,7 @@ from zerosum.statistics.vectors import VectorSum
 SUM = VectorSum(columns=2, clip=1.0, lower=np.array([0.0, -1.0]), upper=np.array([1.0, 1e-7]))
 MESSAGES: list[Message] = [
     Propose(make("secure-sum")),
+    Propose(make("secure-sum", releases=QUESTION.releases(Adjacency.REPLACE_ONE, "laplace"))),
     Propose(make("cape-helper", seed=7)),
     Prepare(3, 1),
     Dismiss(),

@@ -14,12 +14,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from helpers.reproducibility import examples
-from zerosum.report.charts import draw, limits
+from zerosum.errors import BadParameter
+from zerosum.report.charts import draw, limits, picture_file
 from zerosum.report.document import (
     Bars,
     Cloud,
     Clouds,
     Curves,
+    Forest,
+    ForestRow,
     Grid,
     Interval,
     Intervals,
@@ -41,7 +44,21 @@ SERIES = (
 CLOUDS = Cloud("a", 0.5, 0.5, 0.3, 0.1, 0.1), Cloud("b", None, 1.0)
 BINS = tuple(f"{at} to {at + 1}" for at in range(50))
 SHARES = Bars("t", "about", ("a", "b"), (1e-6, 0.5), whole=1.0)
+FOREST = Forest(
+    "t",
+    "about",
+    (
+        ForestRow("a", 2.0, 1.6, 2.5, 1.25, 3.2, "2.00 (1.25 to 3.20)"),
+        ForestRow("b", 0.5, 0.4, 0.625, 0.3125, 0.8),
+        ForestRow("wide", 1.0, 1e-30, 1e30, 1e-40, 1e40),
+        ForestRow("unknown", None, None, None, None, None),
+    ),
+    "odds ratio",
+    True,
+    1.0,
+)
 PICTURES: dict[str, Picture] = {
+    "forest": FOREST,
     "intervals": Intervals("t", "about", ROWS),
     "bars": Bars("t", "about", ("a", LONG), (1.0, -2.0), (0.5, -3.0), (1.5, None)),
     "upright": Bars("t", "about", BINS, tuple(map(float, range(50))), upright=True),
@@ -207,7 +224,7 @@ def test_cluster_ring_beyond_the_axes_is_cut_at_their_ends() -> None:
 NUMBERS = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(values=st.lists(NUMBERS, max_size=6), upright=st.booleans())
 @example(values=[5e-324, -5e-324], upright=True)
 @example(values=[1.7e308, -1.7e308], upright=False)
@@ -215,7 +232,9 @@ def test_charts_of_any_numbers_have_finite_coordinates(values: list[Any], uprigh
     labels = tuple(str(at) for at in range(len(values)))
     drawn: str = draw(Bars("t", "about", labels, tuple(values), tuple(values), tuple(values), upright=upright), "p")
     places = tuple(float(at) for at in range(len(values)))
-    drawn += draw(Curves("t", "about", "x", "y", (Series("a", places, tuple(values)),)), "q")
+    drawn += draw(Curves("t", "about", "x", "y", (Series("a", places, tuple(values), counts=tuple(values)),)), "q")
+    rows = tuple(ForestRow(label, *[value] * 5) for label, value in zip(labels, values, strict=True))
+    drawn += draw(Forest("t", "about", rows, "x", log=upright, neutral=1.0), "r")
     assert "nan" not in drawn
     assert "inf" not in drawn
 
@@ -233,3 +252,75 @@ def test_format_number_is_short() -> None:
         *("0", "12", "0.1235", "1234567", "1e+09", "-0.00001"),
     ]
     assert [format_percent(v) for v in (0.5, None, math.inf)] == ["50 %", "–", "–"]
+
+
+# ---- forest plots, counts below an axis, labels ---------------------------------------------------------------------
+
+
+def test_forest_rows_share_a_logarithmic_axis() -> None:
+    bars = [
+        [float(each) for each in re.findall(r"-?[\d.]+", path.get("d", ""))]
+        for path in tree(FOREST).iter(f"{SVG}path")
+        if "stroke-width: 8" in path.get("style", "")
+    ]
+    (first, second), spread = bars[:2], math.log(2.5 / 1.6)
+    # Equal ratios have equal lengths, and the rows are as far apart as the logarithms of their estimates.
+    assert first[2] - first[0] == pytest.approx(second[2] - second[0], abs=0.1)
+    scale = (first[2] - first[0]) / spread
+    assert first[0] - second[0] == pytest.approx(scale * math.log(4), rel=0.01)
+
+
+def test_forest_interval_beyond_the_axis_stays_inside_the_picture() -> None:
+    root = tree(FOREST)
+    width = float(root.attrib["viewBox"].split()[2])
+    assert root.get("class") == "wide"
+    lines = [path for path in root.iter(f"{SVG}path") if "stroke-width: 8" in path.get("style", "")]
+    assert len(lines) == 4  # the last one is empty
+    for path in lines:
+        for number in re.findall(r"[ML](-?[\d.]+)", path.get("d", "")):
+            assert -1 <= float(number) <= width + 1
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_forest_without_numbers_is_drawn(log: bool) -> None:
+    empty = Forest("t", "about", (ForestRow("a", None, None, None, None, None),), "x", log, None)
+    assert "a" in [each.text for each in texts(tree(empty))]
+    assert tree(Forest("t", "about", (), "x", log)).get("viewBox")
+
+
+def test_long_row_labels_are_wrapped_and_not_cut() -> None:
+    name = "systolic blood pressure at admission, right arm, seated"
+    for picture in (
+        replace(FOREST, rows=(replace(FOREST.rows[0], label=name),)),
+        Intervals("t", "about", (Interval(name, 1.0, 0.0, 2.0, 0.0, 2.0),)),
+        Bars("t", "about", (name, "z"), (1.0, 2.0)),
+    ):
+        shown = [each.text or "" for each in texts(tree(picture))]
+        assert not any("…" in each for each in shown)
+        assert " ".join(each for each in shown if each and each in name) == name
+
+
+def test_curves_have_numbers_at_risk_below_the_axis() -> None:
+    series = tuple(
+        Series(label, (0.0, 1.0, 2.0), (1.0, 0.5, 0.2), style="steps", counts=counts)
+        for label, counts in (("a", (90.0, 41.4, None)), ("b", (80.0, -2.0, 5.0)))
+    )
+    root = tree(Curves("t", "about", "time", "survival", series, counts_label="number at risk"))
+    shown = list(texts(root))
+    words = [each.text for each in shown]
+    assert {"number at risk", "90", "41", "80", "0", "5"} <= set(words)
+    place = {each.text: _corner(each)[1] for each in shown}
+    assert place["number at risk"] < place["90"] < place["80"]
+    assert place["90"] == pytest.approx(place["41"], abs=0.1)
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")])
+def test_picture_file_has_its_format_and_is_reproducible(suffix: str, start: bytes) -> None:
+    found = picture_file(FOREST, suffix)
+    assert found.startswith(start)
+    assert picture_file(FOREST, suffix) == found
+
+
+def test_picture_file_of_another_format_is_refused() -> None:
+    with pytest.raises(BadParameter, match="svg, pdf, png"):
+        picture_file(FOREST, "gif")

@@ -15,7 +15,7 @@ from zerosum.data.masker import Masker
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.question import Question
 from zerosum.report.build import write_report
-from zerosum.report.document import Bars, Block, Clouds, Curves, Grid, Intervals, Slices, Table, Text
+from zerosum.report.document import Bars, Block, Clouds, Curves, Forest, Grid, Intervals, Slices, Table, Text
 from zerosum.report.result_blocks import result_blocks
 from zerosum.report.signature import check
 from zerosum.report.slices import slices
@@ -30,9 +30,10 @@ DRAWN: dict[str, set[str]] = {
     "quantiles": {"Quantiles"},
     "survival": {"Survival"},
     "hypothesis-test": {"Effects"},
+    "cox-regression": {"Hazard ratios", "Survival at typical covariates"},
     "linear-regression": {"Coefficients", "Residuals"},
-    "logistic-regression": {"Coefficients", "Scores by class"},
-    "poisson-regression": {"Coefficients"},
+    "logistic-regression": {"Odds ratios", "Scores by class"},
+    "poisson-regression": {"Rate ratios"},
     "pca": {"Energy of the components", "Components"},
     "ica": {"Energy of the components", "Component 1", "Component 2", "Component 3", "Component 4", "Stability"},
     "k-means": {"Clusters"},
@@ -44,7 +45,7 @@ DRAWN: dict[str, set[str]] = {
     "polynomial-loss": set(),  # of one's own: their numbers by name, below
     "statistic": set(),
 }
-PICTURES = (Intervals, Bars, Curves, Grid, Clouds, Slices)
+PICTURES = (Intervals, Forest, Bars, Curves, Grid, Clouds, Slices)
 
 
 def titles(blocks: list[Block]) -> set[str]:
@@ -83,6 +84,38 @@ def test_result_blocks_survival_has_names_of_columns() -> None:
     assert [each.label for each in drawn.series] == ["treatment = 0", "treatment = 1"]
 
 
+def test_result_blocks_survival_band_and_counts_end_with_the_curve() -> None:
+    groups, times = Axis("group", ("all",)), Axis("time", ("1", "2", "3"))
+    ends = np.array([[[0.7, 0.9], [0.5, 0.8], [0.0, 0.8]]])
+    estimate = {
+        "survival": Quantity(np.array([[0.8, 0.6, np.nan]]), "share", (groups, times)),
+        "survival_interval": Quantity(ends, "number"),
+        "survival_population_interval": Quantity(ends, "number"),
+        "at_risk": Quantity(np.array([[95.0, 70.0, 3.0]]), "count", (groups, times)),
+        "at_risk_start": Quantity(np.array([[100.0, 75.0, 4.0]]), "count", (groups, times)),
+        "median": Quantity(np.array([2.5]), "number", (groups,)),
+        "median_interval": Quantity(np.array([[2.0, 3.0]]), "number"),
+        "median_population_interval": Quantity(np.array([[2.0, 3.0]]), "number"),
+    }
+    (drawn,) = [block for block in result_blocks(estimate, Question()) if isinstance(block, Curves)]
+    (curve,) = drawn.series
+    assert curve.y == (1.0, 0.8, 0.6, None)
+    assert [low is None for low in curve.low] == [high is None for high in curve.high] == [False, False, False, True]
+    assert curve.counts == (100.0, 75.0, None, None)
+
+
+def test_result_blocks_log_rank_z_is_the_root_of_chi_square() -> None:
+    result, _ = STUDIES["survival"]()
+    (test,) = [
+        block
+        for block in result_blocks(result.estimate, result.plan.question)
+        if isinstance(block, Table) and block.title == "Log-rank test"
+    ]
+    found = dict(zip(test.heading, test.rows[0], strict=True))
+    assert float(found["z"]) ** 2 == pytest.approx(float(found["chi-square"]), rel=0.02)
+    assert float(result.estimate["log_rank_z"]) ** 2 == pytest.approx(float(result.estimate["log_rank_statistic"]))
+
+
 LONG = {"ica", "feature-classifier", "neural-classifier", "topics"}  # what they show is tested below, too
 
 
@@ -91,7 +124,7 @@ LONG = {"ica", "feature-classifier", "neural-classifier", "topics"}  # what they
 )
 def test_result_blocks_of_every_algorithm_have_expected_charts(name: str, tmp_path: Path) -> None:
     result, space = STUDIES[name]()
-    blocks = result_blocks(result.estimate, result.plan.question, space)
+    blocks = result_blocks(result.estimate, result.plan.question, space, result.plan.algorithm)
     found = titles(blocks)
     assert {title.split(" 1:")[0] for title in found if title.startswith("Topic 1")} | found >= DRAWN[name]
     result.write(tmp_path / name)

@@ -43,7 +43,7 @@ def test_tables_of_description_fit_80_columns_with_all_records() -> None:
 def test_tables_of_survival_end_where_curve_is_unknown() -> None:
     rows = np.column_stack([np.random.default_rng(0).exponential(3, 300), np.ones(300)])
     question = SurvivalProgram(columns=("time", "event"), edges=range(30))
-    estimate = Rehearsal(question, 300, 4, 0.5, 1e-5).run(Units(rows), 0)
+    estimate = Rehearsal(question, 300, 4, 0.1, 1e-5).run(Units(rows), 0)
     curve, *_ = tables_of(estimate)
     assert curve.rows[-1][3] == "-"
     assert max(len(line) for line in str(curve).splitlines()) <= 80

@@ -32,7 +32,7 @@ SAMPLING = Sampling(0.25, 6)
 
 @pytest.fixture(autouse=True)
 def nothing_known() -> None:
-    for cache in (phases.step_mu, phases.step_mus, accountant._sampled, ledger_records._sampled_epsilon):
+    for cache in (phases.step_mu, phases.step_mus, accountant._composed, ledger_records._mixed_epsilon):
         cache.cache_clear()
 
 
@@ -122,7 +122,7 @@ def test_site_contribution_is_answered_during_charge_of_other_study(
     for plan in (phase, *others):
         assert isinstance(tell(service, plan, Propose(plan)), Consent)
     assert isinstance(tell(service, others[0], Contribute(0, 0, REQUEST)), Contribution)
-    ledger_records._sampled_epsilon.cache_clear()  # the total was known since the proposals
+    ledger_records._mixed_epsilon.cache_clear()  # the total was known since the proposals
     gate.close()
     with threads(gate) as pool:
         step = Contribute(0, 0, PrivateSum(REQUEST.statistic, 1.0, SAMPLING))
@@ -169,7 +169,7 @@ def test_ledger_two_phases_recorded_at_once_do_not_both_pass_cap(
     spends = [replace(spend(0, 0.5, study=name), rate=rate, steps=6) for name, rate in (("a", 0.25), ("b", 0.2))]
     alone = max(ledger_records.Total().plus([(each, each.mu)]).epsilon(CAP.delta) for each in spends)
     cap = replace(CAP, epsilon=alone * 1.01)
-    ledger_records._sampled_epsilon.cache_clear()
+    ledger_records._mixed_epsilon.cache_clear()
     both, real, seen = threading.Barrier(2), accountant.mixed_curve, set()
 
     def slow(mu: float, sampled: Iterable[Subsampled]) -> Callable[[float], float]:

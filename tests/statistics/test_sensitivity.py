@@ -41,7 +41,7 @@ def attacked(rows: Floats) -> Floats:
     return np.asarray(1e3 * rows.sum(axis=0))
 
 
-def moved(stat: BoundedStatistic, one: Floats | None, other: Floats | None) -> float:
+def moved(stat: BoundedStatistic, one: Floats | None, other: Floats | None, norm: int = 2) -> float:
     """How far the sum moves when one unit's rows are replaced by the other's (None: the unit is not there)."""
     rest = [np.zeros((2, stat.columns))]
     here = rest + ([] if one is None else [one])
@@ -49,11 +49,11 @@ def moved(stat: BoundedStatistic, one: Floats | None, other: Floats | None) -> f
     listed: Callable[[list[Floats]], Units] = Units.from_list
     if stat.name in ONE_ROW:
         listed = lambda tables: Units.from_rows(np.vstack([table[:1] for table in tables]))  # noqa: E731
-    return float(np.linalg.norm(stat.total(listed(here)) - stat.total(listed(there))))
+    return float(np.linalg.norm(stat.total(listed(here)) - stat.total(listed(there)), ord=norm))
 
 
 def search(
-    stat: BoundedStatistic, adjacency: Adjacency, seed: int = 0, enough: float = math.inf
+    stat: BoundedStatistic, adjacency: Adjacency, seed: int = 0, enough: float = math.inf, norm: int = 2
 ) -> tuple[float, Floats, Floats | None]:
     """The farthest neighbour found: random units of one to three rows at all scales, the best ones climbed from.
 
@@ -73,7 +73,7 @@ def search(
     best: list[tuple[float, Floats, Floats | None]] = []
     for _ in range(400):
         one, other = draw(), None if adjacency is Adjacency.ADD_REMOVE else draw()
-        best.append((moved(stat, one, other), one, other))
+        best.append((moved(stat, one, other, norm), one, other))
     best = sorted(best, key=lambda found: -found[0])[:6]
     if discrete:
         return best[0]
@@ -101,13 +101,13 @@ def search(
             return whole[: stat.columns].reshape(1, -1), second.reshape(1, -1) if len(second) else None
 
         def distance(x: Floats, pair: Callable[[Floats], tuple[Floats, Floats | None]] = pair) -> float:
-            return -moved(stat, *pair(x))
+            return -moved(stat, *pair(x), norm)
 
         climbed = minimize(
             distance, start[there], method="Nelder-Mead", options={"maxiter": 600, "xatol": 1e-6, "fatol": 1e-11}
         )
         first, second = pair(climbed.x)
-        best.append((moved(stat, first, second), first, second))
+        best.append((moved(stat, first, second, norm), first, second))
         climbs = sorted([*climbs, best[-1][0]])
     return max(best, key=lambda found: found[0])
 
@@ -122,6 +122,36 @@ def test_sensitivity_is_attained_and_exceeded_by_no_neighbour(
     found, *_ = search(stat, adjacency, enough=LEAST.get(name, 0.97) * bound)
     assert found <= bound * (1 + 1e-9)
     assert found >= LEAST.get(name, 0.97) * bound
+
+
+L1_CASES = [
+    ("vector_sum", {"columns": 3, "clip": 1.3}),
+    ("vector_sum", {"columns": 3, "clip": 1.3, "count": True}),
+    ("vector_sum", {"columns": 2, "clip": 2.0, "lower": -np.ones(2), "upper": np.ones(2)}),
+    ("observed_sums", {"columns": 2, "clip": 1.3, "count_weight": 0.7}),
+    ("observed_sums", {"columns": 2, "clip": 1.3, "count_weight": 1.4}),
+    ("observed_sums", {"columns": 1, "clip": 1.0, "count_weight": 1.7, "lower": -np.ones(1), "upper": np.ones(1)}),
+    ("histogram", {"bins": 4}),
+    ("histogram", {"bins": 3, "edges": np.array([0.0, 1.0, 2.0, 5.0])}),
+]
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize(("name", "params"), L1_CASES)
+def test_l1_sensitivity_is_attained_and_exceeded_by_no_neighbour(
+    name: str, params: dict[str, Any], adjacency: Adjacency
+) -> None:
+    stat = build(name, params)
+    bound = stat.sensitivity_l1(adjacency)
+    assert bound is not None
+    found, *_ = search(stat, adjacency, enough=0.97 * bound, norm=1)
+    assert found <= bound * (1 + 1e-9)
+    assert found >= 0.97 * bound
+
+
+def test_l1_sensitivity_cases_have_every_statistic_with_a_bound() -> None:
+    bounded = {name for name, params in CASES if build(name, params).sensitivity_l1(Adjacency.ADD_REMOVE) is not None}
+    assert bounded == {name for name, _ in L1_CASES}
 
 
 def test_sensitivity_cases_have_every_builtin_statistic() -> None:

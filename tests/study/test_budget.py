@@ -32,7 +32,8 @@ def tables(count: int = 40) -> dict[str, Any]:
 
 
 def mean(budget: zerosum.Budget | None, **more: Any) -> zerosum.Mean:
-    return zerosum.Mean(clip=3.0, unit="person", budget=budget, **{"epsilon": 0.5} | more)
+    settings: dict[str, Any] = {"epsilon": 0.5, "noise": "gaussian"} | more
+    return zerosum.Mean(clip=3.0, unit="person", budget=budget, **settings)
 
 
 def test_budget_shared_by_several_estimators_adds_up_exactly() -> None:
@@ -48,6 +49,18 @@ def test_budget_shared_by_several_estimators_adds_up_exactly() -> None:
     mean(budget, epsilon=budget.left * (1 - 1e-6)).fit(tables())  # what is said to be left is
     assert budget.spent == pytest.approx(1.0, rel=1e-4)
     assert "3 fits" in repr(budget)
+
+
+def test_budget_of_laplace_noise_adds_up_by_its_losses() -> None:
+    budget = zerosum.Budget(epsilon=1.0, delta=1e-5)
+    mean(budget, epsilon=0.4, noise="auto").fit(tables())
+    assert budget.spent == pytest.approx(0.4, rel=1e-4)
+    left = budget.left_for("laplace")
+    assert 0.6 - 1e-3 < left < budget.left
+    with pytest.raises(BudgetExceeded, match=f"{left:.4g} left"):
+        mean(budget, epsilon=0.7, noise="laplace").fit(tables())
+    mean(budget, epsilon=left * (1 - 1e-6), noise="laplace").fit(tables())
+    assert budget.spent == pytest.approx(1.0, abs=1e-3)
 
 
 def test_budget_of_refused_fit_is_returned(tmp_path: Path) -> None:

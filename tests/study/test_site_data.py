@@ -127,6 +127,11 @@ CASES = {
         'levels = { sex = ["f", "m"] }\nby = "sex"\nmissing = "observed"',
         'missing_tokens = { bmi = ["NA"] }',
     ),
+    "cox": case(
+        "cox-regression",
+        'columns = ["bmi", "age", "sex"]\nevents = ["f", "m"]\nlower = [10, 0, 0]\nupper = [60, 100, 1]\n'
+        "edges = [0, 20, 40, 60, 80, 100]",
+    ),
     "survival": case("survival", 'columns = ["age", "sex"]\nevents = ["f", "m"]\nedges = [0, 50, 60]'),
 }
 WORDS = ("lake", "boat", "engine", "road")

@@ -185,7 +185,7 @@ def test_watch_browser_study_approved_on_page_runs_to_result(world: World) -> No
     picture(driver, "site-home-after")
 
     world.at(world.hub)
-    wait(lambda: "finished" in world.text("state"))
+    wait(lambda: "over" in world.text("state"))
     wait(lambda: f"{ROUNDS} of {ROUNDS} rounds" in world.text("state"))
     result = json.loads((world.folder / "vitals-out" / "result.json").read_text())
     wait(lambda: driver.find_element(By.ID, "result"))

@@ -68,7 +68,7 @@ def test_watch_page_of_coordinator_follows_study_to_result(tmp_path: Path) -> No
     pages._studies.forget()
     page = pages.page(f"study/{key}", 0, "")
     assert f"{result.estimate['mean'].value[0]:.6g}" in section(page, "result")
-    assert "finished" in section(page, "state")
+    assert "over" in section(page, "state")
     assert f"study/{key}/report" not in drawn(page)
     (tmp_path / "vitals" / "out" / "report.html").write_text("<h1>a report</h1>")
     assert f"study/{key}/report" in drawn(pages.page(f"study/{key}", 0, ""))
@@ -124,7 +124,9 @@ def test_watch_page_shows_stored_results(tmp_path: Path, monkeypatch: pytest.Mon
         policies=policies,
     )
     pages = CoordinatorPages([])
-    assert "finished" in section(pages.page("", 0, ""), "kept")
+    kept = section(pages.page("", 0, ""), "kept")
+    assert "over" in kept
+    assert "epsilon 1.0000 of 1" in kept
     page = pages.page(f"kept/{result.kept}", 0, "")
     assert f"{result.estimate['mean'].value[0]:.6g}" in section(page, "result")
     (tmp_path / "own" / "results" / result.kept / "result" / "result.json").write_text("{")
@@ -240,3 +242,19 @@ def test_watch_page_description_and_regression_have_own_tables(
     result.write(tmp_path / "out")
     shown = parsed(outcome(tmp_path / "out")).words
     assert all(each in shown for each in words)
+
+
+def test_watch_page_lists_finished_study_with_cost_and_report(tmp_path: Path) -> None:
+    plan = make("local", study="vitals")
+    status = coordinated(tmp_path / "vitals", plan)
+    assert status is not None
+    carry_out(plan, make_sites(tmp_path / "ledgers")).write(tmp_path / "vitals" / "out")
+    status.end("finished")
+    pages = CoordinatorPages([tmp_path])
+    past = section(pages.page("", 0, ""), "past")
+    assert "over" in past
+    assert f"epsilon {privacy_report(plan).worst_epsilon:.4f} of {plan.epsilon:g}" in past
+    assert "/report" not in drawn(pages.page("", 0, ""))
+    (tmp_path / "vitals" / "out" / "report.html").write_text("<h1>a report</h1>")
+    (study,) = pages._studies()
+    assert f'href="study/{study.key}/report"' in drawn(pages.page("", 0, ""))

@@ -9,6 +9,7 @@ from typing import Any
 from zerosum.algorithms.collaboration import DataCollaborationProgram
 from zerosum.algorithms.correlation import CorrelationProgram
 from zerosum.algorithms.covariance import CovarianceProgram
+from zerosum.algorithms.cox.program import CoxRegressionProgram
 from zerosum.algorithms.custom import CustomProgram
 from zerosum.algorithms.describe import DescribeProgram
 from zerosum.algorithms.histogram import HistogramProgram
@@ -45,6 +46,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
             CustomProgram,
         ),
         *(LinearRegressionProgram, LogisticRegressionProgram, PoissonRegressionProgram, PolynomialLossProgram),
+        CoxRegressionProgram,
         *(FeatureClassifierProgram, NeuralClassifierProgram, DataCollaborationProgram),
         *(DescribeProgram, QuantilesProgram, SurvivalProgram, HypothesisTestProgram),
     )
@@ -135,6 +137,7 @@ __all__ = [
     "Algorithm",
     "CorrelationProgram",
     "CovarianceProgram",
+    "CoxRegressionProgram",
     "CustomProgram",
     "DataCollaborationProgram",
     "DescribeProgram",

@@ -8,7 +8,8 @@ Releases, each with its share of the budget:
 3. proportions: for each group the counts of the categories (`GroupedCounts`).
 
 From release 1, mean = S_x/n and variance = (S_2 + n)/(2 n) - mean^2, corrected for the noise of the mean. Intervals of
-ratios are Fieller's (`intervals`). All of it is free post-processing.
+ratios are Fieller's (`intervals`). Numbers of units are made consistent over the releases in the end (`counts`): the
+groups add up, and no column has more observed units than its group. All of it is free post-processing.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
+from zerosum.algorithms.counts import Counts, consistent_counts
 from zerosum.algorithms.groups import shown
 from zerosum.algorithms.histogram import nearest_probabilities
-from zerosum.algorithms.intervals import Z, difference_interval, ratio_interval, widened, within
+from zerosum.algorithms.intervals import ENDS, Z, difference_interval, ratio_interval, widened, within
 from zerosum.algorithms.program import Estimate, Program, PublicFacts
-from zerosum.algorithms.quantiles import ENDS, QuantileAlgorithm
+from zerosum.algorithms.quantiles import QuantileAlgorithm
 from zerosum.arrays import Floats
+from zerosum.kernel.missing import OBSERVED
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency
@@ -36,6 +39,7 @@ Part = Literal["means", "quantiles", "proportions"]
 # Variance of a quantile, over that of a mean, at the same share of the budget and in units of the range: for a normal
 # density whose range is six standard deviations wide. The derivation is not recorded.
 _QUANTILE_VARIANCE = 1.7
+_EXACT = 1e-12  # variance that stands for none in inverse-variance weights; counts have at most 1e9 units
 
 
 class DescribeProgram(QuantileAlgorithm):
@@ -149,15 +153,99 @@ class DescribeProgram(QuantileAlgorithm):
     def program(self, adjacency: Adjacency) -> Program:
         """The releases of the parts; each gives its own part of the table."""
         found: dict[str, Quantity] = {}
+        units: float | None = None
         for part, request in zip(self.wanted, self.requests(adjacency), strict=True):
             release = yield request
+            units = release.units
             if part == "means":
                 found |= self._means(release, self.moments(adjacency))
             elif part == "quantiles":
                 found |= self.from_ranks(release)
             else:
                 found |= self._proportions(release)
-        return found
+        return {**found, **self._consistent(found, units)}
+
+    def _consistent(self, found: Estimate, units: float | None) -> Estimate:
+        """The sizes of groups and the numbers of observed units, made consistent with each other (`counts`).
+
+        Parameters
+        ----------
+        found : mapping of str to Quantity
+            The estimate with the counts of each release.
+        units : float, optional
+            The public number of units.
+        """
+        # The groups alone: "all" is their sum. Without `by` the only group is all units.
+        first = 0 if self.by is None else 1
+        names = [name for name in ("observed", "proportion_observed") if name in found]
+        if not names:
+            return {}
+        columns = {
+            "observed": self.numbers,
+            # One column for each level; those of one column hold the same count.
+            "proportion_observed": tuple(name for name in self.described for _ in self.levels[name]),
+        }
+        last = {name: [columns[name].index(each) for each in dict.fromkeys(columns[name])] for name in names}
+        every = [(name, at) for name in names for at in last[name]]
+        counts = np.stack([found[name].value[first:, at] for name, at in every], axis=1)
+        variance = np.stack([np.asarray(found[name].std)[first:, at] ** 2 for name, at in every], axis=1)
+        complete = np.array([self.rules.get(columns[name][at]) != OBSERVED for name, at in every])
+        sizes = found["units"].value[first:] if "units" in found else None
+        spread = np.asarray(found["units"].std)[first:] ** 2 if "units" in found else np.ones(len(counts))
+        closed = self.rules.get(self.by or "") != OBSERVED
+        # A count without noise is exact and public.
+        found_counts = consistent_counts(
+            sizes, np.maximum(spread, _EXACT), counts, np.maximum(variance, _EXACT), complete, units, closed=closed
+        )
+        return self._replaced(found, found_counts, every, complete, columns)
+
+    def _replaced(
+        self,
+        found: Estimate,
+        counts: Counts,
+        every: list[tuple[str, int]],
+        complete: Floats,
+        columns: dict[str, tuple[str, ...]],
+    ) -> Estimate:
+        """The quantities of counts with consistent values.
+
+        Standard deviations are those without the inequalities, which do not increase the error of a table as a whole.
+
+        Parameters
+        ----------
+        found : mapping of str to Quantity
+            The estimate.
+        counts : Counts
+            The consistent counts.
+        every : list of tuple
+            Quantity and position of each column of `counts`.
+        complete : array of shape (columns,)
+            Whether every unit of a group counts in a column.
+        columns : dict
+            Names of the columns of each quantity.
+        """
+
+        def with_all(by_group: Floats, total: float) -> Floats:
+            return by_group if self.by is None else np.append(total, by_group)
+
+        spread = np.sqrt(with_all(counts.size_variance, counts.total_variance))
+        if self.by is None:
+            spread = np.sqrt(np.array([counts.total_variance]))
+        sizes = with_all(counts.sizes, counts.total)
+        changed = {}
+        if "units" in found:
+            least = np.minimum(spread, np.asarray(found["units"].std))
+            changed["units"] = Quantity(sizes, "count", found["units"].axes, least)
+        for k, (name, at) in enumerate(every):
+            quantity = changed.get(name, found[name])
+            value, std = quantity.value.copy(), np.array(quantity.std)
+            own = [j for j, column in enumerate(columns[name]) if column == columns[name][at]]
+            whole = sizes if complete[k] else with_all(counts.counts[:, k], float(np.sum(counts.counts[:, k])))
+            value[:, own] = whole[:, None]
+            if complete[k]:
+                std[:, own] = np.minimum(spread[:, None], std[:, own])
+            changed[name] = Quantity(value, quantity.kind, quantity.axes, std)
+        return changed
 
     def _means(self, release: Release, statistic: GroupedMoments) -> Estimate:
         """Means and standard deviations from noisy counts, sums of x and sums of 2 x^2 - 1, for x in [-1, 1].
@@ -269,7 +357,7 @@ class DescribeProgram(QuantileAlgorithm):
             for name, table in zip(self.described, tables, strict=True)
         ]
         joined = [np.concatenate(each, axis=1) for each in zip(*parts, strict=True)]
-        share, raw, ends, population, std, observed = joined
+        share, raw, ends, population, std, observed, observed_std = joined
         labels = tuple(f"{name} = {shown(level)}" for name in self.described for level in self.levels[name])
         axis = Axis("level", labels)
         axes = (self.group_axis, axis)
@@ -277,7 +365,7 @@ class DescribeProgram(QuantileAlgorithm):
             "proportion": Quantity(share, "share", axes, std),
             "proportion_interval": _ends(within(ends, raw, np.clip(raw, 0, 1), 0, 1), axes),
             "proportion_population_interval": _ends(within(population, raw, np.clip(raw, 0, 1), 0, 1), axes),
-            "proportion_observed": Quantity(observed, "count", axes),
+            "proportion_observed": Quantity(observed, "count", axes, observed_std),
         }
         if self.groups > 1:
             apart = (self.difference_axis, axis)
@@ -289,7 +377,7 @@ class DescribeProgram(QuantileAlgorithm):
         return found
 
     def _of_column(self, name: str, table: Floats, noise: Floats, units: float | None) -> tuple[Floats, ...]:
-        """Proportions of one column: estimate, unclipped ratio, two intervals, standard deviation, observed units.
+        """Proportions of one column: estimate, ratio, two intervals, standard deviation, observed units with theirs.
 
         Parameters
         ----------
@@ -326,7 +414,7 @@ class DescribeProgram(QuantileAlgorithm):
         variance = np.maximum(wide[1] - 2 * share * wide[2] + share**2 * wide[3], 0.0) / divisor**2
         raw = counts / divisor
         population = widened(raw, ends, share * (1 - share) / divisor)
-        return share, raw, ends, population, np.sqrt(variance), wide[0]
+        return share, raw, ends, population, np.sqrt(variance), wide[0], np.sqrt(wide[3])
 
 
 def _ends(ends: Floats, axes: tuple[Axis, ...]) -> Quantity:

@@ -42,6 +42,7 @@ class HistogramProgram(MissingAlgorithm):
     """
 
     name: ClassVar[str] = "histogram"
+    laplace: ClassVar[bool] = True
     columns: tuple[str, ...] = Field(min_length=1, max_length=1)
     values: tuple[str | float | bool, ...] | None = None
     """The categories, in order; or give `edges`."""

@@ -11,11 +11,14 @@ from __future__ import annotations
 import numpy as np
 
 from zerosum.arrays import Floats
+from zerosum.kernel.quantity import Axis
 
 # The 97.5 % point of the normal distribution, scipy.stats.norm.ppf(0.975), to double precision.
 Z = 1.959963984540054
 # Coverage of the intervals.
 LEVEL = 0.95
+# Last axis of an interval in a result.
+ENDS = Axis("end", ("lower", "upper"))
 
 
 def ratio_interval(

@@ -35,6 +35,7 @@ class MeanProgram(RangedAlgorithm):
     """
 
     name: ClassVar[str] = "mean"
+    laplace: ClassVar[bool] = True
     words: ClassVar[Mapping[str, str]] = {}
 
     def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:

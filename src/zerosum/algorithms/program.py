@@ -49,7 +49,7 @@ from zerosum.kernel.missing import MEANINGS, OBSERVED, OWN_ROWS, RULES, VALUE, R
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Release, Request
 from zerosum.kernel.statistic import LARGEST, Adjacency, FloatArray
-from zerosum.kernel.terms import PlannedRelease
+from zerosum.kernel.terms import Noise, PlannedRelease
 
 Estimate = Mapping[str, Quantity]
 # yields requests, receives releases, returns the estimate (see the module's docstring)
@@ -79,6 +79,7 @@ class Algorithm(BaseModel, ABC):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
     name: ClassVar[str]
+    laplace: ClassVar[bool] = False  # whether its results are right for Laplace noise as well as for normal noise
     rows_of_a_unit: ClassVar[int] = 1  # rows of a unit in the synthetic data of an audit; the least with any effect
 
     columns: tuple[str, ...] = Field(min_length=1)
@@ -160,12 +161,12 @@ class Algorithm(BaseModel, ABC):
         """
         units.check()
 
-    def releases(self, adjacency: Adjacency) -> tuple[PlannedRelease, ...]:
-        """The plan's entries for `requests`."""
-        return tuple(planned(request, adjacency) for request in self.requests(adjacency))
+    def releases(self, adjacency: Adjacency, noise: Noise = "gaussian") -> tuple[PlannedRelease, ...]:
+        """The plan's entries for `requests`, with Laplace noise for all of them or for none."""
+        return tuple(planned(request, adjacency, noise) for request in self.requests(adjacency))
 
 
-def planned(request: Request, adjacency: Adjacency) -> PlannedRelease:
+def planned(request: Request, adjacency: Adjacency, noise: Noise = "gaussian") -> PlannedRelease:
     """The plan's entry for a request.
 
     The sensitivity under add/remove bounds the norm of one unit's contribution; the plan needs it besides the
@@ -177,17 +178,20 @@ def planned(request: Request, adjacency: Adjacency) -> PlannedRelease:
         A template or an actual request: both give the same entry.
     adjacency : Adjacency
         The neighbouring relation of the plan.
+    noise : str
+        The noise law; it decides the norm of both sensitivities.
     """
     statistic = request.statistic
     return PlannedRelease(
         statistic.name,
-        statistic.sensitivity(adjacency),
+        statistic.distance(adjacency, noise),
         request.share,
         statistic.size,
-        statistic.sensitivity(Adjacency.ADD_REMOVE),
+        statistic.distance(Adjacency.ADD_REMOVE, noise),
         statistic.columns,
         "publication" if isinstance(request, PrivatePublication) else "sum",
         request.sampling if isinstance(request, PrivateSum) else None,
+        noise,
     )
 
 
@@ -260,6 +264,12 @@ class RangedAlgorithm(MissingAlgorithm):
             raise ValueError("lower and upper belong together")
         if any(bound is not None and bound.shape != (len(self.columns),) for bound in (self.lower, self.upper)):
             raise ValueError(f"lower and upper must hold one number for each of the {len(self.columns)} columns")
+        if self.lower is not None and self.upper is not None and not np.all(self.lower < self.upper):
+            at = int(np.argmin(self.lower < self.upper))
+            raise ValueError(
+                f"the range of column {self.columns[at]!r} must have its lower end first, got {self.lower[at]:g} to "
+                f"{self.upper[at]:g}"
+            )
         if self.clip is None and self.lower is None:
             raise ValueError("give public ranges (lower and upper) or a clip, since data must not set their own bounds")
         return self

@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.groups import GroupedAlgorithm
-from zerosum.algorithms.intervals import Z
+from zerosum.algorithms.intervals import ENDS, Z
 from zerosum.algorithms.program import Estimate, Program, PublicFacts
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
@@ -44,7 +44,6 @@ _RANK_NOISE = 2.2
 _BIN_UNITS = 0.5
 # Weight of the equation for the public total in least squares, beside 1 for the others: practically a constraint.
 _TOTAL_WEIGHT = 1e3
-ENDS = Axis("end", ("lower", "upper"))
 
 
 class BinnedAlgorithm(GroupedAlgorithm):

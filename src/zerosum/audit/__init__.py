@@ -29,6 +29,12 @@ searches for repeated noise in the errors of the adversary's estimates, over all
 draws of all sites. If the error of one estimate has correlation r with that of another, their difference reaches 1 /
 sqrt(1 - r) times the mu, which is infinite for noise that is used twice. `marginals` tests the same streams for
 noise that is too small, missing or not normal. Either is a fault even if this coalition gains nothing from it.
+
+Laplace noise is attacked in the same way, with the pure epsilon in place of mu: the L1 distance of the two
+contributions over the scale of the noise, whose estimate from n numbers has the relative standard error 1 / sqrt(n).
+What the coalition cannot subtract are the shares of the honest sites that were not lost, which should add up to Laplace
+noise: its normal scores are tested as normal noise. So are the sums of every run of as many sites in the order of the
+roster, colluders included.
 """
 
 from __future__ import annotations
@@ -47,7 +53,16 @@ from numpy.typing import NDArray
 from zerosum.algorithms import Algorithm, MeanProgram
 from zerosum.arrays import Floats
 from zerosum.audit import correlation, marginals
-from zerosum.audit.adversary import Attack, Draw, attack, candidates, contributed, rehearsed, worst_pair
+from zerosum.audit.adversary import (
+    Attack,
+    Draw,
+    attack,
+    candidates,
+    contributed,
+    laplace_attack,
+    rehearsed,
+    worst_pair,
+)
 from zerosum.audit.transcript import ColludingSite, Recorder, masked_at_nodes, planned_size, record_draws, view
 from zerosum.compute.units import Units
 from zerosum.coordinator.conduct import conduct
@@ -57,7 +72,7 @@ from zerosum.kernel import accountant
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, Release, Request
 from zerosum.kernel.schemes import NoiseMechanism, Scheme
-from zerosum.kernel.terms import PlannedRelease, PlannedSite, Terms
+from zerosum.kernel.terms import Noise, PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.tree import balanced
 from zerosum.kernel.view import Coalition, dealer_mu
 from zerosum.protocol.messages import Contribute, Message, Prepare, Secure
@@ -67,6 +82,8 @@ from zerosum.study import make_plan, pin, resolve
 
 # Half width of the confidence interval, in standard errors.
 Z = 5.0
+# Largest slope of the normal scores of Laplace noise of scale 1: the ratio of the densities at 0.
+_STEEPEST = 0.5 * math.sqrt(2 * math.pi)
 # Index of the attacked site.
 VICTIM = 0
 MOST_STUDIES = 2000  # largest number of studies in one audit, which takes minutes; chosen by hand
@@ -76,9 +93,10 @@ MOST_STUDIES = 2000  # largest number of studies in one audit, which takes minut
 class Finding:
     """Result of an audit.
 
-    `planned` is the mu that the sites are charged. `claimed` is the largest mu that this adversary may reach. It is
-    larger under `cape-helper`, where the coordinator itself is the helper, unless the helper is separate. `low` and
-    `high` are the confidence interval of `reached`, from `samples` numbers.
+    `planned` is the mu that the sites are charged; with `noise` "laplace" all values are pure epsilons. `claimed` is
+    the largest mu that this adversary may reach. It is larger under `cape-helper`, where the coordinator itself is the
+    helper, unless the helper is separate. `low` and `high` are the confidence interval of `reached`, from `samples`
+    numbers.
     """
 
     scheme: str
@@ -95,6 +113,7 @@ class Finding:
     helper_apart: bool = False
     faults: tuple[str, ...] = ()
     fan_out: int | None = None
+    noise: Noise = "gaussian"
 
     @property
     def holds(self) -> bool:
@@ -134,6 +153,7 @@ def audit(
     declare_units: bool = False,
     helper_apart: bool = False,
     fan_out: int | None = None,
+    noise: Noise = "gaussian",
     site_kind: type[Site] = Site,
     on_step: Callable[[int, int], None] = lambda done, planned: None,
 ) -> Finding:
@@ -148,7 +168,7 @@ def audit(
     sites, colluders, dropouts : int
         Number of sites, of colluding sites and of sites lost in each round.
     mu : float
-        Planned cost of the study, as the mu of Gaussian differential privacy.
+        Planned cost of the study, as the mu of Gaussian differential privacy; with Laplace noise its pure epsilon.
     units : int
         Units per site.
     samples : int
@@ -161,6 +181,8 @@ def audit(
     fan_out : int, optional
         Run the study along a balanced tree (`zerosum.kernel.tree`). The adversary has the transcript of every inner
         node too, beside those of the coordinator and of the colluders.
+    noise : str
+        The noise law; "laplace" for programs of one release that can have it.
     site_kind : type
         Class of the honest sites.
     on_step : callable
@@ -182,7 +204,7 @@ def audit(
     terms = Terms(
         sites=tuple(PlannedSite(name, units if declare_units else None) for name in names),
         parents={} if fan_out is None else balanced(names, fan_out),
-        epsilon=accountant.epsilon(mu, delta),
+        epsilon=mu if noise == "laplace" else accountant.epsilon(mu, delta),
         delta=delta,
         scheme=scheme,
         coalition=coalition,
@@ -191,7 +213,9 @@ def audit(
     # A publication needs public numbers of units: they determine the shape of what is sent.
     if any(isinstance(each, PrivatePublication) for each in requests):
         terms = replace(terms, sites=tuple(replace(site, units=units) for site in terms.sites))
-    plan = make_plan(chosen, terms, "audit")
+    plan = make_plan(chosen, terms, "audit", noise=noise)
+    if noise == "laplace" and len(plan.releases) > 1:
+        raise BadParameter("the audit attacks Laplace noise in studies of one release, and this one has several")
     if any(release.sampled is not None for release in plan.releases):
         raise BadParameter(
             "the audit attacks only releases in which every unit takes part, and this plan draws secret samples: set "
@@ -209,10 +233,11 @@ def audit(
         )
     # The pair of units that the adversary distinguishes best, over the whole study.
     draw = candidates(chosen)
-    one, other = worst_pair(rehearsed(chosen, draw, units), draw)
+    one, other = worst_pair(rehearsed(chosen, draw, units), draw, noise=noise)
     attacks: dict[int, list[Attack]] = {}
     distances: dict[int, float] = {}
     drawn: dict[str, list[marginals.Stream]] = {}
+    shares: dict[str, list[Floats]] = {}
     words: list[tuple[str, NDArray[np.uint64]]] = []
     with TemporaryDirectory() as folder:
         for number in range(needed):
@@ -225,19 +250,24 @@ def audit(
                 distances[round] = max(distances.get(round, 0.0), moved)
             for name, stream in run.drawn():
                 drawn.setdefault(name, []).append(stream)
+            for name, share in run.shares():
+                shares.setdefault(name, []).append(share)
             words += run.words()
             on_step(number + 1, needed)
     # The round with the fewest values determines the width of the interval.
     sample_size = min(sum(each.seen for each in found) for found in attacks.values())
     reached, faults = _reached(plan, attacks, distances)
     streams = {name: _stacked(parts) for name, parts in drawn.items()}
-    faults += tuple(
-        dependence.says for dependence in correlation.search({name: s.values.ravel() for name, s in streams.items()})
-    )
+    # Sums of shares of Laplace noise overlap: the shares themselves are tested for independence, by their ranks.
+    rng = np.random.default_rng(0)
+    independent = {name: marginals.rank_scores(np.concatenate(parts), rng) for name, parts in shares.items()}
+    independent |= {name: s.values.ravel() for name, s in streams.items() if not shares}
+    faults += tuple(dependence.says for dependence in correlation.search(independent))
     faults += tuple(dependence.says for dependence in correlation.same_words(words))
     faults += marginals.search(streams)
-    # Relative standard error of a standard deviation from n normal values: 1 / sqrt(2 n).
-    error = Z / math.sqrt(2 * sample_size)
+    # Relative standard error of a standard deviation from n normal values: 1 / sqrt(2 n); of the scale of n Laplace
+    # values: 1 / sqrt(n).
+    error = Z / math.sqrt(sample_size if noise == "laplace" else 2 * sample_size)
     return Finding(
         scheme.name,
         chosen.name,
@@ -254,6 +284,7 @@ def audit(
         helper_apart=helper_apart,
         faults=faults,
         fan_out=fan_out,
+        noise=noise,
     )
 
 
@@ -275,6 +306,18 @@ def _reached(
     """The mu reached over all rounds, and the faults of the estimates' noise."""
     mus, streams = [], {}
     for round, found in attacks.items():
+        law = plan.law(round)
+        if law.decay > 0:
+            # The scale is the mean of the absolute errors over all studies.
+            noise = sum(each.noise * each.seen for each in found) / sum(each.seen for each in found)
+            if noise == 0 or not all(each.errors.size for each in found):
+                return math.inf, ("what the coalition knows adds up to the victim's numbers, with no noise left",)
+            mus.append(distances[round] / noise)
+            scores = marginals.normal_scores(np.stack([each.errors for each in found]) / noise)
+            streams[f"the estimate{_of(round, attacks)}"] = marginals.Stream(
+                scores, _STEEPEST * law.step / noise, planned=False, slack=Z / math.sqrt(scores.size)
+            )
+            continue
         squares = sum(each.noise**2 * each.seen for each in found)
         # An estimate without errors (`Attack.errors` is empty) reads the victim's numbers exactly.
         if squares == 0 or not all(each.errors.size for each in found):
@@ -285,7 +328,7 @@ def _reached(
         errors = np.stack([each.errors for each in found]) / noise
         slack = max(each.slack for each in found)
         streams[f"the estimate{_of(round, attacks)}"] = marginals.Stream(
-            errors, plan.law(round).step / noise, planned=False, slack=slack
+            errors, law.step / noise, planned=False, slack=slack
         )
     dependences = correlation.search({name: stream.values.ravel() for name, stream in streams.items()})
     # The difference of two estimates with correlation r has variance 2 (1 - r) times that of one.
@@ -351,16 +394,52 @@ class _Run:
         a name for each. Noise that a site failed to draw is zero."""
         rounds = range(self._plan.rounds)
         for round, steps in self._central.items():
-            std = self._plan.law(round).central / self._plan.law(round).step
-            yield f"the noise of the coordinator{_of(round, rounds)}", marginals.Stream(steps / std, 1 / std)
+            law = self._plan.law(round)
+            if law.decay > 0:
+                scores, step = marginals.normal_scores(steps * law.decay), _STEEPEST * law.decay
+            else:
+                scores, step = steps * (law.step / law.central), law.step / law.central
+            yield f"the noise of the coordinator{_of(round, rounds)}", marginals.Stream(scores, step)
+        yield from self._sums_of_shares()
         for s, records in enumerate(self._records):
             for round, record in enumerate(records):
                 law = self._plan.law(round)
+                if law.decay > 0:
+                    continue
                 none = np.zeros(numbers(self._plan.release(round), len(self._sites[s].units)))
                 for name, values in {"noise": none, **record.draws}.items():
                     if (std := planned_size(law, s, name)) > 0:
                         step = 1 / std if law.step > 0 else 0.0
                         yield f"the {name} of site {s}{_of(round, rounds)}", marginals.Stream(values / std, step)
+
+    def shares(self) -> Iterator[tuple[str, Floats]]:
+        """Yield the shares of Laplace noise of all sites that were asked, in steps, with a name for each. A share that
+        a site failed to draw is zero."""
+        rounds = range(self._plan.rounds)
+        for round in rounds:
+            law = self._plan.law(round)
+            if law.decay == 0 or law.mechanism is NoiseMechanism.TRUSTED:
+                continue
+            none = np.zeros(self._plan.release(round).size)
+            asked = [(s, records[round]) for s, records in enumerate(self._records) if len(records) > round]
+            for s, record in asked:
+                yield (
+                    f"the noise of site {s}{_of(round, rounds)}",
+                    np.asarray(record.draws.get("noise", none), dtype=np.float64),
+                )
+
+    def _sums_of_shares(self) -> Iterator[tuple[str, marginals.Stream]]:
+        """Yield the sums of shares that should be Laplace noise, as normal scores: for every site that of its share and
+        of those that follow on the roster, as many as make the whole noise."""
+        # An audit of Laplace noise has one round.
+        law, shares = self._plan.law(0), list(self.shares())
+        if shares:
+            for s in range(len(shares)):
+                together = [shares[(s + k) % len(shares)][1] for k in range(law.parts)]
+                # The scale b of discrete Laplace noise of parameter 1 - decay is 1 / log(1 / (1 - decay)) steps.
+                scaled = np.sum(together, axis=0) * -math.log1p(-law.decay)
+                name = f"{shares[s][0]} and of the next {law.parts - 1}"
+                yield name, marginals.Stream(marginals.normal_scores(scaled), _STEEPEST * law.decay)
 
     def words(self) -> Iterator[tuple[str, NDArray[np.uint64]]]:
         """Yield the first words of the key stream of every sampler."""
@@ -406,6 +485,10 @@ class _Run:
             rest = list(self._sites[VICTIM].units.each())[1:]
             # Distance of the two data sets in the released statistic, with all other units equal.
             here, there = (contribution(Units.from_list([unit, *rest])) for unit in self._world)
+            if law.decay > 0:
+                moved = np.linalg.norm(here - there, ord=1)
+                yield laplace_attack(coalition_view, centre), float(law.factor[VICTIM] * moved)
+                continue
             yield attack(coalition_view, centre, spare), float(law.factor[VICTIM] * np.linalg.norm(here - there))
 
     def _loses(self, site: str, message: Message) -> bool:

@@ -25,6 +25,7 @@ from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import PrivatePublication, Release, Request
 from zerosum.kernel.statistic import Adjacency, Statistic
+from zerosum.kernel.terms import Noise
 
 # Draws a unit and its mirror image, each of shape (rows, columns).
 Draw = Callable[[np.random.Generator], list[Floats]]
@@ -107,7 +108,27 @@ def attack(view: Floats, centre: Floats, spare: Sequence[Floats] = ()) -> Attack
     return Attack(float(np.sqrt(np.mean(errors[half:] ** 2))), noise.shape[1] - half, errors, slack)
 
 
-def worst_pair(releases: Sequence[tuple[Statistic, float]], draw: Draw, seed: int = 0) -> tuple[Floats, Floats]:
+def laplace_attack(view: Floats, centre: Floats) -> Attack:
+    """Measure the noise of the victim's row where it is Laplace noise.
+
+    The likelihood ratio of two shifts depends on the shifts over the scale b of the noise alone, and the mean absolute
+    error is the maximum likelihood estimate of b. The other rows are independent of the victim's (`correlation`).
+
+    Parameters
+    ----------
+    view : array of shape (rows, numbers)
+        What the coalition knows; the victim's row is first.
+    centre : array of the same shape
+        The rows without noise.
+    """
+    errors = (view - centre)[0]
+    silent_release = not np.any(errors) and errors.size >= _SILENT
+    return Attack(float(np.mean(np.abs(errors))), errors.size, np.zeros(0) if silent_release else errors)
+
+
+def worst_pair(
+    releases: Sequence[tuple[Statistic, float]], draw: Draw, seed: int = 0, noise: Noise = "gaussian"
+) -> tuple[Floats, Floats]:
     """Two units whose contributions to a whole study have the largest distance found by a search.
 
     Parameters
@@ -118,27 +139,26 @@ def worst_pair(releases: Sequence[tuple[Statistic, float]], draw: Draw, seed: in
         Draws candidates.
     seed : int
         Seed of the search.
+    noise : str
+        The noise law, which decides the norm of the distance: L2, or L1 for Laplace noise.
     """
-    rng = np.random.default_rng(seed)
+    rng, order = np.random.default_rng(seed), 1 if noise == "laplace" else 2
     # 60 draws with their mirror images: 120 candidates, all pairs of which are compared. Chosen by hand.
     pool = [unit for _ in range(60) for unit in draw(rng)]
-    weights = [math.sqrt(share) / stat.sensitivity(Adjacency.REPLACE_ONE) for stat, share in releases]
+    weights = [math.sqrt(share) / stat.distance(Adjacency.REPLACE_ONE, noise) for stat, share in releases]
 
     def contribution(unit: Floats) -> Floats:
         parts = [w * stat.total(Units.from_list([unit])) for w, (stat, _share) in zip(weights, releases, strict=True)]
         return np.concatenate(parts)
 
     values = np.array([contribution(unit) for unit in pool])
-    gram = values @ values.T
-    squares = np.diag(gram)
-    # Squared distances of all pairs: |a|^2 + |b|^2 - 2 a'b.
-    apart = squares[:, None] + squares[None, :] - 2 * gram
+    apart = np.array([np.linalg.norm(values - value, ord=order, axis=1) for value in values])
     first, second = np.unravel_index(int(np.argmax(apart)), apart.shape)
     pair = [pool[int(first)], pool[int(second)]]
 
     def distance(units: list[Floats]) -> float:
         one, other = (contribution(unit) for unit in units)
-        return float(np.linalg.norm(one - other))
+        return float(np.linalg.norm(one - other, ord=order))
 
     # Random local search: a step that does not improve the distance reduces the step size.
     best, width = distance(pair), 0.3

@@ -115,6 +115,12 @@ class _RecordingSampler(Sampler):
         self._note(drawn, std)
         return drawn
 
+    def laplace_steps(self, size: int, decay: float, parts: int) -> NDArray[np.int64]:
+        """Shares of discrete Laplace noise, reported."""
+        drawn = self._sampler.laplace_steps(size, decay, parts)
+        self._note(drawn, decay)
+        return drawn
+
     def normal(self, size: int, std: float) -> Floats:
         """Normal draws, reported."""
         drawn = self._sampler.normal(size, std)

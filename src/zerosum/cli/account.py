@@ -22,7 +22,7 @@ from zerosum.cli.app import Json, app
 from zerosum.errors import BadParameter
 
 if TYPE_CHECKING:
-    from zerosum.kernel.calculator import Cost
+    from zerosum.kernel.calculator import Cost, LaplaceCost
     from zerosum.kernel.schemes import SiteShape
 
 #: Accountants beside the exact one (`zerosum.kernel.published.composed`), by the words of the table.
@@ -49,7 +49,10 @@ def account(
     ],
     colluders: Annotated[int, typer.Option(help="Sites that may collude with the coordinator; 0 is allowed.")],
     sensitivity: Annotated[
-        float, typer.Option(help="L2 sensitivity D of a site's sum; 2 C for contributions clipped to norm C.")
+        float,
+        typer.Option(
+            help="L2 sensitivity D of a site's sum; 2 C for contributions clipped to norm C. L1 with --noise laplace."
+        ),
     ],
     delta: Annotated[float, typer.Option(help="The delta of (epsilon, delta).")],
     sites: Annotated[
@@ -93,6 +96,10 @@ def account(
     combine: Annotated[
         str, typer.Option(help="cape forms: sums, or means or weighted means of unequal sites as in the papers.")
     ] = "sums",
+    law: Annotated[
+        str,
+        typer.Option("--noise", help="gaussian, or laplace: Laplace noise in shares, with --tau its scale b."),
+    ] = "gaussian",
     json_: Json = False,
 ) -> None:
     """Cost of a scheme, exact and as published: mu, epsilon, noise, variance relative to the pooled sum.
@@ -103,9 +110,31 @@ def account(
     Example: zerosum account --scheme secure-sum --sites 5 --colluders 1 --sensitivity 2 --delta 1e-5 --epsilon 1
     """
     from zerosum.kernel.calculator import account as calculate
+    from zerosum.kernel.calculator import account_laplace
     from zerosum.kernel.schemes import Combine, Scheme
     from zerosum.kernel.view import Coalition
 
+    if law not in ("gaussian", "laplace"):
+        raise BadParameter(f"--noise must be gaussian or laplace, got {law!r}")
+    if law == "laplace":
+        if any(each is not None for each in (sigma_g, sigma_e, units, weights, scales)) or rate != 1:
+            raise BadParameter("--noise laplace takes --sites, --tau or --epsilon, and --rounds")
+        if sites is None:
+            raise BadParameter("give --sites")
+        _show_laplace(
+            account_laplace(
+                Scheme(scheme),
+                sites=sites,
+                coalition=Coalition(colluders, dropouts),
+                sensitivity=sensitivity,
+                delta=delta,
+                scale=tau,
+                epsilon=epsilon,
+                rounds=1 if rounds is None else rounds,
+            ),
+            json_=json_,
+        )
+        return
     if combine not in {each.value for each in Combine}:
         raise BadParameter(f"--combine must be sums, means or weighted, got {combine!r}")
     if weights is not None and combine != Combine.WEIGHTED.value:
@@ -243,6 +272,25 @@ def _show_cost(cost: Cost) -> None:
         table.add_row("  by the papers' printed solution", printed, "")
         table.add_row("  by the general solution", f"{each.solved:.6f}", "")
         table.add_row("  by combine sums", f"{each.sums:.6f}", "")
+    terminal.show_table(table)
+
+
+def _show_laplace(cost: LaplaceCost, *, json_: bool) -> None:
+    """Print the cost of releases with Laplace noise."""
+    if json_:
+        terminal.print_json(asdict(cost))
+        return
+    lost = f", {cost.dropouts} lost" if cost.dropouts else ""
+    together = "" if cost.rounds == 1 else f", {cost.rounds} rounds"
+    table = Table(
+        "", "exact", title=f"{cost.scheme}, {cost.sites} sites, {cost.colluders} colluding{lost}{together}, Laplace"
+    )
+    table.add_row("epsilon of one release at delta 0", _digits(cost.round_epsilon))
+    table.add_row(f"epsilon at delta {cost.delta:g}", _digits(cost.epsilon))
+    table.add_row("scale b of the honest sites' noise", f"{cost.scale:.6g}")
+    table.add_row("noise of the released sum", f"{cost.noise_std:.6g}")
+    table.add_row("its variance / pooled at equal epsilon", f"{cost.variance_ratio:.6f}")
+    table.add_row("95 % interval, in standard deviations", f"{cost.interval:.4f}")
     terminal.show_table(table)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -19,7 +19,10 @@ from rich.text import Text
 
 from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
-from zerosum.errors import CheckFailed
+from zerosum.errors import BadParameter, CheckFailed
+
+if TYPE_CHECKING:
+    from zerosum.kernel.terms import Noise
 
 
 @app.command()
@@ -47,6 +50,10 @@ def audit(
         int | None,
         typer.Option(help="Along a balanced tree, with what every inner node reads; for --scheme secure-sum."),
     ] = None,
+    noise: Annotated[
+        str,
+        typer.Option(help="gaussian, or laplace for means and histograms; --mu is then the pure epsilon of the study."),
+    ] = "gaussian",
     mistake: Annotated[
         str | None,
         typer.Option(
@@ -59,13 +66,16 @@ def audit(
     """Attack real transcripts and compare the mu reached with the mu claimed. Exit code 4 if it is larger."""
     from zerosum import audit as module
     from zerosum.audit.demonstrations import demonstration
+    from zerosum.kernel.laplace import LAPLACE_SCHEMES
     from zerosum.kernel.schemes import SCHEMES, Scheme
     from zerosum.study import Study
 
+    law = _law(noise)
     program = Study.load(study).build_algorithm() if study is not None else None
     if mistake is not None:
         program = demonstration(mistake)
-    names = [name for name, facts in SCHEMES.items() if facts.noisy] if scheme == "all" else [scheme]
+    able = LAPLACE_SCHEMES if law == "laplace" else tuple(SCHEMES)
+    names = [name for name in able if SCHEMES[name].noisy] if scheme == "all" else [scheme]
     # Under cape-helper the coordinator deals the noise, and the planned mu holds for a separate dealer only: test both.
     attacks = [
         (name, apart) for name in names for apart in ((False, True) if Scheme(name).facts.deals_noise else (False,))
@@ -87,6 +97,7 @@ def audit(
                     samples=samples,
                     helper_apart=apart,
                     fan_out=fan_out,
+                    noise=law,
                     # `n=number` binds the value of this turn: a closure would read the loop variable when it is called.
                     on_step=lambda done, planned, n=number: on_step(n * planned + done, len(attacks) * planned),  # type: ignore[misc]
                 )
@@ -97,7 +108,8 @@ def audit(
     if json_ and not failed:
         terminal.print_json({"audits": records})
     elif not json_:
-        table = Table("scheme", "program", "claimed mu", "reached mu", "interval", "verdict")
+        cost = "epsilon" if law == "laplace" else "mu"
+        table = Table("scheme", "program", f"claimed {cost}", f"reached {cost}", "interval", "verdict")
         for finding in found:
             # An infinite mu means that the attacker computes the difference without any noise; there is no interval
             # around it.
@@ -121,8 +133,18 @@ def audit(
         worst = max(failed, key=lambda finding: finding.reached / finding.claimed)
         where = ", ".join(finding.name for finding in failed)
         wrong = f"; {worst.faults[0]}" if worst.faults else ""
-        left = "no noise is left, mu inf" if worst.reached == math.inf else f"mu {worst.reached:.4f}"
+        cost = "epsilon" if law == "laplace" else "mu"
+        left = f"no noise is left, {cost} inf" if worst.reached == math.inf else f"{cost} {worst.reached:.4f}"
         raise CheckFailed(
             f"an attacker exceeds the claim{' or the noise is wrong' if wrong else ''} under {where}: {left} is reached"
             f" where {worst.claimed:.4f} was claimed{wrong}"
         )
+
+
+def _law(noise: str) -> Noise:
+    """The noise law of the option --noise."""
+    if noise == "laplace":
+        return "laplace"
+    if noise == "gaussian":
+        return "gaussian"
+    raise BadParameter(f"--noise must be gaussian or laplace, got {noise!r}")

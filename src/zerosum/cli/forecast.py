@@ -40,7 +40,8 @@ Guess = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN=SHAPE",
-        help="Distribution of a column: uniform (default), normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:SHARE:SHARE.",
+        help="Distribution of a column: uniform, centered, tailed, normal:MEAN:SD, skewed:MEDIAN:FACTOR, "
+        "shares:SHARE:SHARE.",
     ),
 ]
 Like = Annotated[
@@ -48,9 +49,7 @@ Like = Annotated[
 ]
 SpectrumOption = Annotated[
     str | None,
-    typer.Option(
-        "--spectrum", help="Spectrum for PCA: power:EXPONENT (default power:1), exponential:RATIO, flat, or a file."
-    ),
+    typer.Option("--spectrum", help="Spectrum for PCA: power:EXPONENT, exponential:RATIO, flat, or a file."),
 ]
 RSquared = Annotated[
     float | None, typer.Option(help="Share of a regression's response that its features explain; default 0.3.")
@@ -62,6 +61,15 @@ Separation = Annotated[
     ),
 ]
 Rows = Annotated[int | None, typer.Option(help="Rows per person in time order (ICA); default 100.")]
+Correlation = Annotated[
+    float | None, typer.Option(help="Correlation of neighbouring columns, 0 to 0.99: regressions and covariances.")
+]
+Shape = Annotated[
+    str | None, typer.Option(help="Distribution of all columns without a guess: uniform, centered or tailed.")
+]
+Whole = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN", help="A column of whole numbers; may be given more than once.")
+]
 
 
 # ---- what if -------------------------------------------------------------------------------------------------------
@@ -150,6 +158,9 @@ def assumptions_of(
     r_squared: float | None,
     separation: float | None,
     rows: int | None,
+    correlation: float | None,
+    shape: str | None,
+    whole: Sequence[str] | None,
 ) -> Assumptions:
     """Assumptions about the people of a study, from the options.
 
@@ -169,6 +180,12 @@ def assumptions_of(
         Distance of neighbouring clusters or classes, in standard deviations within one.
     rows : int or None
         Rows per person in time order (ICA).
+    correlation : float or None
+        Correlation of neighbouring columns.
+    shape : str or None
+        Distribution of all columns without a guess.
+    whole : sequence of str or None
+        Columns of whole numbers.
 
     Returns
     -------
@@ -179,15 +196,26 @@ def assumptions_of(
 
     columns = {}
     for option in guess or ():
-        name, separator, shape = option.partition("=")
+        name, separator, own = option.partition("=")
         if not separator:
             raise BadParameter(f"a guess must be COLUMN=SHAPE, got {option!r}")
-        columns[name.strip()] = ColumnShape.parse(shape)
+        columns[name.strip()] = ColumnShape.parse(own)
     if like is not None and columns:
         raise BadParameter("people are drawn from a public file (--like) or from guesses (--guess): not both")
     drawn = None if like is None else read_like(study, like)
     kind = None if spectrum is None else read_spectrum(study, spectrum)
-    return Assumptions(columns, drawn, kind, r_squared, separation, rows)
+    usual = None if shape is None else ColumnShape.parse(shape)
+    return Assumptions(
+        columns,
+        drawn,
+        kind,
+        r_squared,
+        separation,
+        rows,
+        correlation,
+        usual,
+        tuple(each.strip() for each in whole or ()),
+    )
 
 
 def _targets(options: Sequence[str]) -> dict[str, float] | None:
@@ -223,7 +251,10 @@ def _show(found: WhatIf) -> None:
     from zerosum.forecast import LARGEST
 
     terminal.print_titled(visible(found.study), f" ({found.algorithm}): what to expect, {found.unit}")
+    if found.caveat:
+        terminal.out.print(f"{found.caveat}.")
     terminal.out.print(f"Assumptions: {visible(found.description)}.")
+    _show_structures(found)
     # The people are a sample of a population, which adds an error that no budget removes. Noise far below that error
     # hardly matters.
     sampled = any(line.sampling > 0 for line in found.own.lines)
@@ -250,6 +281,9 @@ def _show(found: WhatIf) -> None:
             # A formula gives the epsilon exactly, rehearsals with an error of their own.
             about = "about " if found.own.runs else ""
             sentence = f"An error of {visible(wanted)} takes {about}epsilon {found.target.epsilon:g}."
+        for name, epsilon in found.target.others:
+            needed = f"no epsilon up to {LARGEST:g} is enough" if epsilon is None else f"about {epsilon:g}"
+            sentence += f" With {name} data: {needed}."
         terminal.out.print(sentence)
     if found.level:
         terminal.out.print(
@@ -264,6 +298,22 @@ def _show(found: WhatIf) -> None:
         others = [each.runs for row in found.around.values() for each in row if each.setting != found.own.setting]
         how += f", of other settings from {min(others, default=0)}; ± is one standard error of their mean"
     terminal.out.print(f"Figures are {how}. No private data were read, and nothing was spent.")
+
+
+def _show_structures(found: WhatIf) -> None:
+    """Print the errors over plausible structures of the data, where not all facts are stated."""
+    if not found.structures:
+        return
+    low, high = map(_figure, found.range)
+    terminal.out.print(
+        f"Not all of this is stated: over plausible structures of the data privacy adds {low} to {high}. The tables "
+        "below are for typical data. --correlation, --shape, --guess, --whole, --spectrum or --like state more."
+    )
+    table = Table("structure", Column("privacy adds", no_wrap=True), "assumptions")
+    table.add_row("typical", _figure(found.own.privacy), visible(found.description))
+    for each in found.structures:
+        table.add_row(each.name, _figure(each.forecast.privacy), visible(each.description))
+    terminal.show_table(table)
 
 
 def _levels(each: Forecast) -> list[str]:
@@ -350,6 +400,9 @@ def compare(
     r_squared: RSquared = None,
     separation: Separation = None,
     rows: Rows = None,
+    correlation: Correlation = None,
+    shape: Shape = None,
+    whole: Whole = None,
     out: Annotated[Path | None, typer.Option(help="File for the picture: FILE.svg.")] = None,
     json_: Json = False,
 ) -> None:
@@ -362,13 +415,12 @@ def compare(
     loaded = Study.load(study)
     if site:
         loaded = loaded.with_sites([SiteFile.load(path) for path in site])
-    options = {"spectrum": spectrum, "r_squared": r_squared, "separation": separation, "rows": rows}
+    options: dict[str, Any] = {"spectrum": spectrum, "r_squared": r_squared, "separation": separation, "rows": rows}
+    options |= {"correlation": correlation, "shape": shape, "whole": whole or None}
     # Without --made-up the runs use the public data of the study's sites, and a guess would have no effect.
     if not made_up and (guess or any(each is not None for each in (people, like, *options.values()))):
         raise BadParameter("guesses apply to synthetic people: give --made-up")
-    assumptions = assumptions_of(
-        loaded, guess, like, spectrum=spectrum, r_squared=r_squared, separation=separation, rows=rows
-    )
+    assumptions = assumptions_of(loaded, guess, like, **options)
     with terminal.progress("running every scheme") as on_step:
         found = module.compare(
             loaded,

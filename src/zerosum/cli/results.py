@@ -1,4 +1,4 @@
-"""`zerosum results`: list, show, export and remove archived results, at no privacy cost.
+"""`zerosum results`: list, show, export and remove archived results, and their tables for a paper, at no privacy cost.
 
 Every run that charges a ledger is archived (`zerosum.study.archive`), because a result that was paid for and then lost
 could only be bought again. Showing a stored release again reveals nothing new, so it costs nothing. Removing an
@@ -7,17 +7,22 @@ archived result frees disk space and gives no budget back.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, results_app
-from zerosum.errors import BadParameter, Refused
+from zerosum.errors import BadInput, BadParameter, Refused
 from zerosum.kernel.names import counted, visible
+
+if TYPE_CHECKING:
+    from zerosum.report.record import Result
 
 # State of an archived study (`ArchivedStudy.as_record`) as a sentence.
 _STATES = {
@@ -30,6 +35,15 @@ _STATES = {
 }
 _ID_DIGITS = 12  # of an id, where the list is narrow
 Id = Annotated[str, typer.Argument(metavar="ID", help="As `zerosum results` lists it, or its beginning.")]
+
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="COLUMN=TEXT or COLUMN:LEVEL=TEXT: other names in tables of text and forest plots."),
+]
+IdOrFolder = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="As `zerosum results` lists it, or its beginning; or a folder with a result."),
+]
 
 
 @results_app.callback(invoke_without_command=True)
@@ -99,20 +113,60 @@ def _spent(spent: dict[str, Any]) -> None:
     terminal.show_table(table)
 
 
+class Format(StrEnum):
+    """Formats of `zerosum results export`."""
+
+    CSV = "csv"
+    JSON = "json"
+    LATEX = "latex"
+    HTML = "html"
+    DOCX = "docx"
+
+
 @results_app.command("export")
 def results_export(
-    id: Id,
-    out: Annotated[Path, typer.Option(help="A new folder, like that of `zerosum run`.")],
+    id: IdOrFolder,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A new folder, like that of `zerosum run`; with --format a new file, or a folder for csv."),
+    ] = None,
+    format_: Annotated[
+        Format | None, typer.Option("--format", help="Tables for a paper or for R, instead of the whole result.")
+    ] = None,
+    table: Annotated[
+        list[str] | None, typer.Option(help="Name of a table; all if none is given. May be repeated.")
+    ] = None,
+    per: Annotated[
+        list[str] | None, typer.Option(help="COLUMN=STEP: coefficients and ratios for a step, such as age=10.")
+    ] = None,
+    contrast: Annotated[
+        list[str] | None,
+        typer.Option(help="A combination of coefficients, such as 'older men: 10*age + sex'. May be repeated."),
+    ] = None,
+    margin: Annotated[
+        list[str] | None,
+        typer.Option(help="COLUMN=A,B: predictions at these values, the other columns at their means."),
+    ] = None,
+    label: Labels = None,
     study: Annotated[
         Path | None, typer.Option(help="The study file, for maps of images, or if the result needs its files.")
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Write a result again; for a study that was stopped, its releases. No site is contacted and nothing is spent."""
+    """Write a result again, or its tables for a paper; of a stopped study, its releases. Nothing is spent."""
     from zerosum.report.build import write_report
     from zerosum.study import Study
     from zerosum.study.archive import ArchivedStudy
 
+    if format_ is not None:
+        _write_tables(
+            _stored_result(id), format_, out, table or (), (per or (), contrast or (), margin or (), label or ())
+        )
+        return
+    if out is None:
+        raise BadParameter("give --out, a new folder; or --format, for tables alone")
+    if table or per or contrast or margin or label:
+        raise BadParameter("--table, --per, --contrast, --margin and --label are about tables: give --format with them")
     loaded = None if study is None else Study.load(study)
     whole = ArchivedStudy.load(id).export(out, None if loaded is None else loaded.build_algorithm())
     has_plan = whole and (out / "plan.json").exists()  # early versions wrote no plan
@@ -126,6 +180,132 @@ def results_export(
         return
     what = "the result" if whole else "the releases before the study was stopped"
     terminal.out.print(f"written to {out}: {what}", soft_wrap=True)
+
+
+def _stored_result(id: str) -> Result:
+    """The result of an archived study, or of a folder that `zerosum run` wrote.
+
+    Parameters
+    ----------
+    id : str
+        The id of a study, its beginning, or a folder with a result.json.
+    """
+    from zerosum.report.record import Result
+    from zerosum.study.archive import ArchivedStudy
+
+    if (Path(id) / "result.json").is_file():
+        return Result.read(Path(id))
+    archived = ArchivedStudy.load(id)
+    if archived.result is None:
+        raise BadInput(f"the study {archived.id} has no result: 'zerosum results show {archived.id}' has its state")
+    return Result.read(archived.folder / "result")
+
+
+def _write_tables(
+    result: Result, format_: Format, out: Path | None, names: Sequence[str], changes: tuple[Sequence[str], ...]
+) -> None:
+    """Write tables of a result in one format, to a file, a folder, or the standard output.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    format_ : Format
+        The format.
+    out : Path or None
+        A new file; for CSV with several tables a new folder; None for the standard output.
+    names : sequence of str
+        Names of the tables; all if empty.
+    changes : tuple of sequence of str
+        Values of `--per`, `--contrast`, `--margin` and `--label`.
+    """
+    from zerosum.report.export import Changes, exported
+
+    files = exported(result, format_.value, tuple(names), Changes.parse(*changes))
+    if out is None:
+        if format_ is Format.DOCX:
+            raise BadParameter("a Word file needs --out FILE.docx")
+        if len(files) > 1:
+            raise BadParameter(f"give --out FOLDER, or one --table: {', '.join(Path(name).stem for name in files)}")
+        print("".join(content.decode() for content in files.values()), end="")
+        return
+    written = _write_files(files, out, folder=format_ is Format.CSV and (len(files) > 1 or not out.suffix))
+    for path in written:
+        terminal.out.print(f"written to {path}", soft_wrap=True)
+
+
+def _write_files(files: Mapping[str, bytes], out: Path, *, folder: bool) -> list[Path]:
+    """Write files to a folder under their names, or the only one to a path; an existing file is not replaced.
+
+    Parameters
+    ----------
+    files : mapping of str to bytes
+        Contents by name.
+    out : Path
+        Folder or file.
+    folder : bool
+        Whether `out` is a folder.
+    """
+    from zerosum.report.record import write_whole
+
+    places = {out / name: content for name, content in files.items()} if folder else dict.fromkeys([out], b"")
+    if not folder:
+        (places[out],) = files.values()
+    # Nothing is written if one of the files exists.
+    if there := [path for path in places if path.exists()]:
+        raise BadInput(f"{there[0]} exists already; choose another place")
+    for path, content in places.items():
+        write_whole(path, content)
+    return list(places)
+
+
+@results_app.command("methods")
+def results_methods(id: IdOrFolder, json_: Json = False) -> None:
+    """Print the paragraphs on methods for a paper, from the plan of a study."""
+    from zerosum.report.methods_text import methods
+
+    paragraphs = methods(_stored_result(id))
+    if json_:
+        terminal.print_json(list(paragraphs))
+        return
+    terminal.out.print("\n\n".join(map(visible, paragraphs)), soft_wrap=True, markup=False, highlight=False)
+
+
+@results_app.command("picture")
+def results_picture(
+    id: IdOrFolder,
+    out: Annotated[
+        Path | None, typer.Option(help="A new file that ends with .svg, .pdf or .png; the names are listed without it.")
+    ] = None,
+    picture: Annotated[str | None, typer.Option(help="Name of a picture; needed if there are several.")] = None,
+    per: Annotated[
+        list[str] | None, typer.Option(help="COLUMN=STEP: ratios for a step in the forest plot, such as age=10.")
+    ] = None,
+    label: Labels = None,
+    json_: Json = False,
+) -> None:
+    """Write a picture of a result for a paper, such as a forest plot or survival curves, as vectors or PNG."""
+    from zerosum.report.charts import picture_file
+    from zerosum.report.export import Changes, pictures
+
+    found = pictures(_stored_result(id), Changes.parse(per=per or (), labels=label or ()))
+    if out is None:
+        if json_:
+            terminal.print_json({name: each.title for name, each in found.items()})
+            return
+        for name, each in found.items():
+            terminal.out.print(f"{name}: {visible(each.title)}", soft_wrap=True, markup=False, highlight=False)
+        return
+    if picture is None and len(found) > 1:
+        raise BadParameter(f"this result has several pictures, choose one with --picture: {', '.join(found)}")
+    if not found or (picture is not None and picture not in found):
+        raise BadParameter(f"there is no picture {picture or ''!r}; pictures: {', '.join(found) or 'none'}")
+    chosen = found[picture or next(iter(found))]
+    (path,) = _write_files({out.name: picture_file(chosen, out.suffix.removeprefix("."))}, out, folder=False)
+    if json_:
+        terminal.print_json({"file": str(path)})
+        return
+    terminal.out.print(f"written to {path}", soft_wrap=True)
 
 
 @results_app.command("remove")

@@ -19,13 +19,16 @@ from rich.table import Table
 from zerosum.cli import complete, terminal
 from zerosum.cli.app import Json, app
 from zerosum.cli.forecast import (
+    Correlation,
     Guess,
     Like,
     People,
     Rows,
     RSquared,
     Separation,
+    Shape,
     SpectrumOption,
+    Whole,
     assumptions_of,
     print_forecasts,
 )
@@ -111,6 +114,9 @@ def plan(
     r_squared: RSquared = None,
     separation: Separation = None,
     rows: Rows = None,
+    correlation: Correlation = None,
+    shape: Shape = None,
+    whole: Whole = None,
     runs: Annotated[
         int | None, typer.Option(min=8, help="Rehearsals for the study's own figures; by default 400, of losses 24.")
     ] = None,
@@ -125,17 +131,26 @@ def plan(
     if what_if:
         loaded = Study.load(study)
         assumptions = assumptions_of(
-            loaded, guess, like, spectrum=spectrum, r_squared=r_squared, separation=separation, rows=rows
+            loaded,
+            guess,
+            like,
+            spectrum=spectrum,
+            r_squared=r_squared,
+            separation=separation,
+            rows=rows,
+            correlation=correlation,
+            shape=shape,
+            whole=whole,
         )
         given = target_error or ()
         print_forecasts(loaded, out, json_, people=people, assumptions=assumptions, targets=given, runs=runs)
         return
     # Options without effect are refused rather than ignored: the user would read the plan as a forecast.
-    forecasting = (target_error, guess, people, like, spectrum, r_squared, separation, rows, runs)
-    if any(each is not None and each != [] for each in forecasting):
+    forecasting = (target_error, guess, people, like, spectrum, r_squared, separation, rows, correlation, shape, whole)
+    if runs is not None or any(each is not None and each != [] for each in forecasting):
         raise BadParameter(
-            "--target-error, --people, --guess, --like, --spectrum, --r-squared, --separation, --rows and --runs are "
-            "options of a forecast: give --what-if"
+            "--target-error, --people, --guess, --like, --spectrum, --r-squared, --separation, --rows, --correlation, "
+            "--shape, --whole and --runs are options of a forecast: give --what-if"
         )
     loaded = Study.load(study)
     planned = loaded.plan()

@@ -270,7 +270,7 @@ def show_result(estimate: Mapping[str, Quantity], record: dict[str, Any]) -> Non
 
     # Only regressions release this quantity; they have a table of coefficients.
     if "pooled_std" in estimate:
-        show_tables([CoefficientTable.of(estimate).as_table()])
+        show_tables(CoefficientTable.of(estimate, record["algorithm"]).tables())
         show_fit(estimate)
     elif tables := tables_of(estimate):
         show_tables(tables)

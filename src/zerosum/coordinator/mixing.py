@@ -105,7 +105,11 @@ class Mixer:
             return self._sum + self._sampler.normal(self._size, central)
         # Drawn on the grid, before the conversion to real numbers: noise added in floating point would leak by its
         # rounding (Mironov 2012).
-        noise = self._sampler.steps(self._size, central / self._law.step) if central > 0 else 0
+        noise: NDArray[np.int64] | int = 0
+        if central > 0 and self._law.decay > 0:
+            noise = self._sampler.laplace_steps(self._size, self._law.decay, self._law.parts)
+        elif central > 0:
+            noise = self._sampler.steps(self._size, central / self._law.step)
         return np.asarray((self._sum + noise) * self._law.step)
 
 

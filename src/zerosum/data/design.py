@@ -31,6 +31,7 @@ Range = tuple[float, float]
 
 # Largest number of terms. The second moments of more terms exceed 4 million numbers, which no budget can support.
 MOST_TERMS = 2000
+SITE = "site"  # name of the column with the stratum where each site is one
 DRAW = "draw"  # name of the column with the draw for held-out units
 WHOLE = "complete"  # name of the column with the weight of rows if rows with missing values have weight 0
 
@@ -61,6 +62,14 @@ class Design(BaseModel):
         Numeric column with the weight of each row, relative to the end of its range, which begins at 0.
     hold_out : float
         Share of units that a site leaves out of the fit for evaluation, 0 to 0.5.
+    time : str, optional
+        For Cox regression the numeric column with the time of the event or of the end of observation; its range begins
+        at 0. The response is then the event, and its levels are no event first, then one event or several.
+    entry : str, optional
+        Numeric column with the time at which a unit came under observation (left truncation).
+    strata : str, optional
+        "site": each site has a baseline hazard of its own, as by default with a time; "none": one for all; or a
+        categorical column.
     measured_in : dict of str to str
         Unit of measurement of numeric columns, for the table of coefficients.
     site_effects : bool
@@ -101,8 +110,11 @@ class Design(BaseModel):
     exposure: str | None = None
     weight: str | None = None
     hold_out: float = Field(default=0.0, ge=0, le=0.5)
+    time: str | None = None
+    entry: str | None = None
+    strata: str | None = None
     measured_in: dict[str, str] = Field(default_factory=dict)
-    sites: tuple[str, ...] = ()  # names of all sites, if there are site effects
+    sites: tuple[str, ...] = ()  # names of all sites, for site effects and strata
 
     @model_validator(mode="before")
     @classmethod
@@ -145,14 +157,29 @@ class Design(BaseModel):
                 "offset log(exposure); leave one out"
             )
         roles = self._roles
+        if self.time is None and (self.entry is not None or self.strata is not None):
+            raise ValueError("entry and strata belong to a time: name its column as time")
+        if self.time is not None and (
+            self.offset or self.exposure or self.weight or self.hold_out or self.ordinary or self.site_effects
+        ):
+            raise ValueError(
+                "with a time (Cox regression) there is no offset, exposure, weight, hold_out, ordinary value or site "
+                "effect; strata give each site a baseline of its own"
+            )
         if len(set(roles)) < len(roles) or self.response in roles:
             raise ValueError(
                 "offset, exposure, weight and response must be different columns, got "
                 f"{', '.join(map(repr, [*roles, self.response]))}"
             )
         for name in roles:
-            if name not in self.ranges:
-                raise ValueError(f"{name!r} needs a public range, as an offset, an exposure or a weight")
+            if name == self._stratum:
+                if name not in self.levels:
+                    raise ValueError(f"strata must be 'site', 'none' or a column with levels, got {name!r}")
+            elif name not in self.ranges:
+                raise ValueError(f"{name!r} needs a public range, as an offset, an exposure, a weight or a time")
+        for each in (self.time, self.entry):
+            if each is not None and self.ranges[each][0] != 0:
+                raise ValueError(f"the range of the time {each!r} must begin at 0, got {self.ranges[each][0]:g}")
         if self.exposure is not None and not self.ranges[self.exposure][0] > 0:
             raise ValueError(
                 f"the range of the exposure {self.exposure!r} must begin above 0, got {self.ranges[self.exposure][0]:g}"
@@ -181,7 +208,9 @@ class Design(BaseModel):
             raise ValueError(f"{both[0]!r} has a range and levels: a column is numeric or categorical")
         if self.response not in self.ranges and self.response not in self.levels:
             raise ValueError(f"the response {self.response!r} needs a public range, or two levels")
-        if len(self.levels.get(self.response, (0, 1))) != 2:
+        if self.time is not None and self.response not in self.levels:
+            raise ValueError(f"the event {self.response!r} needs levels: no event first, then one event or several")
+        if self.time is None and len(self.levels.get(self.response, (0, 1))) != 2:
             raise ValueError(
                 f"the response {self.response!r} must have two levels, got {len(self.levels[self.response])}"
             )
@@ -198,6 +227,10 @@ class Design(BaseModel):
                 raise ValueError(
                     f"ordinary must be for numeric features, with a positive deviation, got {name!r} with {deviation:g}"
                 )
+        if self.time is not None and (named := [each for each in self._roles if each in self.missing]):
+            raise ValueError(f"missing must not name {named[0]!r}: times and strata are not imputed")
+        if self.time is not None and self._drops:
+            raise ValueError(f"missing = {COMPLETE!r} is for regressions with weights, and not for times of events")
         if self.missing.get(self.response, COMPLETE) != COMPLETE:
             raise ValueError(
                 f"missing may be {COMPLETE!r} for the response {self.response!r}, got "
@@ -244,8 +277,19 @@ class Design(BaseModel):
 
     @property
     def _roles(self) -> tuple[str, ...]:
-        """Columns that are read and are not features: offset, exposure, weight."""
-        return tuple(name for name in (self.offset, self.exposure, self.weight) if name is not None)
+        """Columns that are read and are not features: offset, exposure, weight, entry, stratum, time."""
+        named = (self.offset, self.exposure, self.weight, self.entry, self._stratum, self.time)
+        return tuple(name for name in named if name is not None)
+
+    @property
+    def _stratum(self) -> str | None:
+        """The categorical column of the strata, or None."""
+        return None if self.strata in (None, "site", "none") else self.strata
+
+    @property
+    def _by_site(self) -> bool:
+        """Whether each site has a baseline hazard of its own."""
+        return self.time is not None and self.strata in (None, "site") and len(self.sites) > 1
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -302,6 +346,13 @@ class Design(BaseModel):
             found["weight"] = self._weight[0]
         if self.hold_out:
             found |= {"draw": DRAW, "hold_out": self.hold_out}
+        if self.time is not None:
+            found |= {"events": self.levels[self.response]}
+            found |= {} if self.entry is None else {"entry": self.entry}
+            if self._by_site:
+                found |= {"stratum": SITE, "strata": self.sites}
+            elif self._stratum is not None:
+                found |= {"stratum": self._stratum, "strata": self.levels[self._stratum]}
         return found | ({"measured_in": self._measures()} if self.measured_in else {})
 
     @property
@@ -331,11 +382,14 @@ class Design(BaseModel):
         return f"log {self.exposure}", math.log(low), math.log(high)
 
     def _entering(self) -> list[tuple[str, float, float]]:
-        """Name and range of every design column: features, offset, weight, draw, response."""
+        """Name and range of every design column: features, offset, weight, draw, entry, stratum, time, response."""
         offset = [self._offset] if self.offset is not None or self.exposure is not None else []
         weight = [] if self._weight is None else [self._weight]
         drawn = [(DRAW, 0.0, 1.0)] if self.hold_out else []
-        return [*self._terms(), *offset, *weight, *drawn, (self.response, *self._own_range(self.response))]
+        times = [(name, *self.ranges[name]) for name in (self.entry, self.time) if name is not None]
+        strata = [(SITE if self._by_site else str(self._stratum), 0.0, 1.0)] if self._by_site or self._stratum else []
+        times = [*times[:-1], *strata, *times[-1:]]
+        return [*self._terms(), *offset, *weight, *drawn, *times, (self.response, *self._own_range(self.response))]
 
     def _measures(self) -> dict[str, str]:
         """Unit of measurement of design columns. That of a product is the product of its parts' units."""
@@ -364,7 +418,8 @@ class Design(BaseModel):
     @property
     def reference(self) -> dict[str, str]:
         """Reference level of every categorical feature, and the reference site."""
-        known = {name: str(levels[0]) for name, levels in self.levels.items() if name != self.response}
+        others = (self.response, self._stratum)
+        known = {name: str(levels[0]) for name, levels in self.levels.items() if name not in others}
         return known | ({"site": self.sites[0]} if self.site_effects and self.sites else {})
 
     def _own_range(self, name: str) -> Range:
@@ -446,6 +501,15 @@ class Design(BaseModel):
         if self.site_effects:
             parts += [np.full(len(rows), float(site == other)) for other in self.sites[1:]]
         for at, name in enumerate(self._roles, len(self.sources)):
+            if name == self._stratum:
+                parts.append(rows[:, at])
+                continue
+            if name == self.time and self._by_site:
+                parts.append(np.full(len(rows), float(self.sites.index(site)) if site in self.sites else np.nan))
+            if name in (self.time, self.entry):
+                # Not clipped: a row that is observed beyond the horizon is censored there by the statistic.
+                parts.append(rows[:, at])
+                continue
             # Clipping to the public range also keeps the logarithm of an exposure finite.
             values = np.clip(rows[:, at], *self.ranges[name])
             values = values * whole if name == self.weight else values

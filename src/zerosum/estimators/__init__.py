@@ -10,6 +10,7 @@ from zerosum.estimators.classifier import FeatureClassifier
 from zerosum.estimators.collaboration import DataCollaboration
 from zerosum.estimators.correlation import Correlation
 from zerosum.estimators.covariance import Covariance
+from zerosum.estimators.cox import CoxRegression
 from zerosum.estimators.describe import Describe, Quantiles
 from zerosum.estimators.functional import PolynomialLoss
 from zerosum.estimators.glm import LogisticRegression, PoissonRegression
@@ -31,6 +32,7 @@ __all__ = [
     "PCA",
     "Correlation",
     "Covariance",
+    "CoxRegression",
     "DataCollaboration",
     "Describe",
     "FeatureClassifier",

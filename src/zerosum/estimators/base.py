@@ -40,6 +40,7 @@ from zerosum.estimators.validation import (
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import NoiseChoice
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
 from zerosum.study import DEFAULT_SCHEME, Budget, Unit, declared_unit, run
@@ -51,7 +52,7 @@ CalibrationName = Literal["exact", "published"]
 
 # Attributes of 0.2 and their new names; a name of one class only has the class in front.
 RENAMED_ATTRIBUTES = {
-    "std_error_": "noise_std_",
+    "std_error_": "noise_std_ (what privacy alone adds; regressions have the sampling error, too, in population_std_)",
     "observed_std_": "observed_noise_std_",
     "location_std_": "location_noise_std_",
     "covariance_std_": "noise_std_",
@@ -92,6 +93,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         "dropouts": WHOLE,
         "adjacency": one_of(*(each.value for each in Adjacency)),
         "calibration": one_of("exact", "published"),
+        "noise": one_of("auto", "gaussian", "laplace"),
         "policies": optional(
             Constraint(
                 "a dict from site names to objects of the class Policy",
@@ -112,6 +114,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     unit: Unit | None = None
     adjacency: AdjacencyName = "replace-one"
     calibration: CalibrationName = "exact"
+    noise: NoiseChoice = "auto"
     policies: Mapping[str, Policy] | None = None
     random_state: int | None = None
     data: DataMark = "private"
@@ -263,6 +266,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
                 unit=unit,
                 adjacency=self.adjacency,
                 calibration=self.calibration,
+                noise=self.noise,
                 policies=policies,
                 random_state=None if self.random_state is None else int(self.random_state),
                 attempts=getattr(self, "attempts", 0),
@@ -432,7 +436,11 @@ class ColumnRanges(JointEstimator):
             return ends[:, 0].copy(), ends[:, 1].copy()
         lower, upper = self._by_column("lower"), self._by_column("upper")
         if lower is not None and upper is not None and np.any(lower >= upper):
-            raise BadParameter("every lower bound must lie below its upper bound")
+            at = int(np.argmax(lower >= upper))
+            raise BadParameter(
+                f"the range of column {self._feature_names[at]!r} must have its lower end first, got {lower[at]:g} to "
+                f"{upper[at]:g}"
+            )
         return lower, upper
 
     def _by_column(self, which: str) -> Floats | None:

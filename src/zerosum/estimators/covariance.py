@@ -34,12 +34,22 @@ class Covariance(RangedEstimator):
         Covariance of the columns. Negative eigenvalues, which only noise can cause, are set to zero.
     noise_std_ : ndarray of shape (n_features, n_features)
         Standard deviation that privacy adds to each covariance, before eigenvalues are set to zero.
+    covariance_interval_ : ndarray of shape (n_features, n_features, 2)
+        Interval of 95 % for the covariance of the pooled data, from privacy alone.
+    covariance_population_interval_ : ndarray of shape (n_features, n_features, 2)
+        Interval of 95 % for the covariance of a normal population, from sampling and privacy.
     location_ : ndarray of shape (n_features,)
         Mean of each column.
     location_noise_std_ : ndarray of shape (n_features,)
         Standard deviation that privacy adds to each mean.
     correlation_ : ndarray of shape (n_features, n_features)
         Correlation of the columns, from `covariance_`.
+    correlation_noise_std_ : ndarray of shape (n_features, n_features)
+        Standard deviation that privacy adds to each correlation; 1 where a correlation is unknown.
+    correlation_interval_ : ndarray of shape (n_features, n_features, 2)
+        Interval of 95 % for the correlation in the pooled data, from privacy alone.
+    correlation_population_interval_ : ndarray of shape (n_features, n_features, 2)
+        Interval of 95 % for the correlation in a normal population, from sampling and privacy.
     %(fitted)s
 
     %(notes)s
@@ -51,6 +61,9 @@ class Covariance(RangedEstimator):
     >>> found = Covariance(lower=-4, upper=4, epsilon=2.0, random_state=0, data="synthetic").fit(sites)
     >>> bool(abs(found.correlation_[0, 1] - 0.8) < 0.1), found.location_.shape
     (True, (2,))
+    >>> low, high = found.correlation_interval_[0, 1]
+    >>> bool(low < 0.8 < high)
+    True
     """
 
     _algorithm: ClassVar[str] = "covariance"
@@ -62,17 +75,9 @@ class Covariance(RangedEstimator):
         self.covariance_: Floats = np.asarray(estimate["covariance"])
         self.correlation_: Floats = np.asarray(estimate["correlation"])
         self.location_noise_std_: Floats = np.asarray(estimate["mean_noise_std"])
-        self.noise_std_ = self._covariance_noise(np.asarray(estimate["moment_noise_std"]))
-
-    def _covariance_noise(self, moment_std: Floats) -> Floats:
-        """Standard deviation of the noise of each covariance, from that of each second moment (n_features, n_features).
-
-        A covariance is a second moment minus the product of two means. With noise e in the mean m, the noise of
-        (m + e)(m + e)' is m e' + e m' + e e', independent of the noise of the moment. With s the standard deviation of
-        e its variance is (m_i s_j)^2 + (m_j s_i)^2 + (s_i s_j)^2. On the diagonal both factors have the same noise, and
-        the variance is twice that.
-        """
-        mean, std = self.location_ - self._middle, self.location_noise_std_
-        crossed = np.outer(mean, std) ** 2
-        product = crossed + crossed.T + np.outer(std, std) ** 2
-        return np.asarray(np.sqrt(moment_std**2 + product * (1 + np.eye(len(mean)))))
+        self.noise_std_: Floats = np.asarray(estimate["covariance"].std)
+        self.correlation_noise_std_: Floats = np.asarray(estimate["correlation"].std)
+        self.covariance_interval_: Floats = np.asarray(estimate["covariance_interval"])
+        self.covariance_population_interval_: Floats = np.asarray(estimate["covariance_population_interval"])
+        self.correlation_interval_: Floats = np.asarray(estimate["correlation_interval"])
+        self.correlation_population_interval_: Floats = np.asarray(estimate["correlation_population_interval"])

@@ -19,6 +19,8 @@ from zerosum.estimators.tables import Levels, TableEstimator
 from zerosum.estimators.validation import LIST, MAPPING, RANGES, Constraint, optional
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
+from zerosum.report.paper import PaperTable
+from zerosum.report.table_one import table_one
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -152,6 +154,17 @@ class Describe(_Grouped):
     def _parameters(self, tables: Tables) -> dict[str, Any]:
         shares = None if self.shares is None else dict(self.shares)
         return super()._parameters(tables) | {"parts": tuple(self.parts), "shares": shares}
+
+    def table_one(self) -> PaperTable:
+        """Table 1 of a paper: the groups as columns, with standardised differences; `print` it.
+
+        Returns
+        -------
+        PaperTable
+            Texts; `result_.to_frame("table1")` and `zerosum results export` have them as a data frame and in documents.
+        """
+        self._fitted()
+        return table_one(self.result_.estimate, self.result_.plan.question)
 
     def _learn(self, estimate: Estimate) -> None:
         self.groups_ = _groups(estimate)

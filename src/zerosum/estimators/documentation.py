@@ -54,6 +54,12 @@ calibration : {"exact", "published"}, default="exact"
     "cape-helper", on data marked public or synthetic. In a training of many steps epsilon is then that of one step, as
     in the capeFM paper. The exact epsilon of the whole study is in `privacy_` either way, and ledgers are charged it.
 """,
+    "noise": """
+noise : {"auto", "gaussian", "laplace"}, default="auto"
+    Distribution of the noise. "auto" takes the one with the smaller noise for a mean or a histogram, at equal epsilon
+    and delta, and Gaussian noise for every other method. Laplace noise spends more of a lifetime budget when many
+    studies of the same people add up.
+""",
     "policies": """
 policies : dict of str to Policy, optional
     Policies by site name. A site without one gets the default policy, with the site's name as the population; its
@@ -150,7 +156,18 @@ hold_out : float, default=0
 """,
 }
 
-_PRIVACY = ("epsilon", "delta", "scheme", "colluders", "dropouts", "unit", "adjacency", "calibration", "policies")
+_PRIVACY = (
+    "epsilon",
+    "delta",
+    "scheme",
+    "colluders",
+    "dropouts",
+    "unit",
+    "adjacency",
+    "calibration",
+    "noise",
+    "policies",
+)
 _RUN = ("random_state", "data", "budget")
 
 _ATTRIBUTES = {
@@ -183,7 +200,8 @@ p_value_ : ndarray of shape (n_features,)
 wald_p_value_ : float
     P value of the joint test that all coefficients but the intercept are 0 in the population.
 table_ : CoefficientTable
-    Each coefficient with both standard errors, intervals of 90 % and 95 %, and whether the budget identifies it.
+    Each coefficient with both standard errors, intervals of 90 % and 95 %, and whether the budget identifies it; with
+    methods for ratios, contrasts, predicted margins, standardised coefficients and data frames.
 evaluation_ : dict of str to Quantity
     Results of the evaluation; only with `evaluate_share`.
 """,

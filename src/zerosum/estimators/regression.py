@@ -362,7 +362,7 @@ class ModelRegression(JointRegression):
 
     def _learn(self, estimate: Estimate) -> None:
         super()._learn(estimate)
-        self.table_ = CoefficientTable.of(estimate)
+        self.table_ = CoefficientTable.of(estimate, self._algorithm)
         # Standard errors have the intercept last.
         privacy, population = estimate["pooled_std"].value, estimate["population_std"].value
         self.noise_std_: Floats = privacy[:-1].copy()

@@ -2,6 +2,7 @@
 cost.
 
     assumptions     what is assumed about the data, from public knowledge
+    structures      plausible structures of the data where less is stated than the error depends on
     populations     people drawn from the assumptions, or from a public file
     measures        which numbers of a result count, and on which scale
     forecasting     the error in one setting: by formula, or by simulation of the plan's noise
@@ -16,7 +17,8 @@ from zerosum.forecast.assumptions import Assumptions, ColumnShape, Spectrum, rea
 from zerosum.forecast.forecasting import Advisor, Forecast, LineForecast
 from zerosum.forecast.scheme_comparison import ALL, SEEDS, Comparison, compare
 from zerosum.forecast.settings import Setting
-from zerosum.forecast.sweep import LARGEST, WHOLE, WhatIf, what_if
+from zerosum.forecast.structures import Structure, structures_of
+from zerosum.forecast.sweep import LARGEST, WHOLE, StructureForecast, WhatIf, what_if
 
 __all__ = [
     "ALL",
@@ -31,9 +33,12 @@ __all__ = [
     "LineForecast",
     "Setting",
     "Spectrum",
+    "Structure",
+    "StructureForecast",
     "WhatIf",
     "compare",
     "read_like",
     "read_spectrum",
+    "structures_of",
     "what_if",
 ]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from scipy.special import ndtri
 
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
@@ -24,7 +25,7 @@ from zerosum.errors import BadParameter, PolicyRefused
 from zerosum.study.study_file import Study
 
 # Accepted forms, for messages.
-_SHAPES = "uniform, normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:SHARE:SHARE:..."
+_SHAPES = "uniform, centered, tailed, normal:MEAN:SD, skewed:MEDIAN:FACTOR, shares:SHARE:SHARE:..."
 _SPECTRA = "flat, power:EXPONENT, exponential:RATIO, or a file of eigenvalues"
 # Guesses other than those about columns, and what they describe, for messages.
 _ABOUT = {
@@ -32,7 +33,20 @@ _ABOUT = {
     "r_squared": "of what a regression's features explain",
     "separation": "of clusters and classes",
     "rows": "of people with many rows in order of time",
+    "correlation": "of columns with each other",
+    "usual": "of the columns of tables",
+    "whole": "of quantiles, covariances and regressions of columns within ranges",
 }
+_OPTIONS = {"usual": "--shape"}  # options that are not called like their field
+# "centered": the range has 8 standard deviations of a normal distribution about its middle. "tailed": a log-normal
+# column whose median lies at a twelfth of its range, and whose 84th percentile at twice that. Chosen by hand: numbers
+# that people measure seldom fill the range that is declared for them.
+_CENTERED_STDS = 8.0
+_TAILED_MEDIAN, _TAILED_FACTOR = 1 / 12, 2.0
+# Shares of the levels of a categorical column, proportional to 1/k^power for the k-th: equal, unequal, some rare.
+_LEVEL_POWERS = {"uniform": 0.0, "centered": 1.0, "tailed": 2.0}
+# Smallest distance of a share of people from 0 and 1, so that its normal quantile is finite.
+_SHARE_MARGIN = 1e-15
 # Width of a range, in standard deviations of the response, without a guess about it. Chosen by hand; no benchmark
 # recorded.
 _RANGE_WIDTH = 6.0
@@ -45,8 +59,10 @@ class ColumnShape:
     Attributes
     ----------
     kind : str
-        "uniform", "normal" (mean, standard deviation), "skewed" (log-normal: median, factor) or "shares" (one per
-        level).
+        "uniform", "centered" (normal about the middle of the range, 8 standard deviations wide), "tailed" (log-normal
+        from the lower end of the range, with a median at a twelfth of it), "normal" (mean, standard deviation),
+        "skewed" (log-normal: median, factor) or "shares" (one per level). The first three also describe levels: equal
+        shares, or shares in proportion to 1/k or 1/k^2 for the k-th level.
     numbers : tuple of float
         Parameters of the kind.
     """
@@ -67,7 +83,7 @@ class ColumnShape:
         except ValueError:
             raise BadParameter(f"a guess must be one of {_SHAPES}, got {text!r}") from None
         # Parameters of each kind. Shares are as many as are given, at least two.
-        wanted = {"uniform": 0, "normal": 2, "skewed": 2, "shares": max(len(numbers), 2)}
+        wanted = {"uniform": 0, "centered": 0, "tailed": 0, "normal": 2, "skewed": 2, "shares": max(len(numbers), 2)}
         if wanted.get(kind) != len(numbers) or not all(map(math.isfinite, numbers)):
             raise BadParameter(f"a guess must be one of {_SHAPES}, got {text!r}")
         if kind == "normal" and not numbers[1] > 0:
@@ -93,15 +109,34 @@ class ColumnShape:
         rng : Generator
             Random generator.
         """
+        return self.numbers_at(rng.random(count), low, high)
+
+    def numbers_at(self, share: Floats, low: float, high: float) -> Floats:
+        """Quantiles of a numeric column, clipped to its range.
+
+        Parameters
+        ----------
+        share : array
+            Shares of people below, in (0, 1).
+        low, high : float
+            Public range; infinite without one.
+        """
         if self.kind == "shares":
             raise BadParameter("shares are guessed for columns of categories, and this one has a range")
         if self.kind == "uniform":
-            return rng.uniform(low, high, count)
-        a, b = self.numbers
-        # "skewed" is log-normal: median a, and factor b between the median and the 84th percentile.
-        found = rng.normal(a, b, count) if self.kind == "normal" else a * b ** rng.normal(size=count)
+            return np.asarray(low + (high - low) * share)
+        score = ndtri(np.clip(share, _SHARE_MARGIN, 1 - _SHARE_MARGIN))
+        width = high - low
+        if self.kind == "centered":
+            found = (low + high) / 2 + width / _CENTERED_STDS * score
+        elif self.kind == "tailed":
+            found = low + width * _TAILED_MEDIAN * _TAILED_FACTOR**score
+        else:
+            a, b = self.numbers
+            # "skewed" is log-normal: median a, and factor b between the median and the 84th percentile.
+            found = a + b * score if self.kind == "normal" else a * b**score
         # As a site does: values beyond the range count as its ends.
-        return np.clip(found, low, high)
+        return np.asarray(np.clip(found, low, high))
 
     def levels_of(self, levels: int, count: int, rng: np.random.Generator) -> Floats:
         """Draw values of a categorical column, as indices of its levels.
@@ -115,10 +150,16 @@ class ColumnShape:
         rng : Generator
             Random generator.
         """
-        if self.kind not in ("uniform", "shares") or (self.numbers and len(self.numbers) != levels):
+        return self.levels_at(rng.random(count), levels)
+
+    def levels_at(self, share: Floats, levels: int) -> Floats:
+        """Indices of the levels of a categorical column, by shares of people below, in (0, 1)."""
+        if self.kind not in (*_LEVEL_POWERS, "shares") or (self.numbers and len(self.numbers) != levels):
             raise BadParameter(f"a column of {levels} categories is guessed as uniform, or by {levels} shares")
-        shares = np.array(self.numbers or [1.0] * levels)
-        return rng.choice(levels, count, p=shares / shares.sum()).astype(np.float64)
+        power = _LEVEL_POWERS.get(self.kind, 0.0)
+        sizes = np.array(self.numbers or np.arange(1, levels + 1) ** -power)
+        ends = np.cumsum(sizes / sizes.sum())
+        return np.minimum(np.searchsorted(ends, share, side="right"), levels - 1).astype(np.float64)
 
     def to_option(self) -> str:
         """The guess in the form that `parse` accepts."""
@@ -129,11 +170,14 @@ class ColumnShape:
 class Spectrum:
     """Eigenvalues of a covariance matrix, up to a common factor: a parametric form, or the values of a public file.
 
-    `values(count)` gives the largest `count` of them in descending order.
+    `values(count)` gives the largest `count` of them in descending order. They are those of the columns as the study
+    scales them or, with `relative`, of columns divided by half their ranges: without a statement about the spectrum,
+    every column fills its range alike.
     """
 
     text: str
     values: Callable[[int], Floats]
+    relative: bool = False
 
     @classmethod
     def parse(cls, text: str, folder: Path = Path()) -> Spectrum:
@@ -197,6 +241,12 @@ class Assumptions:
         Distance of neighbouring clusters or classes, in standard deviations within one.
     rows : int, optional
         Rows per recording, 30 to 10000.
+    correlation : float, optional
+        Correlation of the normal scores of neighbouring columns, 0 to 0.99; of columns k apart, its k-th power.
+    usual : ColumnShape, optional
+        Distribution of columns that `columns` does not name: uniform, centered or tailed. None: uniform.
+    whole : tuple of str
+        Columns that hold whole numbers, so that many people have the same value.
     """
 
     columns: Mapping[str, ColumnShape] = field(default_factory=dict)
@@ -205,8 +255,15 @@ class Assumptions:
     r_squared: float | None = None
     separation: float | None = None
     rows: int | None = None
+    correlation: float | None = None
+    usual: ColumnShape | None = None
+    whole: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.correlation is not None and not 0 <= self.correlation <= 0.99:
+            raise BadParameter(f"correlation must lie between 0 and 0.99, got {self.correlation:g}")
+        if self.usual is not None and self.usual.kind not in _LEVEL_POWERS:
+            raise BadParameter(f"the shape of all columns must be one of {', '.join(_LEVEL_POWERS)}")
         if self.r_squared is not None and not 0 <= self.r_squared <= 0.99:
             raise BadParameter(f"r_squared must lie between 0 and 0.99, got {self.r_squared:g}")
         if self.separation is not None and not 0 < self.separation <= 1000:
@@ -227,17 +284,17 @@ class Assumptions:
             Reason for the message.
         """
         for name, about in _ABOUT.items():
-            if getattr(self, name) is not None and name not in used:
-                option = f"--{name.replace('_', '-')}"
+            if getattr(self, name) not in (None, ()) and name not in used:
+                option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
                 raise BadParameter(f"{option} is {about}, and would have no effect: {why}; leave it out")
 
     def shape(self, name: str) -> ColumnShape:
         """Distribution of a column."""
-        return self.columns.get(name, ColumnShape())
+        return self.columns.get(name, self.usual or ColumnShape())
 
     def check(self, names: Sequence[str]) -> None:
         """Raise `BadParameter` for guesses about columns that the study does not have."""
-        for name in self.columns:
+        for name in (*self.columns, *self.whole):
             if name not in names:
                 raise BadParameter(f"there is a guess about {name!r}, which is not one of the study's columns")
 

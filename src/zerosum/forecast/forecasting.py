@@ -43,6 +43,7 @@ from zerosum.algorithms import (
     TopicsProgram,
 )
 from zerosum.algorithms.groups import GroupedAlgorithm
+from zerosum.algorithms.regression.base import Regression
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
@@ -52,6 +53,7 @@ from zerosum.forecast.measures import Line, Measure, measure_of
 from zerosum.forecast.populations import population_of
 from zerosum.forecast.settings import Setting, split_by_site, study_in_setting, units_per_site
 from zerosum.forecast.structured_populations import Classifier
+from zerosum.forecast.structures import structures_of
 from zerosum.kernel.missing import OBSERVED
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import Scheme
@@ -211,9 +213,14 @@ class Advisor:
     study : Study
         The study; its site files are dropped.
     assumptions : Assumptions, optional
-        Public assumptions about the data.
+        Public assumptions about the data. Facts that are not stated are completed as typical.
     people : int, optional
         Number of units; by default as the roster declares.
+
+    Attributes
+    ----------
+    structures : tuple of Structure
+        Structures of the data that agree with what is stated. The forecasts are for the first one.
 
     Raises
     ------
@@ -224,7 +231,9 @@ class Advisor:
     def __init__(self, study: Study, assumptions: Assumptions | None = None, people: int | None = None) -> None:
         # A forecast must not read private data, so the site files are dropped before anything else.
         self.study = study.model_copy(update={"site_files": ()})
-        self.assumptions = assumptions or Assumptions()
+        stated = assumptions or Assumptions()
+        self.structures = structures_of(study.build_algorithm(), stated, study.full_design)
+        self.assumptions = self.structures[0].assumptions
         self.own = Setting.of(study, people)
         if not Scheme(study.scheme.name).facts.noisy:
             raise BadParameter("without privacy there is no noise to forecast: give the study another scheme")
@@ -252,6 +261,18 @@ class Advisor:
         if self._population is None or self._measure is None:
             return "nothing"
         return self._population.description + self._measure.reference_clause(self._population.truth)
+
+    @property
+    def caveat(self) -> str:
+        """What the forecast of a regression rests on, if its columns are simulated; empty for others."""
+        if self.assumptions.like is not None or not isinstance(self.study.build_algorithm(), Regression):
+            return ""
+        if not self.assumptions.correlation:
+            return "This forecast rests on independent columns; correlated columns have larger errors"
+        return (
+            f"This forecast rests on an assumed correlation of {self.assumptions.correlation:g} between neighbouring "
+            "columns; stronger correlations have larger errors"
+        )
 
     @property
     def source(self) -> str:

@@ -18,6 +18,7 @@ from zerosum.algorithms import (
     Algorithm,
     CorrelationProgram,
     CovarianceProgram,
+    CoxRegressionProgram,
     DataCollaborationProgram,
     Estimate,
     FeatureClassifierProgram,
@@ -109,6 +110,8 @@ def measure_of(algorithm: Algorithm) -> Measure | None:
             return _energy(algorithm)
         case Regression():
             return _coefficients(algorithm)
+        case CoxRegressionProgram():
+            return _hazards(algorithm)
         case ICAProgram():
             return _maps(algorithm)
         case TopicsProgram():
@@ -318,6 +321,15 @@ def _coefficients(algorithm: Regression) -> Measure:
     unit = "of the response's range" if isinstance(algorithm, LinearRegressionProgram) else "of the linear predictor"
     lines.append(Line("intercept", response, counts=not names))
     return Measure(tuple(lines), f"{unit}, as a column goes through its range", _flat("coefficients", "intercept"))
+
+
+def _hazards(algorithm: CoxRegressionProgram) -> Measure:
+    """Logarithms of hazard ratios, in units of the effect when a column traverses its range."""
+    names = algorithm.columns[: algorithm.features]
+    lines = [Line(name, 1 / float(2 * half)) for name, half in zip(names, algorithm.half, strict=False)]
+    unit = "of the logarithm of a hazard ratio, as a column goes through its range"
+    # The truth of made-up data is not known: results are compared with one without privacy.
+    return Measure(tuple(lines), unit, _flat("coefficients"), lambda estimate: estimate["coefficients"].value)
 
 
 def _survival(algorithm: SurvivalProgram) -> Measure:

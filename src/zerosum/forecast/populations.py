@@ -8,12 +8,14 @@ The constants below were chosen by hand; no benchmark recorded.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
 
 import numpy as np
+from scipy.special import ndtr
 
 from zerosum.algorithms import (
     Algorithm,
+    CovarianceProgram,
     CustomProgram,
     DataCollaborationProgram,
     FeatureClassifierProgram,
@@ -41,10 +43,12 @@ from zerosum.forecast.structured_populations import ROWS, Classes, Classifier, D
 
 _CENTRE_SHARE = 0.6  # share of the ranges that contains the cluster centres
 _MAX_SPREAD = 0.12  # largest standard deviation of a cluster, in half ranges
-_RANGE_STDS = 4.0  # standard deviations of the widest column in half its range
+_RANGE_STDS = 4.0  # standard deviations of a column in half its range
 _COLUMNS = 5000  # largest number of synthetic columns
 # Defaults of the guesses `r_squared`, `separation` and `spectrum`.
 _R_SQUARED, _SEPARATION, _SPECTRUM = 0.3, 6.0, "power:1"
+# Share of yes in a column of yes and no, by the usual shape of columns.
+_YES_SHARES = {"centered": 0.3, "tailed": 0.05}
 _EVENT_FREE_SHARE = 0.3  # share without event at the last edge, if nothing is guessed about times
 
 
@@ -96,12 +100,16 @@ def _synthetic_population(algorithm: Algorithm, assumptions: Assumptions, design
         case SurvivalProgram():
             return SurvivalPopulation(algorithm, assumptions)
         case GroupedAlgorithm() | HistogramProgram() | RangedAlgorithm():
-            return IndependentPopulation(algorithm, assumptions)
+            return ColumnsPopulation(algorithm, assumptions)
     return None
 
 
-class IndependentPopulation(Population):
-    """Independent columns with the guessed distributions."""
+class ColumnsPopulation(Population):
+    """Columns with the guessed distributions and correlations, joined by a normal copula.
+
+    Neighbouring columns have normal scores of correlation r, columns that are k apart of r^k: the scores are a
+    stationary first-order autoregression over the columns.
+    """
 
     def __init__(self, algorithm: Algorithm, assumptions: Assumptions) -> None:
         self.assumptions, self.columns = assumptions, algorithm.columns
@@ -110,7 +118,13 @@ class IndependentPopulation(Population):
         self.ordinary = 1.0  # If only norms are bounded, a typical row has half the largest norm.
         if isinstance(algorithm, RangedAlgorithm):
             self.ordinary = algorithm.radius / (2 * math.sqrt(len(algorithm.columns)))
+        self.whole = (*assumptions.whole, *getattr(algorithm, "whole", ()))
         assumptions.check(self.columns)
+        check_whole(assumptions, self.ranges)
+        used = {"usual", "whole"} if self.ranges or self.levels else set()
+        # Means, counts and quantiles of a column do not depend on the others.
+        joint = len(self.columns) > 1 and isinstance(algorithm, CovarianceProgram)
+        self.used_assumptions = frozenset(used | ({"correlation"} if joint else set()))
         self.description = describe_columns(assumptions, self.columns)
 
     @property
@@ -120,27 +134,59 @@ class IndependentPopulation(Population):
 
     def people(self, count: int, rng: np.random.Generator) -> Units:
         """One row per unit."""
-        return Units(np.column_stack([self.column(name, count, rng) for name in self.columns]))
+        scores = correlated_scores(count, len(self.columns), self.assumptions.correlation or 0.0, rng)
+        return Units(np.column_stack([self._column(name, scores[:, at]) for at, name in enumerate(self.columns)]))
 
-    def column(self, name: str, count: int, rng: np.random.Generator) -> Floats:
-        """Draw one column, shape (count,)."""
+    def _column(self, name: str, scores: Floats) -> Floats:
+        """Values of one column for normal scores, both of shape (count,)."""
         shape = self.assumptions.shape(name)
         if name in self.levels:
-            return shape.levels_of(self.levels[name], count, rng)
+            return shape.levels_at(ndtr(scores), self.levels[name])
         if name in self.ranges:
-            return shape.numbers_in(*self.ranges[name], count, rng)
+            found = shape.numbers_at(ndtr(scores), *self.ranges[name])
+            return np.rint(found) if name in self.whole else found
         if name not in self.assumptions.columns:
-            return rng.normal(0.0, self.ordinary, count)
-        if shape.kind == "uniform":
-            raise BadParameter(f"column {name!r} has no range in which it could be uniform")
-        return shape.numbers_in(-math.inf, math.inf, count, rng)
+            return self.ordinary * scores
+        if shape.kind in ("uniform", "centered", "tailed"):
+            raise BadParameter(f"column {name!r} has no range in which it could be {shape.kind}")
+        return shape.numbers_at(ndtr(scores), -math.inf, math.inf)
+
+
+def correlated_scores(count: int, columns: int, correlation: float, rng: np.random.Generator) -> Floats:
+    """Normal scores (count, columns) in which columns k apart have the correlation `correlation`^k."""
+    found = rng.normal(size=(count, columns))
+    # An autoregression with innovations of this size has variance 1 in every column.
+    fresh = math.sqrt(1 - correlation**2)
+    for at in range(1, columns if correlation > 0 else 0):
+        found[:, at] = correlation * found[:, at - 1] + fresh * found[:, at]
+    return found
+
+
+def check_whole(assumptions: Assumptions, ranges: Mapping[str, tuple[float, float]]) -> None:
+    """Raise `BadParameter` for columns guessed to be whole numbers that have no range with two of them."""
+    for name in assumptions.whole:
+        low, high = ranges.get(name, (0.0, 0.0))
+        if math.floor(high) - math.ceil(low) < 1:
+            raise BadParameter(f"column {name!r} has no range with two whole numbers, and cannot be guessed as whole")
 
 
 def describe_columns(assumptions: Assumptions, columns: tuple[str, ...]) -> str:
     """Sentence about the guesses for columns."""
+    usual = (assumptions.usual or ColumnShape()).kind
+    word = {"centered": "normal about the middle of", "tailed": "skewed towards the lower end of"}.get(
+        usual, "uniform over"
+    )
     parts = [f"{name} {assumptions.columns[name].to_option()}" for name in columns if name in assumptions.columns]
     if len(parts) < len(columns):
-        parts.append("the others uniform over their ranges" if parts else "every column uniform over its range")
+        parts.append(f"the others {word} their ranges" if parts else f"every column {word} its range")
+    if assumptions.whole:
+        parts.append(f"{', '.join(assumptions.whole)} in whole numbers")
+    if assumptions.correlation is not None:
+        parts.append(
+            f"neighbouring columns with correlation {assumptions.correlation:g}"
+            if assumptions.correlation
+            else "columns independent of each other"
+        )
     return ", ".join(parts) or "no assumption about columns"
 
 
@@ -207,8 +253,9 @@ class ClustersPopulation(Population):
 class SpectrumPopulation(Population):
     """Gaussian rows whose covariance, in scaled columns, has the guessed spectrum along random directions.
 
-    The directions are equal in every sample. The size is chosen so that four standard deviations of the widest column
-    fill half its range. If the study centres rows within recordings, each unit has `length` rows.
+    The directions are equal in every sample. The size is chosen so that four standard deviations of a column fill half
+    its range, in the root mean square over columns. If the study centres rows within recordings, each unit has `length`
+    rows.
     """
 
     def __init__(self, algorithm: PCAProgram, assumptions: Assumptions) -> None:
@@ -229,16 +276,19 @@ class SpectrumPopulation(Population):
         directions = np.linalg.qr(rng.normal(size=(columns, columns)))[0]
         # root root' is the covariance up to a factor: eigenvectors times roots of eigenvalues.
         root = directions * np.sqrt(values / values[0])
+        unit = algorithm.scale
         if algorithm.lower is None:
             # The expected squared norm of a row is the squared Frobenius norm of `root`. A typical row has half the
             # largest norm.
             size = algorithm.radius / 2 / math.sqrt(float(np.sum(root**2)))
         else:
-            widest = np.sqrt(np.sum(root**2, axis=1)) * algorithm.scale / algorithm.half
-            size = 1 / (_RANGE_STDS * float(np.max(widest)))
-        self.root, self.center = size * root * algorithm.scale[:, None], algorithm.middle
+            unit = algorithm.half if spectrum.relative else algorithm.scale
+            deviations = np.sqrt(np.sum(root**2, axis=1)) * unit / algorithm.half
+            size = 1 / (_RANGE_STDS * float(np.sqrt(np.mean(deviations**2))))
+        self.root, self.center = size * root * unit[:, None], algorithm.middle
         of = f", {self.length} of them a person" if recorded else ""
-        self.description = f"normal rows with a spectrum {spectrum.text}{of}"
+        relative = " of columns over their ranges" if spectrum.relative and algorithm.lower is not None else ""
+        self.description = f"normal rows with a spectrum {spectrum.text}{relative}{of}"
 
     @property
     def numbers_each(self) -> int:
@@ -254,12 +304,13 @@ class SpectrumPopulation(Population):
 class RegressionPopulation(Population):
     """Regression data: all features have equal standardised effects and together explain the share `r_squared`."""
 
-    used_assumptions = frozenset({"r_squared"})
+    used_assumptions = frozenset({"r_squared", "correlation", "usual", "whole"})
 
     def __init__(self, algorithm: Regression, assumptions: Assumptions, design: Design | None) -> None:
         self.algorithm, self.assumptions, self.design = algorithm, assumptions, design
         names = algorithm.columns if design is None else design.read
         assumptions.check(names)
+        check_whole(assumptions, ranges_of(algorithm) if design is None else design.ranges)
         self.response = names[-1]
         self.share = _R_SQUARED if assumptions.r_squared is None else assumptions.r_squared
         self.description = (
@@ -303,24 +354,37 @@ class RegressionPopulation(Population):
 
     def _features(self, count: int, rng: np.random.Generator) -> Floats:
         """Feature columns, with a placeholder for the response in the last column."""
-        if self.design is None:
-            plain = IndependentPopulation(self.algorithm, _without_column(self.assumptions, self.response))
-            return np.column_stack(
-                [
-                    rng.random(count) if name == self.algorithm.draw else plain.column(name, count, rng)
-                    for name in self.algorithm.columns
-                ]
-            )
-        drawn = [self._input_column(name, count, rng) for name in self.design.read[:-1]]
-        return expand_design(np.column_stack([*drawn, np.zeros(count)]), self.design)
+        names = self.algorithm.columns if self.design is None else self.design.read
+        ranges = ranges_of(self.algorithm) if self.design is None else self.design.ranges
+        scores = correlated_scores(count, len(names) - 1, self.assumptions.correlation or 0.0, rng)
+        drawn = [self._column(name, scores[:, at], ranges) for at, name in enumerate(names[:-1])]
+        rows = np.column_stack([*drawn, np.zeros(count)])
+        return rows if self.design is None else expand_design(rows, self.design)
 
-    def _input_column(self, name: str, count: int, rng: np.random.Generator) -> Floats:
-        """One column as the design reads it."""
-        assert self.design is not None  # noqa: S101
-        shape = self.assumptions.shape(name)
-        if name in self.design.levels:
-            return shape.levels_of(len(self.design.levels[name]), count, rng)
-        return shape.numbers_in(*self.design.ranges[name], count, rng)
+    def _column(self, name: str, scores: Floats, ranges: Mapping[str, tuple[float, float]]) -> Floats:
+        """Values of one column, as the study reads it, for normal scores, both of shape (count,)."""
+        shape, share = self.assumptions.shape(name), ndtr(scores)
+        if self.design is None and name == self.algorithm.draw:
+            return np.asarray(share)
+        if self.design is not None and name in self.design.levels:
+            return shape.levels_at(share, len(self.design.levels[name]))
+        if name not in self.assumptions.columns and self._is_indicator(name, ranges):
+            return (share > 1 - _YES_SHARES[shape.kind]).astype(np.float64)
+        found = shape.numbers_at(share, *ranges[name])
+        return np.rint(found) if name in self.assumptions.whole else found
+
+    def _is_indicator(self, name: str, ranges: Mapping[str, tuple[float, float]]) -> bool:
+        """Whether a column is taken for one of yes and no: its range is 0 to 1 and that of others is not, and its
+        usual shape is assumed and not uniform.
+        """
+        features = [ranges[each] for each in ranges if each != self.response]
+        usual = self.assumptions.usual
+        return (
+            usual is not None
+            and usual.kind in _YES_SHARES
+            and tuple(ranges[name]) == (0.0, 1.0)
+            and any(tuple(each) != (0.0, 1.0) for each in features)
+        )
 
     def _draw_response(self, scores: Floats, rng: np.random.Generator) -> Floats:
         """Draw the response for linear scores of mean 0 and variance 1, shape (count,)."""
@@ -357,11 +421,6 @@ def _logistic_intercept(scores: Floats, share: float) -> float:
         else:
             high = middle
     return (low + high) / 2
-
-
-def _without_column(assumptions: Assumptions, name: str) -> Assumptions:
-    """The guesses without the one about a column."""
-    return replace(assumptions, columns={each: shape for each, shape in assumptions.columns.items() if each != name})
 
 
 class SurvivalPopulation(Population):

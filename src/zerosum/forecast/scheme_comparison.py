@@ -26,6 +26,7 @@ from zerosum.forecast.forecasting import OnStep
 from zerosum.forecast.measures import Line, Measure, measure_of
 from zerosum.forecast.populations import population_of
 from zerosum.forecast.settings import Setting, split_by_site, study_in_setting
+from zerosum.forecast.structures import structures_of
 from zerosum.kernel.schemes import DEFAULT_SCHEME, SCHEMES
 from zerosum.kernel.terms import Calibration
 from zerosum.report.record import Result
@@ -256,7 +257,10 @@ def _synthetic_data(
     study: Study, assumptions: Assumptions, people: int | None
 ) -> tuple[dict[str, Units], str, Floats | None]:
     """Synthetic data by site, a description of the assumptions, and the true parameters (or None)."""
-    population = population_of(study.build_algorithm(), assumptions, study.full_design)
+    algorithm = study.build_algorithm()
+    # What is not stated is completed as typical, as for a forecast.
+    assumptions = structures_of(algorithm, assumptions, study.full_design)[0].assumptions
+    population = population_of(algorithm, assumptions, study.full_design)
     if population is None:
         raise BadParameter(f"there are no synthetic data for the algorithm {study.algorithm!r}: give public data")
     count = Setting.of(study, people).people

@@ -20,6 +20,8 @@ from zerosum.forecast.settings import Setting
 from zerosum.study.study_file import Study
 
 LARGEST, _SMALLEST = 100.0, 1e-4  # largest and smallest epsilon of a search; chosen by hand
+# The other structures get this fraction of the simulations of the typical one, at least as many as another setting.
+_STRUCTURE_FRACTION = 4
 _TRIES = 10  # approximate number of forecasts of a search, for progress reports
 _RATIO_TOLERANCE = 1.05  # the search stops when its bounds are closer than this factor; chosen by hand
 WHOLE = ""  # key of the summary figure among targets
@@ -32,6 +34,7 @@ class Target:
 
     wanted: Mapping[str, float]  # largest error by label of a line, or by WHOLE
     forecast: Forecast | None
+    others: tuple[tuple[str, float | None], ...] = ()  # the same epsilon by name of another structure of the data
 
     @property
     def epsilon(self) -> float | None:
@@ -41,7 +44,22 @@ class Target:
     def as_record(self) -> dict[str, Any]:
         """JSON-compatible form."""
         found = None if self.forecast is None else self.forecast.as_record()
-        return {"wanted": dict(self.wanted), "epsilon": self.epsilon, "forecast": found}
+        others = {"structures": dict(self.others)} if self.others else {}
+        return {"wanted": dict(self.wanted), "epsilon": self.epsilon, "forecast": found} | others
+
+
+@dataclass(frozen=True)
+class StructureForecast:
+    """Forecast of the study under one structure of the data."""
+
+    name: str  # "favourable", "difficult"
+    description: str  # of the assumptions
+    forecast: Forecast
+
+    def as_record(self) -> dict[str, Any]:
+        """JSON-compatible form."""
+        own = {name: getattr(self.forecast, name) for name in ("privacy", "sampling", "together")}
+        return {"name": self.name, "guesses": self.description} | own
 
 
 @dataclass(frozen=True)
@@ -64,6 +82,10 @@ class WhatIf:
         Result of a search.
     level : str
         Name of 1 - figure, if the figure is a loss.
+    structures : tuple of StructureForecast
+        Forecasts of the study under other structures of the data that agree with what is stated.
+    caveat : str
+        What the forecast rests on, if that should be read first.
     """
 
     study: str
@@ -75,6 +97,15 @@ class WhatIf:
     around: Mapping[str, tuple[Forecast, ...]]
     target: Target | None = field(default=None)
     level: str = ""  # name of 1 - figure, if the figure is a loss
+    structures: tuple[StructureForecast, ...] = ()
+    caveat: str = ""
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Smallest and largest error that privacy adds, over the structures of the data."""
+        each = [self.own.privacy, *(other.forecast.privacy for other in self.structures)]
+        known = [error for error in each if math.isfinite(error)] or [math.nan]
+        return min(known), max(known)
 
     def as_record(self) -> dict[str, Any]:
         """JSON-compatible form."""
@@ -84,6 +115,9 @@ class WhatIf:
             "unit": self.unit,
             "level": self.level,
             "guesses": self.description,
+            "caveat": self.caveat,
+            "range": list(self.range),
+            "structures": [each.as_record() for each in self.structures],
             "own": self.own.as_record(),
             "around": {kind: [each.as_record() for each in row] for kind, row in self.around.items()},
             "target": None if self.target is None else self.target.as_record(),
@@ -125,8 +159,10 @@ def what_if(
         kinds.setdefault(kind, []).append(setting)
     # A dictionary as an ordered set: the own setting occurs in every row and is computed once.
     todo = dict.fromkeys(setting for row in kinds.values() for setting in row if setting != own)
-    before = runs + some * (1 + len(todo))
-    whole = before + (some * _TRIES if target is not None else 0)
+    others = [(each.name, Advisor(study, each.assumptions, people)) for each in advisor.structures[1:]]
+    each_other = max(runs // _STRUCTURE_FRACTION, some)
+    before = runs + some * (1 + len(todo)) + each_other * len(others)
+    whole = before + (some * _TRIES * (1 + len(others)) if target is not None else 0)
 
     def steps(begun: int, length: int) -> OnStep:
         return lambda done, planned: on_step(begun + done * length // planned, whole)
@@ -144,9 +180,24 @@ def what_if(
             sampling = known[own].sampling * math.sqrt(own.people / setting.people)
             known[setting] = found.rescale(privacy, _ratio(sampling, found.sampling) if found.runs else 1.0)
     around = {kind: tuple(known[each] for each in row if each in known) for kind, row in kinds.items()}
-    reached = None if target is None else search(advisor, target, some, privacy, steps(before, whole - before))
+    begun = runs + some * (1 + len(todo))
+    structures = []
+    for at, (name, other) in enumerate(others):
+        with suppress(BadParameter):  # noise would hide every number
+            there = other.at(own, each_other, steps(begun + each_other * at, each_other))
+            structures.append(StructureForecast(name, other.description, there))
+    reached = None
+    if target is not None:
+        length = (whole - before) // (1 + len(others))
+        reached = search(advisor, target, some, privacy, steps(before, length))
+        found_in = [
+            (name, search(other, target, some, 1.0, steps(before + length * at, length)).epsilon)
+            for at, (name, other) in enumerate(others, 1)
+        ]
+        reached = replace(reached, others=tuple(found_in))
     texts = advisor.unit, advisor.description, advisor.source
-    return WhatIf(study.name, study.algorithm, *texts, known[own], around, reached, advisor.level)
+    more = advisor.level, tuple(structures), advisor.caveat
+    return WhatIf(study.name, study.algorithm, *texts, known[own], around, reached, *more)
 
 
 def _check_wanted(advisor: Advisor, wanted: Mapping[str, float]) -> None:

@@ -7,27 +7,39 @@ mu-Gaussian-DP with mu = D / sigma (Dong, Roth, Su 2022). Every function of plai
     delta, epsilon   delta(eps) = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), and its inverse in eps
     mu_for           its inverse in mu, rounded to the private side
 
-Phi is the distribution function of the standard normal. Sub-sampled releases (`zerosum.kernel.events.Subsampled`) are
-composed by their privacy loss distributions, with dp_accounting.
+Phi is the distribution function of the standard normal. Sub-sampled releases (`zerosum.kernel.events.Subsampled`) and
+releases with Laplace noise (`LaplaceSum`) are composed by their privacy loss distributions, with dp_accounting.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
+from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 from zerosum.kernel.amounts import check_delta, check_epsilon, check_mu
 from zerosum.kernel.computed_once import computed_once
-from zerosum.kernel.events import Subsampled
+from zerosum.kernel.events import LaplaceSum, Subsampled
+from zerosum.kernel.laplace import Curve
 from zerosum.kernel.roots import find_root
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+# Spacing of the losses of privacy loss distributions, the default of dp_accounting.
+_INTERVAL = 1e-4
+# Bounded losses of more than this in total add up by basic composition: their loss distributions would have more than
+# 10^6 places, and no budget is that large. Chosen by hand; no benchmark recorded.
+MOST_COMPOSED = 50.0
+_CONVOLUTION_ERROR = 1e-12  # added to delta; the rounding of the Fourier transforms is far below it
 _SOLVED = 4096  # solutions of epsilon and of mu that are cached; two floats each
+
+
+Other = Subsampled | LaplaceSum
 
 
 def compose(mus: Iterable[float]) -> float:
@@ -174,96 +186,232 @@ def with_distance(epsilon_at: Callable[[float], float], distance: float, delta: 
     return eps
 
 
-def mixed_epsilon(mu: float, sampled: Iterable[Subsampled], delta: float) -> float:
-    """The eps of plain releases of total loss `mu` together with sub-sampled ones, for one replaced unit.
+def mixed_epsilon(mu: float, others: Iterable[Other], delta: float) -> float:
+    """The eps of plain releases of total loss `mu` together with others, for one replaced unit.
 
     Computed by the privacy loss distributions of dp-accounting, pessimistic: its replaced unit contributes +c and -c,
     as far apart as a norm bound c allows. Add/remove accounting would be smaller and untrue for a replaced unit (1.83
     instead of 2.84 at mu 1, rate 0.01, 1000 steps).
+
+    Parameters
+    ----------
+    mu:
+        The mu of all plain releases.
+    others:
+        Sub-sampled releases, and releases with Laplace noise.
+    delta:
+        The delta at which eps is computed.
     """
     check_delta(delta)
-    return mixed_curve(mu, sampled)(delta)
+    return mixed_curve(mu, others)(delta)
 
 
-def mixed_curve(mu: float, sampled: Iterable[Subsampled]) -> Callable[[float], float]:
+def mixed_curve(mu: float, others: Iterable[Other]) -> Callable[[float], float]:
     """`mixed_epsilon` as a function of delta alone: one composition is used for every delta."""
     check_mu(mu)
-    if not (rest := _merged(sampled)):
-        return lambda delta: epsilon(mu, delta)
-    mixed = _mixed(mu, rest)
-    return lambda delta: float(mixed.get_epsilon(delta))
+    return _curve(mu, others, _mixed)
 
 
-def trial_epsilon(mu: float, sampled: Iterable[Subsampled], delta: float) -> float:
+def trial_epsilon(mu: float, others: Iterable[Other], delta: float) -> float:
     """`mixed_epsilon` for one evaluation of a search. Its loss distributions are not cached, since no other call needs
     them and they would displace those of ledgers.
     """
     check_mu(mu)
     check_delta(delta)
-    rest = _merged(sampled)
-    return float(_with_plain(_compose(rest), mu).get_epsilon(delta)) if rest else epsilon(mu, delta)
+    return _curve(mu, others, lambda plain, rest: _with_plain(_compose(rest), plain))(delta)
 
 
-def best_guess(mu: float, sampled: Iterable[Subsampled] = (), distance: float = 0.0) -> float:
+def _curve(
+    mu: float, others: Iterable[Other], composed: Callable[[float, tuple[Other, ...]], Any]
+) -> Callable[[float], float]:
+    """The eps of a composition as a function of delta.
+
+    Parameters
+    ----------
+    mu:
+        The mu of all plain releases.
+    others:
+        All other releases.
+    composed:
+        Composes both into one loss distribution, where some are sub-sampled.
+    """
+    rest, pure = _merged(others)
+    if not pure:
+        if not rest:
+            return lambda delta: epsilon(mu, delta)
+        sampled = composed(mu, rest)
+        return lambda delta: float(sampled.get_epsilon_for_delta(delta))
+    if mu == 0 and not rest and len(pure) == 1 and pure[0].steps == 1:
+        return Curve(pure[0].epsilon, pure[0].moves).epsilon_at
+    # Basic composition holds for losses of any kind: a release of a bounded loss adds at most this bound to eps. The
+    # other ways are rounded up, so that it may be the smaller one.
+    bound = math.fsum(event.epsilon * event.steps for event in pure)
+    without = _curve(mu, rest, composed) if mu > 0 or rest else lambda delta: 0.0
+    if bound > MOST_COMPOSED:
+        return lambda delta: without(delta) + bound
+    if rest:
+        mixed = composed(mu, (*rest, *pure))
+        return lambda delta: min(float(mixed.get_epsilon_for_delta(delta)), without(delta) + bound)
+    return lambda delta: _epsilon_beside(mu, pure, delta, without(delta) + bound)
+
+
+def _epsilon_beside(mu: float, pure: tuple[LaplaceSum, ...], delta: float, upper: float) -> float:
+    """The eps of plain releases beside releases with Laplace noise, at most `upper`, rounded up."""
+    low = _delta_beside(mu, pure, 0.0)
+    if low <= delta:
+        return 0.0
+    if _delta_beside(mu, pure, upper) >= delta:
+        return upper
+    root = find_root(lambda e: _delta_beside(mu, pure, e) - delta, 0.0, upper, absolute=1e-12, relative=1e-12)
+    return min(upper, _nudge(root + 1e-12, lambda e: _delta_beside(mu, pure, e) <= delta, upward=True))
+
+
+def _delta_beside(mu: float, pure: tuple[LaplaceSum, ...], eps: float) -> float:
+    """The divergence of plain releases beside releases with Laplace noise.
+
+    Losses of independent releases add up. Given the loss l of the Laplace releases, the divergence at eps is that of
+    the plain releases at eps - l, which has a closed form for any real argument: delta(eps) is its mean over l.
+    """
+    losses, probabilities = _bounded_losses(pure)
+    rest = eps - losses
+    found = -np.expm1(np.minimum(rest, 0.0)) if mu == 0 else _deltas(mu, rest)
+    return float(probabilities @ found) + _CONVOLUTION_ERROR
+
+
+def _deltas(mu: float, eps: Floats) -> Floats:
+    """`delta` for an array of real numbers, by the same two forms as `_log_delta`."""
+    from scipy.special import erfcx, ndtr
+
+    a, b = mu / 2 - eps / mu, -mu / 2 - eps / mu
+    density = np.exp(-0.5 * a * a - _LOG_SQRT_2PI)
+    # M(x) = sqrt(pi/2) erfcx(x/sqrt(2)); the arguments are limited where the other form is taken.
+    half = math.sqrt(math.pi / 2)
+    outer = density * half * (erfcx(np.maximum(-a, 0.0) / math.sqrt(2)) - erfcx(np.maximum(-b, 0.0) / math.sqrt(2)))
+    # Phi(a) - e^eps Phi(b), whose second term is phi(a) M(-b) for b < 0 and computed directly for b >= 0, eps < 0.
+    second = np.where(b < 0, density * half * erfcx(np.maximum(-b, 0.0) / math.sqrt(2)), 0.0)
+    second = np.where(b >= 0, np.exp(np.minimum(eps, 0.0)) * ndtr(b), second)
+    return np.asarray(np.where(a < 0, outer, np.maximum(ndtr(a) - second, 0.0)))
+
+
+@computed_once(maxsize=256)
+def _bounded_losses(events: tuple[LaplaceSum, ...]) -> tuple[Floats, Floats]:
+    """The losses of releases with Laplace noise together, and their probabilities: multiples of an interval, each
+    release rounded up to a dominating distribution (`Curve.on_grid`).
+    """
+    from scipy.signal import fftconvolve
+
+    total = np.ones(1)
+    for event in events:
+        power = Curve(event.epsilon, event.moves).on_grid(_INTERVAL)
+        steps = event.steps
+        # Repeated squaring.
+        while steps:
+            if steps & 1:
+                total = np.maximum(fftconvolve(total, power), 0.0)
+            steps >>= 1
+            if steps:
+                power = np.maximum(fftconvolve(power, power), 0.0)
+    last = len(total) // 2
+    return np.asarray(np.arange(-last, last + 1) * _INTERVAL, dtype=np.float64), total
+
+
+def best_guess(mu: float, others: Iterable[Other] = (), distance: float = 0.0) -> float:
     """Probability that the best test between two equally likely neighbours is right, for releases as in
     `mixed_epsilon`.
 
     It is (1 + delta(0)) / 2, since delta(0) is the total variation between the views of the two neighbours; Phi(mu / 2)
-    without sub-sampling. Noise that is drawn within `distance` of its accounted distribution moves each of the two
-    views by that much.
+    for plain releases. Noise that is drawn within `distance` of its accounted distribution moves each of the two views
+    by that much.
 
     >>> round(best_guess(0.2681), 4), best_guess(0.0)
     (0.5533, 0.5)
     """
-    rest = _merged(sampled)
-    variation = float(_mixed(mu, rest).get_delta(0.0)) if rest else delta(mu, 0.0)
+    rest, pure = _merged(others)
+    bound = math.fsum(event.epsilon * event.steps for event in pure)
+    if bound > MOST_COMPOSED:
+        return 1.0
+    if mu == 0 and not rest and len(pure) == 1 and pure[0].steps == 1:
+        variation = float(Curve(pure[0].epsilon, pure[0].moves).divergence(0.0))
+    elif rest:
+        variation = float(_mixed(mu, (*rest, *pure)).get_delta_for_epsilon(0.0))
+    elif pure:
+        variation = _delta_beside(mu, pure, 0.0)
+    else:
+        variation = delta(mu, 0.0)
     return min(1.0, (1 + variation) / 2 + distance)
 
 
-def _merged(sampled: Iterable[Subsampled]) -> tuple[Subsampled, ...]:
-    """The phases in one order, those of equal mu and rate merged: the time of a composition depends on the number of
-    phases, not of steps.
+def _merged(others: Iterable[Other]) -> tuple[tuple[Subsampled, ...], tuple[LaplaceSum, ...]]:
+    """Sub-sampled phases and sums with Laplace noise, each in one order, equal ones merged: the time of a composition
+    depends on the number of different events, not of steps.
     """
-    steps: Counter[tuple[float, float]] = Counter()
-    for event in sampled:
-        if event.mu > 0:
-            steps[event.mu, event.rate] += event.steps
-    return tuple(Subsampled(*each, count) for each, count in sorted(steps.items()))
+    phases: Counter[tuple[float, float]] = Counter()
+    pure: Counter[tuple[float, int]] = Counter()
+    for event in others:
+        if isinstance(event, LaplaceSum):
+            pure[event.epsilon, event.moves] += event.steps
+        elif event.mu > 0:
+            phases[event.mu, event.rate] += event.steps
+    return (
+        tuple(Subsampled(*each, count) for each, count in sorted(phases.items())),
+        tuple(LaplaceSum(*each, count) for each, count in sorted(pure.items())),
+    )
 
 
-def _mixed(mu: float, sampled: tuple[Subsampled, ...]) -> Any:
-    """An accountant with the sub-sampled phases and a plain release of total loss `mu`. The cached accountant is
-    copied, not changed.
-    """
-    return _with_plain(copy.deepcopy(_sampled(sampled)), mu)
+def _mixed(mu: float, others: tuple[Other, ...]) -> Any:
+    """The loss distribution of a plain release of total loss `mu` and others."""
+    return _with_plain(_composed(others), mu)
 
 
-def _with_plain(accountant: Any, mu: float) -> Any:
-    """Compose a plain release of loss `mu` into an accountant."""
-    import dp_accounting
-
-    if mu > 0:  # exact: under REPLACE_ONE the sensitivity is 2, so noise of 2/mu gives loss mu
-        accountant.compose(dp_accounting.GaussianDpEvent(2 / mu))
-    return accountant
+def _with_plain(losses: Any, mu: float) -> Any:
+    """A loss distribution composed with that of a plain release of loss `mu`."""
+    if mu == 0:
+        return losses
+    # exact: under REPLACE_ONE the sensitivity is 2, so noise of 2/mu gives loss mu
+    return losses.compose(_gaussian(2 / mu))
 
 
 @computed_once(maxsize=64)
-def _sampled(events: tuple[Subsampled, ...]) -> Any:
-    """An accountant with these phases. It takes seconds to compute, and a ledger needs it again with
-    every later spend.
+def _composed(events: tuple[Other, ...]) -> Any:
+    """The loss distribution of these events. It takes seconds to compute, and a ledger needs it again with every later
+    spend.
     """
     return _compose(events)
 
 
-def _compose(events: tuple[Subsampled, ...]) -> Any:
-    """A new accountant with these phases. For the REPLACE_ONE relation a unit contributes +1 or -1 where it is in the
-    sample.
+def _compose(events: tuple[Other, ...]) -> Any:
+    """The loss distribution of these events, not cached. For the REPLACE_ONE relation a unit contributes +1 or -1 where
+    it is in the sample.
     """
-    import dp_accounting
-    from dp_accounting import pld
+    from dp_accounting.pld import privacy_loss_distribution
 
-    accountant = pld.PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE)
+    losses = privacy_loss_distribution.identity(value_discretization_interval=_INTERVAL)
     for event in events:
-        gaussian = dp_accounting.GaussianDpEvent(1 / event.mu)
-        accountant.compose(dp_accounting.PoissonSampledDpEvent(event.rate, gaussian), event.steps)
-    return accountant
+        single = _laplace(event) if isinstance(event, LaplaceSum) else _gaussian(1 / event.mu, event.rate)
+        losses = losses.compose(single.self_compose(event.steps))
+    return losses
+
+
+def _gaussian(noise: float, rate: float = 1.0) -> Any:
+    """The loss distribution of a Gaussian sum over a sample, for a unit that contributes +1 or -1."""
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import privacy_loss_distribution
+
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        standard_deviation=noise,
+        value_discretization_interval=_INTERVAL,
+        sampling_prob=rate,
+        neighboring_relation=NeighboringRelation.REPLACE_ONE,
+    )
+
+
+def _laplace(event: LaplaceSum) -> Any:
+    """The loss distribution of one sum with Laplace noise, for compositions with sub-sampled sums. The worst neighbours
+    are symmetric: one distribution serves both directions.
+    """
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+    probabilities = Curve(event.epsilon, event.moves).on_grid(_INTERVAL)
+    last = len(probabilities) // 2
+    places = dict(zip(range(-last, last + 1), probabilities.tolist(), strict=True))
+    return privacy_loss_distribution.PrivacyLossDistribution(pld_pmf.create_pmf(places, _INTERVAL, 0.0, True))

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from zerosum.errors import BadParameter
-from zerosum.kernel import accountant, amounts, published
-from zerosum.kernel.events import MOST_STEPS, Sampling, Subsampled
-from zerosum.kernel.schemes import Combine, NoiseLaw, Scheme, SiteShape, weighted_laws
+from zerosum.kernel import accountant, amounts, laplace, published
+from zerosum.kernel.events import MOST_STEPS, LaplaceSum, Sampling, Subsampled
+from zerosum.kernel.schemes import Combine, NoiseLaw, NoiseMechanism, Scheme, SiteShape, weighted_laws
 from zerosum.kernel.view import Coalition, calibrate, worst_mu
+
+_HALVINGS = 40  # of the bracket of a pure epsilon
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,115 @@ def account(
         ),
         accountants=_accountants(sensitivity / moved * worst, claims, first, rounds, delta) if compare else None,
         solutions=_solutions(scheme, shapes, coalition) if scheme.combine is Combine.WEIGHTED else None,
+    )
+
+
+@dataclass(frozen=True)
+class LaplaceCost:
+    """Cost and noise of `rounds` equal releases with Laplace noise in shares.
+
+    `round_epsilon` is the pure epsilon of one release, for a unit that moves the sum by `sensitivity` in L1 norm, and
+    `epsilon` that of all together at `delta`. `scale` is the scale b of the noise that the honest sites' shares add up
+    to, `noise_std` the standard deviation of one released sum. `variance_ratio` is the variance of a release over that
+    of a pooled release of the same epsilon, and `interval` the half width of a 95 % interval in standard deviations.
+    """
+
+    scheme: str
+    sites: int
+    colluders: int
+    dropouts: int
+    sensitivity: float
+    delta: float
+    rounds: int
+    round_epsilon: float
+    epsilon: float
+    scale: float
+    noise_std: float
+    variance_ratio: float
+    interval: float
+
+
+def account_laplace(
+    scheme: Scheme,
+    *,
+    sites: int,
+    coalition: Coalition,
+    sensitivity: float,
+    delta: float,
+    scale: float | None = None,
+    epsilon: float | None = None,
+    rounds: int = 1,
+) -> LaplaceCost:
+    """The cost of equal releases with Laplace noise given its scale, or the scale given their epsilon.
+
+    Parameters
+    ----------
+    scheme:
+        secure-sum, pooled or local.
+    sites:
+        Number of equal sites.
+    coalition:
+        Colluders and lost sites.
+    sensitivity:
+        L1 sensitivity of the sum over units.
+    delta:
+        The delta at which the epsilon of all releases is computed.
+    scale:
+        b of the whole noise, that of a density proportional to exp(-|x|/b). Give either `scale` or `epsilon`.
+    epsilon:
+        The exact epsilon of all rounds together.
+    rounds:
+        Number of releases, each with fresh noise.
+
+    >>> four = {"sites": 4, "coalition": Coalition(1)}
+    >>> cost = account_laplace(Scheme("secure-sum"), **four, sensitivity=2, delta=1e-5, scale=2)
+    >>> cost.round_epsilon, round(cost.noise_std, 4), round(cost.variance_ratio, 4)
+    (1.0, 3.266, 1.3333)
+    """
+    if scheme.name not in laplace.LAPLACE_SCHEMES:
+        raise BadParameter(
+            f"Laplace noise is divided under the schemes {', '.join(laplace.LAPLACE_SCHEMES)}, not under "
+            f"{scheme.name!r}"
+        )
+    amounts.check_amount("the sensitivity", sensitivity)
+    amounts.check_delta(delta)
+    if (scale is None) == (epsilon is None):
+        raise BadParameter(f"give either the noise or epsilon, got {'neither' if scale is None else 'both'}")
+    if not 1 <= rounds <= MOST_STEPS:
+        raise BadParameter(f"rounds must be a whole number from 1 to {MOST_STEPS}, got {rounds}")
+    honest = coalition.honest(sites)
+
+    def together(pure: float) -> float:
+        return accountant.trial_epsilon(0.0, [LaplaceSum(pure, laplace.FEWEST_MOVES, rounds)], delta)
+
+    if epsilon is not None:
+        amounts.check_epsilon(epsilon)
+        # Basic composition from below; a release alone costs at most the whole from above.
+        low, high = epsilon / rounds, epsilon / (1 - delta) + 2 * delta
+        for _ in range(_HALVINGS if rounds > 1 else 0):
+            middle = (low + high) / 2
+            low, high = (middle, high) if together(middle) <= epsilon else (low, middle)
+        pure = low
+    else:
+        amounts.check_amount("the scale of the noise", scale or 0.0)
+        pure = sensitivity / (scale or 1.0)
+    b = sensitivity / pure
+    parts = honest if scheme.facts.mechanism is NoiseMechanism.MASKED else 1
+    shares = 1.0 if scheme.facts.sees_data else sites / parts
+    return LaplaceCost(
+        scheme=scheme.name,
+        sites=sites,
+        colluders=coalition.colluders,
+        dropouts=coalition.dropouts,
+        sensitivity=sensitivity,
+        delta=delta,
+        rounds=rounds,
+        round_epsilon=pure,
+        epsilon=together(pure),
+        scale=b,
+        noise_std=b * math.sqrt(2 * shares),
+        variance_ratio=shares,
+        interval=laplace.interval_factor(shares),
     )
 
 

@@ -1,12 +1,14 @@
 """Events of the accountant, one type per mechanism.
 
 Two data sets are neighbours if they differ in one unit of one site. A `Sum` over the sites and a `Publication` of one
-site's units are Gaussian mechanisms with some mu; they compose by adding squares. `Subsampled` sums compose by their
-privacy loss distributions. `Sampling` describes the sampling of a phase before its noise is known.
+site's units are Gaussian mechanisms with some mu; they compose by adding squares. `Subsampled` sums and sums with
+Laplace noise (`LaplaceSum`) compose by their privacy loss distributions. `Sampling` describes the sampling of a phase
+before its noise is known.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from zerosum.errors import BadParameter
@@ -91,4 +93,25 @@ class Subsampled:
             raise BadParameter(f"steps must be at least 1, got {self.steps}")
 
 
-Event = Sum | Subsampled | Publication
+@dataclass(frozen=True)
+class LaplaceSum:
+    """`steps` sums with Laplace noise in divisible shares (`zerosum.kernel.laplace`), each with fresh noise.
+
+    For bounded contributions x_i in R^d of the units, a sum releases sum_i x_i + z on a grid. For the units of one site
+    the view of the worst coalition is `epsilon` differentially private: epsilon = K s, with K (`moves`) the largest L1
+    distance between the rounded sums of neighbours in grid steps, and s the loss of one step. Its privacy loss is at
+    most that of one discrete Laplace variable that is moved by K steps.
+    """
+
+    epsilon: float
+    moves: int
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
+            raise BadParameter(f"epsilon must be positive and finite, got {self.epsilon:g}")
+        if self.moves < 1 or self.steps < 1:
+            raise BadParameter(f"moves and steps must be at least 1, got {self.moves} and {self.steps}")
+
+
+Event = Sum | Subsampled | Publication | LaplaceSum

@@ -16,11 +16,12 @@ import hashlib
 import json
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -28,9 +29,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from zerosum import html
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter, first_fault
-from zerosum.kernel import accountant, amounts, published
+from zerosum.kernel import accountant, amounts, laplace, published
 from zerosum.kernel.computed_once import kept_property
-from zerosum.kernel.events import Event, Publication, Sampling, Subsampled, Sum
+from zerosum.kernel.events import Event, LaplaceSum, Publication, Sampling, Subsampled, Sum
 from zerosum.kernel.names import check_name
 from zerosum.kernel.phases import step_mus
 from zerosum.kernel.question import Question
@@ -44,6 +45,10 @@ MOST_PUBLISHED = (1 << 25) - (1 << 17)
 # most rounds and attempts: secure aggregation makes keys for each of them before the first round. Chosen by hand; no
 # benchmark recorded
 MOST_ROUNDS = 100_000
+# most different releases with Laplace noise: each takes milliseconds in every step of a calibration
+MOST_LAPLACE = 16
+# relative precision of the factor on the targets of Laplace noise that is planned beside other releases
+_PRECISION = 1e-3
 MOST_PHASES = 4  # most different sub-sampled phases: every site spends about a second of accounting on each
 
 # Requests to each site in one round, by mechanism; `Plan.exchanges` adds the round of signatures.
@@ -107,6 +112,10 @@ class Plan(Terms):
                 f"a plan may have {MOST_PHASES} different sub-sampled phases at most, got {self.phases}: give some "
                 "of them the same share, rate and number of steps"
             )
+        if (different := len({release for release in self.releases if release.laplace})) > MOST_LAPLACE:
+            raise BadParameter(
+                f"a plan may have {MOST_LAPLACE} different releases with Laplace noise at most, got {different}"
+            )
         # The tolerance allows for shares such as 1/3 that do not add up to 1 in floating point; `_targets` stays below
         # the whole budget by PRIVATE_SIDE.
         if math.fsum(release.share for release in self.releases) > 1 + 1e-9:
@@ -122,6 +131,8 @@ class Plan(Terms):
     def _check(self, release: PlannedRelease) -> None:
         """Refuse a release that these terms cannot account for."""
         check_name("a statistic", release.statistic)
+        if release.laplace:
+            self._check_laplace()
         if release.kind == "publication" and self.parents:
             raise BadParameter(
                 "a publication has no masks, and an inner node of a tree would read the rows of the sites below it: "
@@ -148,6 +159,18 @@ class Plan(Terms):
                 f"a site would publish more than {MOST_PUBLISHED} numbers, which does not fit a message: publish fewer "
                 "numbers of each, or ask for sums"
             )
+
+    def _check_laplace(self) -> None:
+        """Refuse Laplace noise where these terms cannot account for it."""
+        if self.scheme.name not in laplace.LAPLACE_SCHEMES:
+            raise BadParameter(
+                f"Laplace noise is divided under the schemes {', '.join(laplace.LAPLACE_SCHEMES)}, not under "
+                f"{self.scheme.name!r}: use noise = 'gaussian'"
+            )
+        if self.calibration != "exact":
+            raise BadParameter("the papers have no calibration for Laplace noise: use calibration = 'exact'")
+        if self.phases:
+            raise BadParameter("a study with sub-sampled phases has Gaussian noise throughout: use noise = 'gaussian'")
 
     @classmethod
     def of(
@@ -266,7 +289,9 @@ class Plan(Terms):
         return self._laws[self.position(round)]
 
     def mus(self, round: int) -> Floats:
-        """Cost mu of one round for each site, against the site's own worst coalition; shape (S,)."""
+        """Cost mu of one round for each site, against the site's own worst coalition; shape (S,). For Laplace noise the
+        pure epsilon of the round.
+        """
         return self._costs[self.position(round)]
 
     def distance(self, round: int) -> float:
@@ -277,7 +302,7 @@ class Plan(Terms):
 
     @kept_property
     def _targets(self) -> tuple[float, ...]:
-        """The target mu of one round of every release.
+        """The target mu of one round of every release; for Laplace noise the target epsilon.
 
         For releases without sub-sampling mu^2 is additive, so a release with share w of the budget and k steps has
         mu_round^2 = w/k mu_study^2. Sub-sampled phases are calibrated by their accounting (`zerosum.kernel.phases`).
@@ -286,7 +311,7 @@ class Plan(Terms):
         """
         whole = self.whole_mu(self.extra_delta)
         shares = [min(release.share, 1.0) for release in self.releases]
-        plain = [r for r, release in enumerate(self.releases) if release.sampled is None]
+        plain = [r for r, release in enumerate(self.releases) if release.plain]
         rounds = {r: shares[r] / self.releases[r].steps for r in plain}
         bought = math.fsum(shares[r] for r in plain)
         # sum of w + attempts * max(w/k), times `room`, equals the sum of w: every attempt may be used on the most
@@ -299,7 +324,53 @@ class Plan(Terms):
             asked = tuple((shares[r], self._with_attempts(sampling)) for r, sampling in phases)
             steps = step_mus(whole, rest, asked, self.epsilon, self.delta - self.extra_delta)
             targets |= {r: mu * PRIVATE_SIDE for (r, _), mu in zip(phases, steps, strict=True)}
+        if pure := [release for release in self.releases if release.laplace]:
+            found = self._pure_targets(Counter(pure), whole, self._plain_mu({r: targets[r] for r in plain}))
+            targets |= {r: found[release] for r, release in enumerate(self.releases) if release.laplace}
         return tuple(targets[r] for r in range(len(self.releases)))
+
+    def _pure_targets(
+        self, pure: Mapping[PlannedRelease, int], whole: float, rest: float
+    ) -> dict[PlannedRelease, float]:
+        """The target epsilon of every release with Laplace noise.
+
+        A release with share w alone may cost as much as a Gaussian release of mu = sqrt(w) mu_study. Losses of
+        different kinds do not add by squares, so one factor on all of them brings the composition down to the budget. A
+        study that is one release needs none: its pure epsilon is that of the study.
+
+        Parameters
+        ----------
+        pure:
+            How often each release with Laplace noise is in the plan.
+        whole:
+            The mu of the whole study.
+        rest:
+            The mu of all plain releases together.
+        """
+        if len(self.releases) == 1 and not self.attempts:
+            return dict.fromkeys(pure, self.epsilon * PRIVATE_SIDE)
+        delta = self.delta - self.extra_delta
+        alone = {each: accountant.epsilon(whole * math.sqrt(min(each.share, 1.0)), delta) for each in pure}
+
+        def fits(factor: float) -> bool:
+            events = []
+            for each, target in alone.items():
+                law = self.law_for(each, target * factor)
+                losses = laplace.losses(law, each.accounted)
+                worst = int(np.argmax(losses))
+                moves = laplace.moves(law, each.accounted, worst)
+                events.append(LaplaceSum(float(losses[worst]), moves, pure[each] * (1 + self.attempts)))
+            return accountant.trial_epsilon(rest, events, delta) <= self.epsilon
+
+        low, high = 0.0, 1.0
+        if fits(high):
+            low = high
+        while high - low > _PRECISION * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+            if high < 1e-6:
+                raise BadParameter("the plain releases leave no budget for the Laplace noise: give them smaller shares")
+        return {each: target * low * PRIVATE_SIDE for each, target in alone.items()}
 
     def _plain_mu(self, mus: Mapping[int, float]) -> float:
         """The mu of all releases that are not sub-sampled, given the mu of one round of each, with every attempt used
@@ -337,7 +408,10 @@ class Plan(Terms):
         for release, mu, law in zip(self.releases, self._targets, self._laws, strict=True):
             if (release, mu) not in known:
                 with computable():
-                    known[release, mu] = worst_mu(law, release.accounted, self.coalition)
+                    if release.laplace:
+                        known[release, mu] = laplace.losses(law, release.accounted)
+                    else:
+                        known[release, mu] = worst_mu(law, release.accounted, self.coalition)
         return tuple(known[each] for each in zip(self.releases, self._targets, strict=True))
 
     @cached_property
@@ -357,8 +431,16 @@ class Plan(Terms):
         planned, mu = self.releases[release], float(self._costs[release][site])
         if (sampling := planned.sampled) is not None:
             return Subsampled(mu, sampling.rate, sampling.steps)
+        if planned.laplace:
+            return LaplaceSum(mu, self.moves(release, site))
         # k steps without sub-sampling compose to sqrt(k) mu.
         return Publication(mu) if planned.kind == "publication" else Sum(mu * math.sqrt(planned.steps))
+
+    def moves(self, release: int, site: int) -> int:
+        """For a release with Laplace noise, the number of grid steps by which one unit of a site moves the sum, in L1
+        norm.
+        """
+        return laplace.moves(self._laws[release], self.releases[release].accounted, site)
 
     def site_epsilon(self, site: int) -> float:
         """The epsilon of the whole study for the units of one site, at the study's delta: exact, and with attempts the
@@ -401,15 +483,21 @@ class Plan(Terms):
 
     def _epsilon(self, costs: tuple[Floats, ...], site: int) -> float:
         """The epsilon of one site for given costs, with the distance of finite arithmetic included."""
-        plain, sampled = self._loss(costs, site)
-        return accountant.with_distance(accountant.mixed_curve(plain, sampled), self._distance, self.delta)
+        plain, others = self._loss(costs, site)
+        return accountant.with_distance(accountant.mixed_curve(plain, others), self._distance, self.delta)
 
-    def _loss(self, costs: tuple[Floats, ...], site: int) -> tuple[float, tuple[Subsampled, ...]]:
-        """The mu of all releases without sub-sampling, and the sub-sampled phases, for one site."""
+    def _loss(self, costs: tuple[Floats, ...], site: int) -> tuple[float, tuple[Subsampled | LaplaceSum, ...]]:
+        """The mu of all plain releases, and all other releases, for one site."""
         mus = {r: float(each[site]) for r, each in enumerate(costs)}
-        plain = self._plain_mu({r: mu for r, mu in mus.items() if self.releases[r].sampled is None})
+        plain = self._plain_mu({r: mu for r, mu in mus.items() if self.releases[r].plain})
         phases = {r: self._with_attempts(s) for r, release in enumerate(self.releases) if (s := release.sampled)}
-        return plain, tuple(Subsampled(mus[r], each.rate, each.steps) for r, each in phases.items())
+        others: list[Subsampled | LaplaceSum] = [
+            Subsampled(mus[r], each.rate, each.steps) for r, each in phases.items()
+        ]
+        # As for phases, every attempt may be used on each of them.
+        pure = [r for r, release in enumerate(self.releases) if release.laplace]
+        others += [LaplaceSum(mus[r], self.moves(r, site), 1 + self.attempts) for r in pure]
+        return plain, tuple(others)
 
     def site_mus(self) -> Floats:
         """Cost mu of the whole study for each site, shape (S,). With sub-sampled phases, the mu of one sum that has the
@@ -425,7 +513,7 @@ class Plan(Terms):
 
     def _total(self, costs: tuple[Floats, ...]) -> Floats:
         """Total mu of every site for given costs of one round of each release."""
-        if all(release.sampled is None for release in self.releases):
+        if all(release.plain for release in self.releases):
             squares = [release.steps * mus**2 for release, mus in zip(self.releases, costs, strict=True)]
             squares += [np.max(costs, axis=0) ** 2] * self.attempts
             return np.asarray(np.sqrt(np.sum(squares, axis=0)))
@@ -446,7 +534,7 @@ class Plan(Terms):
         """
         S = len(self.sites)
         claimed = published.claimed_mu_squared(self.scheme.name, S, self.coalition.colluders)
-        usual = all(release.kind == "sum" and release.sampled is None for release in self.releases)
+        usual = all(release.kind == "sum" and release.plain for release in self.releases)
         usual = usual and not self.coalition.dropouts and not self.attempts
         if claimed is None or self.scheme.combine is not Combine.SUMS or not usual:
             return None
@@ -529,9 +617,13 @@ class Plan(Terms):
         return _ADAPTER.dump_json(self, exclude=self._unsaid)
 
     @property
-    def _unsaid(self) -> set[str]:
+    def _unsaid(self) -> dict[str, Any]:
         """Fields left out of the JSON when they have default values, so that digests of older plans do not change."""
-        return {name for name in ("attempts", "absences", "coordinator", "parents") if not getattr(self, name)}
+        unsaid: dict[str, Any] = {
+            name: True for name in ("attempts", "absences", "coordinator", "parents") if not getattr(self, name)
+        }
+        gaussian = {r: {"noise"} for r, release in enumerate(self.releases) if not release.laplace}
+        return unsaid | ({"releases": gaussian} if gaussian else {})
 
     @staticmethod
     def from_json(text: bytes) -> Plan:
@@ -565,7 +657,7 @@ class Plan(Terms):
         """SHA-256 of the public facts of the study. Two runs have the same digest if they ask the same of the same
         sites on the same terms, whatever the run is called and whichever keys the sites hold.
         """
-        record = _ADAPTER.dump_python(self, mode="json", exclude=self._unsaid | {"coordinator"})
+        record = _ADAPTER.dump_python(self, mode="json", exclude=self._unsaid | {"coordinator": True})
         del record["study"]
         for site in record["sites"]:
             del site["identity"]

@@ -115,12 +115,16 @@ class NoiseLaw:
     cancelling: Floats
     central: float = 0.0  # standard deviation of the noise that a trusted coordinator adds
     step: float = 0.0  # spacing of the grid of values and noise, a power of two; 0: values and noise are doubles
-    # what finite arithmetic adds to the L2 sensitivity of a site's message (`zerosum.kernel.grid.place`)
+    # what finite arithmetic adds to the sensitivity of a site's message (`zerosum.kernel.grid.place`)
     rounding: float = 0.0
+    # Laplace noise (`zerosum.kernel.laplace`): 1 - a, with a the ratio of the probabilities of neighbouring steps, and
+    # how many shares add up to the whole noise. 0: Gaussian noise.
+    decay: float = 0.0
+    parts: int = 0
 
     def site_sensitivity(self, sensitivity: float, site: int) -> float:
-        """Largest L2 distance by which one unit moves the message of its site: c_s D + rounding, for a sum of
-        sensitivity D.
+        """Largest distance by which one unit moves the message of its site: c_s D + rounding, for a sum of sensitivity
+        D; in L2 norm, for Laplace noise in L1 norm.
         """
         return float(sensitivity * self.factor[site]) + self.rounding
 
@@ -147,6 +151,13 @@ class NoiseLaw:
     def noise_std(self) -> float:
         """Standard deviation of the noise in each coordinate of the release. The cancelling noise is not part of it."""
         return math.sqrt(float(np.sum((self.weight * self.own) ** 2)) + self.central**2)
+
+    @property
+    def shares(self) -> float:
+        """With Laplace noise, the number of sites that add a share over the number whose shares add up to the whole
+        noise; the variance of the released noise over that of Laplace noise.
+        """
+        return 1.0 if self.mechanism is NoiseMechanism.TRUSTED else self.sites / self.parts
 
     def scaled(self, by: float) -> NoiseLaw:
         """Return the law with all its noise multiplied by a factor. Without a grid, mu is divided by that factor."""

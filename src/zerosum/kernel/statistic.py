@@ -68,6 +68,24 @@ class Statistic(BaseModel, ABC):
         contribution; for a statistic that is no sum over units, the largest distance that a unit more or less makes.
         """
 
+    def sensitivity_l1(self, adjacency: Adjacency) -> float | None:
+        """The same in L1 norm, for Laplace noise; None if no bound is proved."""
+        return None
+
+    def distance(self, adjacency: Adjacency, noise: str) -> float:
+        """The sensitivity in the norm of a noise law: L2 for "gaussian", L1 for "laplace".
+
+        Raises
+        ------
+        BadParameter
+            No L1 bound is proved for this statistic.
+        """
+        if noise == "gaussian":
+            return self.sensitivity(adjacency)
+        if (found := self.sensitivity_l1(adjacency)) is None:
+            raise BadParameter(f"statistic {self.name!r} has no bound for Laplace noise: use noise = 'gaussian'")
+        return found
+
     @abstractmethod
     def total(self, units: Any) -> Floats:
         """The sum of the bounded contributions of a site's units (`zerosum.compute.units.Units`), shape (size,)."""

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ConfigDict
 
 from zerosum.errors import BadParameter
-from zerosum.kernel import accountant, amounts, grid, published
+from zerosum.kernel import accountant, amounts, grid, laplace, published
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.names import check_identity, check_name
 from zerosum.kernel.schemes import RUNNABLE_RATIO, Combine, NoiseLaw, NoiseMechanism, Scheme, SiteShape
@@ -22,6 +22,10 @@ from zerosum.kernel.tree import SiteTree
 from zerosum.kernel.view import Coalition, calibrate
 
 Calibration = Literal["exact", "published"]
+# Noise law of a release.
+Noise = Literal["gaussian", "laplace"]
+# What a user asks for: "auto" lets the planner choose (`zerosum.study.planning`).
+NoiseChoice = Literal["auto", "gaussian", "laplace"]
 
 MOST_ATTEMPTS = 1000  # limits repeated rounds of one study; chosen by hand, no benchmark recorded
 # factor on every target mu, so that rounding cannot make the sum of the shares exceed the whole budget
@@ -64,19 +68,21 @@ class PlannedRelease:
     statistic:
         Name of the statistic.
     sensitivity:
-        D, the largest L2 distance between the sums (publication: the rows) of two neighbours.
+        D, the largest L2 distance between the sums (publication: the rows) of two neighbours; L1 for Laplace noise.
     share:
         Share of the study's budget, in mu^2; a phase has one share for all its steps.
     size:
         How many numbers the release has; for a publication, how many numbers each unit has.
     bound:
-        C, the largest L2 norm of one unit's contribution: how far one unit more or less moves the sum.
+        C, the largest norm of one unit's contribution, L2 or L1 as for D: how far one unit more or less moves the sum.
     columns:
         How many columns the data must have; None in plans of version 0.1.
     kind:
         A sum over units, or a publication of one row per unit.
     sampling:
         Poisson sampling rate and number of steps; None for a single round over all units.
+    noise:
+        The noise law. For "laplace" (`zerosum.kernel.laplace`) `sensitivity` and `bound` are in L1 norm.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -89,6 +95,12 @@ class PlannedRelease:
     columns: int | None = None  # absent in plans of version 0.1
     kind: Literal["sum", "publication"] = "sum"
     sampling: Sampling | None = None
+    noise: Noise = "gaussian"  # absent in plans before 0.3
+
+    @property
+    def laplace(self) -> bool:
+        """Whether the release has Laplace noise."""
+        return self.noise == "laplace"
 
     @property
     def steps(self) -> int:
@@ -101,6 +113,11 @@ class PlannedRelease:
         return None if self.sampling is None or self.sampling.full else self.sampling
 
     @property
+    def plain(self) -> bool:
+        """Whether the release has Gaussian noise and no sub-sampling, so that its cost is additive in mu^2."""
+        return self.sampled is None and not self.laplace
+
+    @property
     def accounted(self) -> float:
         """The distance that mu divides by the noise. Without sampling it is D. Under sampling a unit is present or
         absent, which moves a sum by at most its bound C (`zerosum.kernel.events.Subsampled`).
@@ -108,6 +125,10 @@ class PlannedRelease:
         return self.sensitivity if self.sampled is None else self.bound
 
     def __post_init__(self) -> None:
+        if self.laplace and (self.kind != "sum" or self.sampling is not None):
+            raise BadParameter(
+                "Laplace noise is for single sums over all units: plan publications and phases without it"
+            )
         if self.sampling is not None and self.kind != "sum":
             raise BadParameter(f"only sums can be sub-sampled, got sampling for a {self.kind}")
         amounts.check_amount("a release's sensitivity", self.sensitivity)
@@ -280,9 +301,14 @@ class Terms:
             return accountant.mu_for(self.epsilon, self.delta - extra_delta)
 
     def law_for(self, release: PlannedRelease, mu: float) -> NoiseLaw:
-        """Return the noise with which one round of a release costs no site more than `mu`."""
+        """Return the noise with which one round of a release costs no site more than `mu`, which for Laplace noise is
+        the pure epsilon of the round.
+        """
         shape, moved = self.shape(release), release.accounted
         with computable():
+            if release.laplace:
+                honest = self.coalition.honest(len(self.sites))
+                return laplace.place(shape, moved, release.bound, release.size, honest, mu)
             if not self.scheme.facts.noisy:
                 return shape
             if self.calibration == "published":
@@ -325,6 +351,8 @@ class Terms:
             return 0.0
         # in a publication only the site of the row draws noise for it
         drawing = 1 if release.kind == "publication" else len(self.sites)
+        if release.laplace:  # the noise is exact on the grid, except for the error of the sampler
+            return grid.worst_distance(release.size, drawing, math.inf)
         return grid.worst_distance(release.size, drawing, self._steps_of(release))
 
     def _steps_of(self, release: PlannedRelease) -> float:

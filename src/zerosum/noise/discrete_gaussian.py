@@ -57,7 +57,7 @@ _BLOCK = 1 << 15  # proposals per block
 _GUIDE = 12  # leading bits of k's number, by which the guide is indexed
 # Half width of the band in which the double comparison does not decide (see "Error of the double comparison").
 _BAND = 2.0**-31
-_EXACT = Context(prec=120)  # use its methods only: operators on decimals round to the caller's context
+EXACT = Context(prec=120)  # use its methods only: operators on decimals round to the caller's context
 _TAIL = 88.8  # exp(-88.8) < 2^-128
 
 
@@ -100,10 +100,10 @@ class _Table:
         weights = [self.exp(k * k * self.t * self.t) for k in range(last + 1)]
         sums = [Decimal(0)]
         for weight in weights:
-            sums.append(_EXACT.add(sums[-1], weight))
+            sums.append(EXACT.add(sums[-1], weight))
         # k's number is below bounds[k] exactly if the level is k or less
-        self.bounds = [_EXACT.divide(part, sums[-1]) for part in sums[1:-1]]
-        words = [int(_EXACT.multiply(bound, Decimal(1 << 64))) for bound in self.bounds]
+        self.bounds = [EXACT.divide(part, sums[-1]) for part in sums[1:-1]]
+        words = [int(EXACT.multiply(bound, Decimal(1 << 64))) for bound in self.bounds]
         self.thresholds = np.array(words, dtype=np.uint64)  # the 64-bit words that contain the bounds
         start = np.arange(1 << _GUIDE, dtype=np.uint64) << np.uint64(64 - _GUIDE)
         # A cell of the guide holds all words with the same 12 leading bits. It decides k if no threshold lies in it,
@@ -116,7 +116,7 @@ class _Table:
     def exp(self, exponent: int) -> Decimal:
         """exp(-exponent / (2 sigma^2)) to 117 digits or more."""
         top, bottom = self.twice_variance
-        return _EXACT.exp(_EXACT.divide(_EXACT.multiply(Decimal(-exponent), bottom), top))
+        return EXACT.exp(EXACT.divide(EXACT.multiply(Decimal(-exponent), bottom), top))
 
 
 @lru_cache(maxsize=64)
@@ -154,7 +154,7 @@ def _propose(count: int, table: _Table, source: Source) -> Ints:
     if np.count_nonzero(keep) < np.count_nonzero(maybe):
         for place in np.flatnonzero(keep != maybe):
             bound = table.exp(int(i[place]) * int(start[place]))
-            keep[place] = _extended(int(second[place]), 32, source) < bound
+            keep[place] = extended(int(second[place]), 32, source) < bound
     # Two's complement: x ^ -1 then + 1 is -x; with `negative` = 0 both lines do nothing.
     size ^= negative
     size -= negative
@@ -168,13 +168,13 @@ def _levels(first: Words, table: _Table, source: Source) -> Ints:
     words = known | source(len(first)) >> np.uint64(_GUIDE)
     k = np.searchsorted(table.thresholds, words, side="right")
     for place in np.flatnonzero(words == table.thresholds[np.maximum(k - 1, 0)]):
-        value = _extended(int(words[place]), 64, source)
+        value = extended(int(words[place]), 64, source)
         k[place] = sum(value >= bound for bound in table.bounds)
     return k
 
 
-def _extended(word: int, bits: int, source: Source) -> Decimal:
+def extended(word: int, bits: int, source: Source) -> Decimal:
     """A uniform number in [0, 1) from `bits` known bits and 256 fresh ones after them."""
     for extra in source(4).tolist():
         word = word << 64 | int(extra)
-    return _EXACT.divide(Decimal(word), Decimal(1 << bits + 256))
+    return EXACT.divide(Decimal(word), Decimal(1 << bits + 256))

@@ -1,6 +1,7 @@
 """The source of noise: a cipher's key stream, keyed by the operating system.
 
-On the grid the noise is an exact discrete Gaussian (`discrete_gaussian`). The schemes with cancelling noise, which
+On the grid the noise is an exact discrete Gaussian (`discrete_gaussian`), or an exact share of discrete Laplace noise
+(`discrete_laplace`). The schemes with cancelling noise, which
 exist for comparison, use normals in double precision: the inverse distribution function at the centre of one of 2^52
 equal cells of (0, 1), whose tails end at 8.2 standard deviations and whose values are not equidistant
 (`docs/limitations.md`).
@@ -18,7 +19,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
-from zerosum.noise import discrete_gaussian
+from zerosum.noise import discrete_gaussian, discrete_laplace
 
 _BLOCK = 1 << 17  # numbers per block
 
@@ -76,6 +77,12 @@ class Sampler:
     def steps(self, size: int, std: float) -> NDArray[np.int64]:
         """Independent discrete Gaussians of standard parameter `std`, both in steps of the grid."""
         return discrete_gaussian.draw(size, std, self.words)
+
+    def laplace_steps(self, size: int, decay: float, parts: int) -> NDArray[np.int64]:
+        """Independent shares of discrete Laplace noise in steps of the grid; `parts` of them add up to it
+        (`zerosum.noise.discrete_laplace`).
+        """
+        return discrete_laplace.draw(size, decay, parts, self.words)
 
     def normal(self, size: int, std: float) -> Floats:
         """Independent draws from N(0, std^2) in double precision."""

@@ -56,4 +56,5 @@ def mask_context(plan: Plan, round: int, request: Request | None) -> bytes:
     # does not cancel, so the error is noticed instead of giving a sum with too little noise.
     law = plan.law(round)
     content = "draws" if request is None else request.digest()
-    return f"{plan.digest()} {round} {content} {law.own.tolist()} {law.step}".encode()
+    shares = f" {law.decay} {law.parts}" if law.decay else ""
+    return f"{plan.digest()} {round} {content} {law.own.tolist()} {law.step}{shares}".encode()

@@ -147,7 +147,7 @@ def build_document(result: Result, files: Mapping[str, str], key: str, space: Ma
 def _result_section(result: Result, space: Masker | None) -> list[Block]:
     """Blocks of the result. If a picture fails, a note replaces them, so that the report is still written."""
     try:
-        return result_blocks(result.estimate, result.plan.question, space)
+        return result_blocks(result.estimate, result.plan.question, space, result.plan.algorithm)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         why = (
             f"The result could not be drawn ({type(error).__name__}); its numbers are in result.json and estimate.npz."

@@ -1,8 +1,8 @@
 """Charts of a report: matplotlib figures, written as SVG.
 
 A chart has the light colours of the style sheet. `DARK_RULES` of `zerosum.report.style` replaces them on a dark screen.
-Every chart has a title and a description for screen readers. Labels that are too long are cut; the table beside a chart
-has them in full. Equal documents give equal bytes with one version of matplotlib.
+Every chart has a title and a description for screen readers. Long labels continue on further lines. Equal documents
+give equal bytes with one version of matplotlib.
 
 Lengths are in points of the view box, and were chosen by hand. matplotlib's layout makes room for labels.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import textwrap
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,8 +24,9 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
+from zerosum.errors import BadParameter
 from zerosum.kernel.names import visible
-from zerosum.report.document import Bars, Clouds, Curves, Grid, Intervals, Number, Picture, Plane, Slices
+from zerosum.report.document import Bars, Clouds, Curves, Forest, Grid, Intervals, Number, Picture, Plane, Slices
 from zerosum.report.number_format import format_number, format_percent
 from zerosum.report.style import LIGHT
 
@@ -33,15 +35,20 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-# Width of a chart, and of a small one that is placed beside others.
-WIDTH, SMALL_WIDTH = 400.0, 250.0
+# Width of a chart, of a small one that is placed beside others, and of one with text at both sides.
+WIDTH, SMALL_WIDTH, WIDE = 400.0, 250.0, 560.0
+PICTURE_FORMATS = ("svg", "pdf", "png")
 COLOURS = 6  # number of series colours in the style sheet
 # Font sizes of labels and of ticks for the layout: those of the page on narrow screens, which are the largest.
 _LABEL_SIZE, _TICK_SIZE = 13.0, 12.0
 _CHARACTER = 7.2  # approximate width of a character in a wide font, to decide whether labels are slanted
-# Longest labels in characters: of rows, and of columns and small charts.
-_LONGEST_LABEL, _LONGEST_SHORT = 24, 13
+# Longest lines of labels in characters: of rows, of slanted columns, and of columns and small charts.
+_LONGEST_LABEL, _LONGEST_SLANTED, _LONGEST_SHORT = 24, 48, 13
+_MOST_LINES = 4  # lines of a label
+_LINE = 16.0  # height of a line of text
 _ROW = 30.0  # height of one row of intervals
+_FOREST_ROW = 24.0  # height of one row of a forest plot
+_MOST_COUNTS = 6  # numbers in a row below the axis
 _SLANTED_DISTANCE = 20.0  # smallest distance of slanted labels
 _LARGEST = 1e150  # larger magnitudes are drawn at the end of the axis; differences of larger values could overflow
 _SMALLEST = 1e-150  # shortest axis; matplotlib cannot divide shorter ones
@@ -77,7 +84,38 @@ def chart(picture: Picture, name: str) -> ElementTree.Element:
     _shorten(root, name)
     if picture.kind == "bars" and picture.small:
         root.set("class", "small")
+    if picture.kind == "forest":
+        root.set("class", "wide")
     return root
+
+
+def picture_file(picture: Picture, suffix: str) -> bytes:
+    """A chart as a file for a paper, without title: vectors (svg, pdf), or 300 dots per inch (png).
+
+    Parameters
+    ----------
+    picture : Picture
+        The chart.
+    suffix : {"svg", "pdf", "png"}
+        Format of the file. Text is outlines in SVG and TrueType in PDF, so that it looks the same everywhere.
+
+    Raises
+    ------
+    BadParameter
+        If there is no such format.
+    """
+    if suffix not in PICTURE_FORMATS:
+        raise BadParameter(f"a picture is a file that ends with {', '.join(PICTURE_FORMATS)}, got {suffix!r}")
+    import matplotlib
+
+    with _settings("picture"), matplotlib.rc_context({"svg.fonttype": "path", "pdf.fonttype": 42}):
+        figure = _figure(picture)
+        figure.set_facecolor("white")
+        buffer = io.BytesIO()
+        # Without date and program the same picture gives the same bytes.
+        metadata = {"Date": None} if suffix == "svg" else {"CreationDate": None} if suffix == "pdf" else {}
+        figure.savefig(buffer, format=suffix, dpi=300, metadata=metadata)
+    return buffer.getvalue()
 
 
 def _label(root: ElementTree.Element, title: str, about: str, name: str) -> None:
@@ -186,11 +224,11 @@ def _rows(axes: Axes, labels: Sequence[str], most: int = _LONGEST_LABEL) -> None
     labels : sequence of str
         One label for each row.
     most : int
-        Longest label in characters.
+        Longest line of a label in characters.
     """
     # Ends in this order, so that y grows downwards as in a table.
     axes.set_ylim(max(len(labels), 1), 0)
-    axes.set_yticks([at + 0.5 for at in range(len(labels))], [_cut(label, most) for label in labels])
+    axes.set_yticks([at + 0.5 for at in range(len(labels))], [_wrapped(label, most) for label in labels])
     axes.tick_params(axis="y", labelsize=_LABEL_SIZE, labelcolor=LIGHT["ink"], pad=8)
 
 
@@ -250,7 +288,7 @@ def _slant(labels: Sequence[str], width: float) -> tuple[list[str], bool, float]
     height : float
         Height that they need, points; sin 45° = 0.71 of the longest, if they are slanted.
     """
-    cut = [_cut(label, _LONGEST_SHORT) for label in labels]
+    cut = [_cut(label, _LONGEST_SLANTED) for label in labels]
     longest = _CHARACTER * max(map(len, cut), default=0)
     return cut, longest > width - 4, (0.72 * longest + 14 if longest > width - 4 else 20.0)
 
@@ -290,8 +328,9 @@ def _plane(axes: Axes, across: tuple[float, float], up: tuple[float, float], x_l
     _numbers(axes.yaxis)
     axes.grid(axis="y", color=LIGHT["rule"], linewidth=1)
     axes.spines["bottom"].set(visible=True, color=LIGHT["muted"], linewidth=1)
-    axes.set_title(_cut(y_label), loc="left", fontsize=_TICK_SIZE, color=LIGHT["muted"])
-    axes.set_xlabel(_cut(x_label), loc="right", fontsize=_TICK_SIZE, color=LIGHT["muted"])
+    title, below = (_wrapped(label, 2 * _LONGEST_LABEL) for label in (y_label, x_label))
+    axes.set_title(title, loc="left", fontsize=_TICK_SIZE, color=LIGHT["muted"])
+    axes.set_xlabel(below, loc="right", fontsize=_TICK_SIZE, color=LIGHT["muted"])
 
 
 def limits(values: Iterable[Number], *, zero: bool = False, margin: float = 0.04) -> tuple[float, float]:
@@ -331,6 +370,21 @@ def _cut(label: str, most: int = _LONGEST_LABEL) -> str:
     return label if len(label) <= most else label[: most - 1] + "…"
 
 
+def _wrapped(label: str, most: int = _LONGEST_LABEL) -> str:
+    """The label with visible characters only, in lines of at most `most` characters.
+
+    >>> _wrapped("resting blood pressure at admission")
+    'resting blood pressure\\nat admission'
+    """
+    lines = textwrap.wrap(visible(label), most, drop_whitespace=True) or [""]
+    return "\n".join([*lines[: _MOST_LINES - 1], _cut(" ".join(lines[_MOST_LINES - 1 :]), most)][: len(lines)])
+
+
+def _line_count(labels: Iterable[str], most: int = _LONGEST_LABEL) -> int:
+    """Largest number of lines of a label."""
+    return max((_wrapped(label, most).count("\n") + 1 for label in labels), default=1)
+
+
 def _series_colour(at: int) -> str:
     """Colour of a series by its number."""
     return LIGHT[f"s{at % COLOURS}"]
@@ -346,7 +400,9 @@ def _figure(picture: Picture) -> Figure:
 def _intervals(picture: Intervals) -> Figure:
     """Intervals in rows, each on its own axis, whose ends are written below it. A mark shows 0."""
     rows, muted = picture.rows, LIGHT["muted"]
-    figure, (axes,) = _figure_of(_ROW * max(len(rows), 1) + 8)
+    # A label of three lines is higher than a row.
+    height = max(_ROW, _LINE * _line_count(row.label for row in rows) + 4)
+    figure, (axes,) = _figure_of(height * max(len(rows), 1) + 8)
     _rows(axes, [row.label for row in rows])
     axes.set_xlim(0, 1)
     tick: dict[str, Any] = {"va": "center_baseline", "fontsize": _TICK_SIZE, "color": muted}
@@ -367,6 +423,95 @@ def _intervals(picture: Intervals) -> Figure:
         axes.plot(value, y, "o", color=LIGHT["ink"], markersize=5, markeredgewidth=0)
     _values(axes, (format_number(row.value) for row in rows))
     return figure
+
+
+@_figure.register(Forest)
+def _forest(picture: Forest) -> Figure:
+    """Estimates and intervals on one axis. An arrow stands at the end of an interval that leaves the axis."""
+    rows = picture.rows
+    height = max(_FOREST_ROW, _LINE * _line_count(row.label for row in rows) + 4)
+    figure, (axes,) = _figure_of(height * max(len(rows), 1) + 44, WIDE)
+    _rows(axes, [row.label for row in rows])
+    ends = _forest_ends(picture)
+    axes.set(xlim=ends, xscale="log" if picture.log else "linear")
+    if picture.log:
+        _log_numbers(axes.xaxis, ends)
+    else:
+        _numbers(axes.xaxis)
+    axes.grid(axis="x", color=LIGHT["rule"], linewidth=1)
+    axes.spines["bottom"].set(visible=True, color=LIGHT["muted"], linewidth=1)
+    axes.set_xlabel(_wrapped(picture.x_label, 2 * _LONGEST_LABEL), fontsize=_TICK_SIZE, color=LIGHT["muted"])
+    if picture.neutral is not None:
+        axes.axvline(_within(picture.neutral, ends), color=LIGHT["muted"], linewidth=1, linestyle=(0, (3, 3)))
+    for at, row in enumerate(rows):
+        y = at + 0.5
+        value, low, high, wide_low, wide_high = (
+            _within(each, ends) for each in (row.value, row.low, row.high, row.wide_low, row.wide_high)
+        )
+        axes.hlines(y, wide_low, wide_high, LIGHT["accent"], linewidth=1.5)
+        axes.hlines(y, low, high, LIGHT["accent"], linewidth=8, alpha=0.45)
+        for end, beyond, marker in (
+            (wide_low, _beyond(row.wide_low, ends) < 0, "<"),
+            (wide_high, _beyond(row.wide_high, ends) > 0, ">"),
+        ):
+            if beyond:
+                axes.plot(end, y, marker, color=LIGHT["accent"], markersize=6, markeredgewidth=0)
+        # An estimate beyond the axis has its arrow only.
+        if row.value is not None and not _beyond(row.value, ends):
+            axes.plot(value, y, "s", color=LIGHT["ink"], markersize=5.5, markeredgewidth=0)
+    _values(axes, (row.text for row in rows))
+    return figure
+
+
+def _forest_ends(picture: Forest) -> tuple[float, float]:
+    """Ends of the axis of a forest plot: all estimates, and intervals up to three times the extent of the estimates.
+
+    An interval much wider than the others would leave them no room; it ends with an arrow.
+    """
+    link: Callable[[float], float] = math.log if picture.log else float
+    back: Callable[[float], float] = math.exp if picture.log else float
+    held = [
+        [link(each) for each in values if each is not None and abs(each) < _LARGEST and (each > 0 or not picture.log)]
+        for values in zip(*((row.value, row.wide_low, row.wide_high) for row in picture.rows), strict=True)
+    ] or [[], [], []]
+    if not any(held):
+        return (0.1, 10.0) if picture.log else (-1.0, 1.0)
+    neutral = [] if picture.neutral is None or (picture.log and picture.neutral <= 0) else [link(picture.neutral)]
+    # The median half width is that of an ordinary row; a few wide rows do not change it.
+    widths = sorted(high - low for low, high in zip(held[1], held[2], strict=False)) or [0.0]
+    room = 1.5 * widths[len(widths) // 2]
+    centre = sorted(held[0]) or neutral or [0.0]
+    # Estimates far from the middle half belong to rows that are not identified.
+    low_quarter, high_quarter = centre[len(centre) // 4], centre[(3 * len(centre)) // 4]
+    least, most = (
+        low_quarter - 3 * room - (high_quarter - low_quarter),
+        high_quarter + 3 * room + (high_quarter - low_quarter),
+    )
+    shown = [min(max(each, least), most) for values in held for each in values]
+    low, high = limits([*shown, *neutral])
+    # The exponential of 300 is a finite number.
+    return back(max(low, -300.0) if picture.log else low), back(min(high, 300.0) if picture.log else high)
+
+
+def _beyond(value: Number, ends: tuple[float, float]) -> int:
+    """1 for a value above the axis, -1 for one below, 0 for one on it or an unknown one."""
+    return 0 if value is None else (value > ends[1]) - (value < ends[0])
+
+
+def _log_numbers(axis: Axis, ends: tuple[float, float]) -> None:
+    """Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten, or at fewer where they are too many."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    decades = range(math.floor(math.log10(ends[0])) - 1, math.ceil(math.log10(ends[1])) + 1)
+    for steps in ((1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = [step * 10.0**power for power in decades for step in steps if ends[0] <= step * 10.0**power <= ends[1]]
+        if len(ticks) <= 6:
+            break
+    # Of many decades every second, third and so on.
+    ticks = ticks[:: max(1, math.ceil(len(ticks) / 6))]
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _position: format_number(value, 3)))
 
 
 @_figure.register(Bars)
@@ -390,8 +535,10 @@ def _bars(picture: Bars) -> Figure:
         error = axes.vlines
     else:
         row, width = (19.0, SMALL_WIDTH) if picture.small else (24.0, WIDTH)
+        most = _LONGEST_SHORT if picture.small else _LONGEST_LABEL
+        row = max(row, _LINE * _line_count(picture.labels, most) + 2)
         figure, (axes,) = _figure_of(row * max(len(places), 1) + 4, width)
-        _rows(axes, picture.labels, _LONGEST_SHORT if picture.small else _LONGEST_LABEL)
+        _rows(axes, picture.labels, most)
         axes.set_xlim(ends)
         colours = [LIGHT["warm"] if (value or 0) < 0 else LIGHT["accent"] for value in picture.values]
         axes.barh(places, values, 0.75, color=colours)
@@ -411,8 +558,11 @@ def _curves(picture: Curves) -> Figure:
     across = limits(x for each in picture.series for x in each.x)
     heights = [y for each in picture.series for y in (*each.y, *each.low, *each.high)]
     up = limits([*heights, 1.0] if picture.percent else heights, zero=True)
-    figure, (axes,) = _figure_of(250 + (18 * len(picture.series) if several else 0))
+    counted = [each for each in picture.series if any(count is not None for count in each.counts)]
+    below = _LINE * (len(counted) + 1) if counted else 0.0
+    figure, (axes,) = _figure_of(250 + (18 * len(picture.series) if several else 0) + below)
     _plane(axes, across, up, picture.x_label, picture.y_label)
+    _counts_below(axes, picture, across)
     if picture.percent:
         _numbers(axes.yaxis, format_percent)
     for at, each in enumerate(picture.series):
@@ -443,11 +593,53 @@ def _curves(picture: Curves) -> Figure:
             marker=marker,
             markersize=6,
             markeredgewidth=0,
-            label=_cut(each.label, 2 * _LONGEST_LABEL),
+            label=_wrapped(each.label, 2 * _LONGEST_LABEL),
         )
     if several:
-        figure.legend(loc="outside lower left", frameon=False, borderpad=0, handlelength=1.8, labelspacing=0.35)
+        figure.legend(
+            loc="outside lower left",
+            frameon=False,
+            borderpad=0.5 if counted else 0,
+            handlelength=1.8,
+            labelspacing=0.35,
+        )
     return figure
+
+
+def _counts_below(axes: Axes, picture: Curves, across: tuple[float, float]) -> None:
+    """Rows of numbers below the axis, one for each series that has them, such as numbers at risk."""
+    rows = [(at, each) for at, each in enumerate(picture.series) if any(count is not None for count in each.counts)]
+    if not rows:
+        return
+    several = len(picture.series) > 1
+    place: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points", "va": "center"}
+    # Below the tick labels and the label of the axis.
+    first = -(3 * _LINE)
+    axes.annotate(
+        picture.counts_label, (across[0], 0), (0, first), ha="left", fontsize=_TICK_SIZE, color=LIGHT["muted"], **place
+    )
+    for line, (at, each) in enumerate(rows, start=1):
+        known = [k for k, (x, count) in enumerate(zip(each.x, each.counts, strict=False)) if None not in (x, count)]
+        # Every second, third and so on, so that numbers do not touch.
+        chosen = known[:: math.ceil(len(known) / _MOST_COUNTS)]
+        colour = _series_colour(at)
+        if several:
+            label = _cut(each.label, _LONGEST_SHORT)
+            axes.annotate(
+                label,
+                (across[0], 0),
+                (-8, first - line * _LINE),
+                ha="right",
+                fontsize=_TICK_SIZE,
+                color=colour,
+                **place,
+            )
+        for k in chosen:
+            text = format_number(round(max(each.counts[k] or 0.0, 0.0)), 6)
+            position = _within(each.x[k], across), 0
+            axes.annotate(
+                text, position, (0, first - line * _LINE), ha="center", fontsize=_TICK_SIZE, color=colour, **place
+            )
 
 
 @_figure.register(Grid)
@@ -455,7 +647,8 @@ def _grid(picture: Grid) -> Figure:
     """Heat map. The opacity of a cell grows with the magnitude; negative values have another colour."""
     from matplotlib.patches import Rectangle
 
-    names = _CHARACTER * max((min(len(label), _LONGEST_LABEL) for label in picture.rows), default=0)
+    lines = [line for label in picture.rows for line in _wrapped(label).split("\n")]
+    names = _CHARACTER * max(map(len, lines), default=0)
     wide = (WIDTH - 20 - names) / max(len(picture.columns), 1)
     # Cells become lower if there are many rows, so that the map stays about as high as 12 rows.
     high = 28.0 if len(picture.rows) <= 12 else max(12.0, 336.0 / len(picture.rows))

@@ -84,6 +84,34 @@ class Intervals:
 
 
 @dataclass(frozen=True)
+class ForestRow:
+    """An estimate with an inner interval (low, high), an outer one (wide_low, wide_high), and its text."""
+
+    label: str
+    value: Number
+    low: Number
+    high: Number
+    wide_low: Number
+    wide_high: Number
+    text: str = ""
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Forest plot: estimates in rows on one axis, with a line at the value of no effect."""
+
+    title: str
+    about: str
+    rows: tuple[ForestRow, ...]
+    x_label: str
+    log: bool = False  # a logarithmic axis; values and ends at or below 0 are drawn at its end
+    neutral: Number = 0.0
+    kind: Literal["forest"] = "forest"
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+
+@dataclass(frozen=True)
 class Bars:
     """Bar chart, with 95 % intervals of the noise if known. Small charts are placed side by side."""
 
@@ -111,6 +139,7 @@ class Series:
     low: tuple[Number, ...] = ()
     high: tuple[Number, ...] = ()
     style: Literal["line", "steps", "dashed", "dots"] = "line"
+    counts: tuple[Number, ...] = ()  # numbers at the places x, in a row below the axis
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
 
@@ -124,6 +153,7 @@ class Curves:
     y_label: str
     series: tuple[Series, ...]
     percent: bool = False
+    counts_label: str = ""  # heading of the rows of numbers below the axis
     kind: Literal["curves"] = "curves"
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -190,7 +220,7 @@ class Slices:
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
 
-Picture = Intervals | Bars | Curves | Grid | Clouds | Slices
+Picture = Intervals | Forest | Bars | Curves | Grid | Clouds | Slices
 Block = Annotated[Text | Table | Picture, Field(discriminator="kind")]
 
 

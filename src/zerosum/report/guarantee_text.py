@@ -34,6 +34,7 @@ _DESCRIPTIONS = {
     "linear-regression": "a linear regression",
     "logistic-regression": "a logistic regression",
     "poisson-regression": "a Poisson regression",
+    "cox-regression": "a Cox regression of survival times",
     "polynomial-loss": "a regression by a polynomial loss",
     "feature-classifier": "a classifier on public features",
     "neural-classifier": "a neural network that classifies",

@@ -22,14 +22,14 @@ from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from zerosum import html
 from zerosum.disk import make_folder, open_new, sync_folder
 from zerosum.errors import BadInput
-from zerosum.kernel import published
+from zerosum.kernel import laplace, published
 from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
@@ -38,6 +38,9 @@ from zerosum.kernel.question import Question
 from zerosum.kernel.schemes import SCHEMES, Combine
 from zerosum.report.json_text import finite, readable
 from zerosum.version import VERSION
+
+if TYPE_CHECKING:
+    from zerosum.report.tidy import TidyTable
 
 _MOST_VALUES = 100  # largest number of values of an estimate shown in a notebook
 
@@ -72,17 +75,19 @@ class ReleaseLine:
     size : int
         Number of values; of a publication, per unit.
     sensitivity : float
-        L2 sensitivity.
+        L2 sensitivity; L1 for Laplace noise.
     share : float
         Share of mu squared of the study.
     noise_std : float
         Standard deviation of the noise of each released number.
     mu : float
-        Cost at the site with the largest cost.
+        Cost at the site with the largest cost; for Laplace noise its pure epsilon.
     kind : str
         "sum" or "publication".
     rate, steps : float, int
         Sampling rate and number of steps of a subsampled phase.
+    noise : str
+        Noise law: "gaussian" or "laplace".
     """
 
     statistic: str
@@ -94,6 +99,7 @@ class ReleaseLine:
     kind: str = "sum"
     rate: float | None = None  # sampling rate of a phase of subsampled sums
     steps: int = 1
+    noise: str = "gaussian"
 
 
 @dataclass(frozen=True)
@@ -247,6 +253,7 @@ def privacy_report(plan: Plan) -> PrivacyReport:
             release.kind,
             None if release.sampling is None else release.sampling.rate,
             release.steps,
+            release.noise,
         )
         for r, release in enumerate(plan.releases)
     )
@@ -303,6 +310,7 @@ def _notes(plan: Plan) -> list[str]:
             "the coordinator deals the noise that cancels and is trusted not to use it: with what it dealt, it alone "
             f"could reach epsilon {format_epsilon(worst)} at delta {plan.delta:g}"
         )
+    notes += [_laplace_note(plan, r) for r, release in enumerate(plan.releases) if release.laplace]
     notes += [_publication_note(plan, r) for r, release in enumerate(plan.releases) if release.kind == "publication"]
     if plan.attempts:
         some = "one round" if plan.attempts == 1 else f"{plan.attempts} rounds"
@@ -332,6 +340,22 @@ def _noise_std(plan: Plan, release: int) -> float:
         # A site's noise is in the units of its message c_s f_s; divided by c_s it is that of the record f_s itself.
         return float(np.max(law.own / law.factor))
     return law.noise_std
+
+
+def _laplace_note(plan: Plan, release: int) -> str:
+    """Note on a release with Laplace noise: its pure epsilon, and intervals, which are wider than those of normal noise
+    of the same standard deviation."""
+    law, planned = plan.law(plan.first_round(release)), plan.releases[release]
+    pure = float(np.max(plan.mus(plan.first_round(release))))
+    # Intervals in standard deviations are widest where all sites that may be lost are lost.
+    left = 1.0 if plan.scheme.facts.sees_data else 1 - plan.coalition.dropouts / len(plan.sites)
+    shares = law.shares * left
+    return (
+        f"the noise of {counted(planned.size, 'number')} of {planned.statistic!r} is Laplace noise, drawn in shares: "
+        f"this release alone has epsilon {format_epsilon(pure)} with delta 0, but for the error of the sampler; 95 % "
+        f"of its errors lie within {laplace.interval_factor(shares):.2f} standard deviations, and 90 % within "
+        f"{laplace.interval_factor(shares, 0.9):.2f}"
+    )
 
 
 def _publication_note(plan: Plan, release: int) -> str:
@@ -419,6 +443,7 @@ class Result:
                 "estimate": {key: quantity.tolist() for key, quantity in self.estimate.items()},
                 "quantities": {key: quantity.as_record() for key, quantity in self.estimate.items()},
                 "privacy": self.report.as_record(),
+                **({"effects": effects} if (effects := self._effects()) else {}),
                 "participants": [list(names) for names in self.participants],
                 "versions": dict(self.versions),
                 "kept": self.kept,
@@ -426,6 +451,53 @@ class Result:
             }
         )
         return record
+
+    def _effects(self) -> dict[str, Any]:
+        """Odds, rate or hazard ratios of a regression for result.json: their name and rows; empty for other results."""
+        from zerosum.report.coefficients import CoefficientTable  # loads the document model
+
+        if "pooled_std" not in self.estimate:
+            return {}
+        table = CoefficientTable.of(self.estimate, self.plan.algorithm)
+        return {"measure": table.ratio, "rows": table.ratios().as_record()} if table.ratio else {}
+
+    def tables(self) -> dict[str, TidyTable]:
+        """Tidy tables of the result by name, with the columns of R's broom, for data frames and files.
+
+        Returns
+        -------
+        dict of str to TidyTable
+            See `zerosum.report.tidy`.
+        """
+        from zerosum.report.export import tidy
+
+        return tidy(self)
+
+    def to_frame(self, name: str = "", library: Literal["pandas", "polars"] | None = None) -> Any:
+        """One tidy table as a data frame.
+
+        Parameters
+        ----------
+        name : str
+            Name of the table, one of `tables()`; by default the first one.
+        library : {"pandas", "polars"}, optional
+            By default pandas if it is installed, else polars.
+
+        Returns
+        -------
+        pandas.DataFrame or polars.DataFrame
+            With `estimate`, `std_error`, `conf_low`, `conf_high` and `kind` for each term; Table 1 has texts.
+
+        Raises
+        ------
+        BadParameter
+            If there is no table of this name.
+        BadInput
+            If no library for data frames is installed.
+        """
+        from zerosum.report.tidy import chosen_table
+
+        return chosen_table(self.tables(), name).to_frame(library)
 
     def write(self, folder: Path, *, private: bool = False) -> None:
         """Write result.json, estimate.npz and plan.json to a new folder, atomically and synced. `private` gives modes

@@ -34,7 +34,8 @@ from zerosum.report.document import (
 )
 from zerosum.report.number_format import format_number, format_percent
 from zerosum.report.slices import slices
-from zerosum.report.tables import tables_of
+from zerosum.report.table_one import table_one
+from zerosum.report.tables import correlation_table, tables_of
 
 Estimate = Mapping[str, Quantity]
 # 97.5 % quantile of the standard normal distribution.
@@ -47,7 +48,9 @@ _MOST_MAPS = 12
 _TOPIC_WORDS = 8  # words shown per topic
 
 
-def result_blocks(estimate: Estimate, question: Question, space: Masker | None = None) -> list[Block]:
+def result_blocks(
+    estimate: Estimate, question: Question, space: Masker | None = None, algorithm: str = ""
+) -> list[Block]:
     """Blocks of a result: plots where one fits, then tables, then a list of all quantities.
 
     Parameters
@@ -58,12 +61,16 @@ def result_blocks(estimate: Estimate, question: Question, space: Masker | None =
         Public question, for ranges and column names.
     space : Masker, optional
         Public grid, for brain maps.
+    algorithm : str
+        Name of the algorithm, which decides whether coefficients of a regression have ratios.
     """
     blocks: list[Block] = []
     # A set is <= another if it is a subset: all required quantities are there.
     for fits, show in _BLOCKS:
         if fits <= estimate.keys():
             blocks += list(show(estimate, question, space))
+    if "pooled_std" in estimate:
+        blocks = [*_coefficients(CoefficientTable.of(estimate, algorithm)), *blocks]
     blocks = blocks or list(_short_tables(estimate))
     return [*blocks, *_numbers(estimate), *_all_quantities(estimate)]
 
@@ -118,6 +125,10 @@ def _histogram(estimate: Estimate, question: Question, space: Masker | None) -> 
 
 def _descriptions(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """Plots and tables of descriptive statistics, quantiles and survival curves."""
+    if {"mean_population_interval", "proportion"} & estimate.keys():
+        first = table_one(estimate, question)
+        yield replace(first.as_table(), title=f"Table 1: {first.title}")
+        yield Text(first.notes)
     if "mean_population_interval" in estimate:
         yield from _group_intervals(estimate, "mean", "Means")
     if "proportion_population_interval" in estimate:
@@ -210,32 +221,48 @@ def _survival(estimate: Estimate, question: Question) -> Iterator[Block]:
         return
     names, series = (*question.columns, "", "", "")[:3], []
     for g, group in enumerate(groups.labels[:6]):
-        ends = estimate["survival_population_interval"].value[g]
+        survival = estimate["survival"].value[g]
+        # Where the curve is unknown, the band and the number at risk end with it.
+        known_ = np.isfinite(survival)
+        ends = np.where(known_[:, None], estimate["survival_population_interval"].value[g], np.nan)
+        # Results of 0.2 have the number at risk on average over a bin only.
+        at_risk = np.where(known_, estimate.get("at_risk_start", estimate["at_risk"]).value[g], np.nan)
         # Survival is 1 at time 0.
-        curve = [1.0, *estimate["survival"].value[g]], [1.0, *ends[:, 0]], [1.0, *ends[:, 1]]
+        curve = [1.0, *survival], [1.0, *ends[:, 0]], [1.0, *ends[:, 1]]
         y, low, high = map(all_known, curve)
         label = f"{names[2]} = {group}" if names[2] and len(groups.labels) > 1 else group
-        series.append(Series(label, all_known([0.0, *places]), y, low, high, "steps"))
-    about = "The share that has not had the event, with 95 % intervals for the population (sampling and privacy)."
-    yield Curves("Survival", about, names[0] or "time", "survival", tuple(series), percent=True)
+        counts = all_known([*at_risk, np.nan])
+        series.append(Series(label, all_known([0.0, *places]), y, low, high, "steps", counts))
+    about = (
+        "The share that has not had the event, with 95 % intervals for the population (sampling and privacy). A curve "
+        "ends where the number at risk is near its noise."
+    )
+    yield Curves(
+        "Survival", about, names[0] or "time", "survival", tuple(series), percent=True, counts_label="number at risk"
+    )
 
 
 def _covariance(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
-    """Heat map of correlations."""
+    """Heat map and table of correlations."""
     found = estimate["correlation"]
     labels = found.axes[0].labels if found.axes else ()
     # Cells of larger matrices would be too small to read.
     if 1 < len(labels) <= _MOST_CELLS:
         about = "From -1 to 1; blue is positive, orange negative."
         yield Grid("Correlations", about, labels, labels, tuple(all_known(row) for row in found.value))
+        if (table := correlation_table(estimate)) is not None:
+            yield table
 
 
 # ---- regressions ---------------------------------------------------------------------------------------------------
 
 
-def _coefficients(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
-    """Coefficients of a regression, each on an axis that includes 0."""
-    table = CoefficientTable.of(estimate)
+def _coefficients(table: CoefficientTable) -> Iterator[Block]:
+    """Coefficients of a regression: ratios on one logarithmic axis, others each on an axis that includes 0."""
+    # Coefficients of a linear model have different units, so that they share an axis only if they are standardised.
+    shared = table.ratios() if table.ratio else table.standardised() if table.feature_std else None
+    if shared is not None and 0 < len(shared.rows) <= _MOST_ROWS:
+        yield shared.forest()
     rows = []
     for each in table.rows:
         # 0 on every axis: whether an interval excludes it is what readers look for.
@@ -243,10 +270,32 @@ def _coefficients(estimate: Estimate, question: Question, space: Masker | None) 
         room = 0.08 * (max(ends) - min(ends))
         span = each.estimate, *each.pooled_95, min(ends) - room, max(ends) + room, *each.population_95
         rows.append(Interval(each.label, *all_known(span)))
-    if len(rows) <= _MOST_ROWS:
+    if len(rows) <= _MOST_ROWS and not table.ratio:
         about = f"Each on an axis of its own that holds 0 (the mark). {_TWO_INTERVALS}"
         yield Intervals("Coefficients", about, tuple(rows))
-    yield replace(table.as_table(), title="Coefficients in numbers")
+    for numbers in table.tables():
+        yield replace(numbers, title=f"{numbers.title} in numbers")
+    if shared is not None and not table.ratio:
+        yield replace(shared.as_table(), title=f"{shared.title} in numbers")
+
+
+def _baseline(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Survival at typical covariates of a Cox regression, by stratum."""
+    strata, times = estimate["baseline_survival"].axes
+    places, series = [float(label) for label in times.labels], []
+    for g, label in enumerate(strata.labels[:6]):
+        ends_ = estimate["baseline_population_interval"].value[g]
+        curve = [1.0, *estimate["baseline_survival"].value[g]], [1.0, *ends_[:, 0]], [1.0, *ends_[:, 1]]
+        y, low, high = map(all_known, curve)
+        series.append(Series(label, all_known([0.0, *places]), y, low, high))
+    typical = [
+        f"{name} {format_number(value, 3)}"
+        for name, value in zip(estimate["baseline_at"].axes[0].labels, estimate["baseline_at"].value, strict=True)
+    ]
+    some = ", ".join(typical[:8]) + (", ..." if len(typical) > 8 else "")
+    about = f"The share without the event for {some} (noisy means), with 95 % intervals for the population."
+    name = question.columns[-2] if len(question.columns) > 1 else "time"
+    yield Curves("Survival at typical covariates", about, name, "survival", tuple(series), percent=True)
 
 
 def _residuals(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
@@ -455,7 +504,8 @@ def _numbers(estimate: Estimate) -> Iterator[Block]:
     """Table of single numbers."""
     rows = []
     for name, each in estimate.items():
-        if each.value.size == 1:
+        # The table of the log-rank test has its numbers.
+        if each.value.size == 1 and not name.startswith("log_rank"):
             half = "" if each.std is None else f"± {format_number(_Z95 * float(np.ravel(each.std)[0]), 3)}"
             rows.append((name.replace("_", " "), format_number(float(each.value.item())), half))
     if rows:
@@ -508,7 +558,7 @@ _BLOCKS: tuple[tuple[set[str], _BlockFunction], ...] = (
     ({"quantile"}, lambda e, q, s: iter(()) if "mean_population_interval" in e else _descriptions(e, q, s)),
     ({"survival", "survival_population_interval"}, _descriptions),
     ({"statistic", "degrees_of_freedom", "p_value"}, _tests),
-    ({"pooled_std"}, _coefficients),
+    ({"baseline_survival"}, _baseline),
     ({"residuals"}, _residuals),
     ({"scores"}, _scores),
     ({"accuracy", "confusion", "calibration", "accuracy_interval_95"}, _quality),

@@ -74,7 +74,7 @@ figcaption{font-weight:600;margin-bottom:.35rem;overflow-wrap:anywhere}
 .side figure{margin:.7rem 0}
 svg{display:block;width:100%;max-width:33rem;height:auto;overflow:visible;font:12px system-ui,-apple-system,"Segoe UI",
 Roboto,sans-serif}
-svg.small{max-width:20.5rem}
+svg.small{max-width:20.5rem}svg.wide{max-width:46.2rem}
 svg text{font-variant-numeric:tabular-nums}
 svg path{stroke-linejoin:round}
 svg .tick{font-size:11px}
@@ -102,7 +102,7 @@ table{font-size:.88rem}th,td{padding-right:.5rem}.short{white-space:normal}.long
 svg{font-size:13px}svg .tick{font-size:12px}svg.small,svg.small .tick{font-size:12px}}
 @media print{body{font-size:10.5pt}nav,.skip{display:none}
 header,main,footer{max-width:none;padding-left:0;padding-right:0}
-h2,h3,.title,figcaption{break-after:avoid}table,figure{break-inside:avoid}svg{max-width:14cm}
+h2,h3,.title,figcaption{break-after:avoid}table,figure{break-inside:avoid}svg{max-width:14cm}svg.wide{max-width:100%}
 details::details-content{content-visibility:visible;height:auto}summary{list-style:none;color:var(--muted)}
 .promise,.warning,svg{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """

@@ -10,6 +10,7 @@ of groups is left out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -61,7 +62,7 @@ def records_of(estimate: Estimate) -> dict[str, list[dict[str, Any]]]:
 _BESIDE = {
     "mean": ("observed", "sd", "mean_population_std"),
     "proportion": ("proportion_observed",),
-    "survival": ("at_risk", "events"),
+    "survival": ("at_risk", "at_risk_start", "events"),
 }
 
 
@@ -75,7 +76,11 @@ def _records(estimate: Estimate, name: str) -> Iterator[dict[str, Any]]:
             "std": None if quantity.std is None else float(np.asarray(quantity.std)[at]),
             "interval": estimate[f"{name}_interval"][at].tolist(),
             "population_interval": estimate[f"{name}_population_interval"][at].tolist(),
-            **{other.removeprefix(f"{name}_"): float(estimate[other][at]) for other in _BESIDE.get(name, ())},
+            **{
+                other.removeprefix(f"{name}_"): float(estimate[other][at])
+                for other in _BESIDE.get(name, ())
+                if other in estimate
+            },
         }
 
 
@@ -122,6 +127,30 @@ def p_value(p: float) -> str:
     ('0.032', '< 0.001')
     """
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def correlation_table(estimate: Estimate) -> Table | None:
+    """Table of the correlations of all pairs of columns with both intervals; None without intervals or pairs."""
+    if "correlation_interval" not in estimate:
+        return None
+    found = estimate["correlation"]
+    labels, std = found.axes[0].labels, np.asarray(found.std)
+    rows = [
+        (
+            visible(first),
+            visible(labels[b]),
+            number(found[a, b]) if std[a, b] < 1 else "-",
+            interval(estimate["correlation_interval"][a, b]),
+            interval(estimate["correlation_population_interval"][a, b]),
+        )
+        for a, first in enumerate(labels)
+        for b in range(a + 1, len(labels))
+    ]
+    heading = ("column", "and", "correlation", "95 % these data", "95 % population")
+    return Table("Correlations in numbers", heading, tuple(rows), folded=len(rows) > _UNFOLDED) if rows else None
+
+
+_UNFOLDED = 16  # rows of a table that is shown without a click
 
 
 def _means(estimate: Estimate) -> Iterator[Table]:
@@ -268,10 +297,21 @@ def _curves(estimate: Estimate) -> Iterator[Table]:
     ]
     yield Table("Median time", ("group", "median", "95 % these data", "95 % population"), tuple(medians))
     if "log_rank_p" in estimate:
-        # The log-rank test of g groups has g - 1 degrees of freedom.
-        degrees = len(groups.labels) - 1
-        line = (f"{float(estimate['log_rank_statistic']):.3g}", f"{degrees}", f"{float(estimate['log_rank_p']):.3g}")
-        yield Table("Log-rank test", ("chi-square", "degrees of freedom", "p"), (line,), 0)
+        # The log-rank test of g groups has g - 1 degrees of freedom; z is its signed root with two groups.
+        degrees, chi_square = len(groups.labels) - 1, float(estimate["log_rank_statistic"])
+        test = [("chi-square", f"{chi_square:.3g}")]
+        if "log_rank_z" in estimate:
+            # The z of results of 0.2 is not that of this statistic, but it has its sign.
+            z = math.copysign(math.sqrt(max(chi_square, 0.0)), float(estimate["log_rank_z"]))
+            test.append(("z", f"{z:.3g}"))
+        test += [("degrees of freedom", f"{degrees}"), ("p", f"{float(estimate['log_rank_p']):.3g}")]
+        heading, cells = zip(*test, strict=True)
+        yield Table("Log-rank test", heading, (cells,), 0)
+        if "log_rank_pooled_z" in estimate:
+            found = estimate["log_rank_pooled_z"]
+            half = 1.96 * float(np.ravel(np.asarray(found.std))[0])
+            values = f"{float(found):.3g}", f"± {half:.3g}"
+            yield Table("Log-rank test of these data without privacy, estimate", ("z", "95 %"), (values,), 0)
 
 
 def _heading(groups: tuple[str, ...]) -> tuple[str, ...]:

@@ -23,6 +23,10 @@ _NOISE_STDS = 2.0  # noise allowance, in standard deviations
 _INTERVAL_STDS = 2 * 1.959964  # width of a 95 % interval, in standard deviations
 # Expected correlation of a component with its noise-free version, below which it is called unstable.
 _LEAST_STABILITY = 0.5
+_COLLINEAR = 2  # number of the reason in `unidentified_reason`
+_LEAST_EVENTS = 10  # events per column of a Cox regression
+_LARGE_STEP = 0.3  # root mean square step of the logarithm of the baseline between parts of the time
+_LARGE_LOSS = 0.15
 _MOST_NAMES = 5  # largest number of columns named in a sentence
 
 
@@ -47,6 +51,7 @@ def result_warnings(estimate: Mapping[str, Quantity], plan: Plan) -> tuple[str, 
         found += [*_clip(estimate, float(clip))]
     if isinstance(ranges := parameters.get("ranges"), dict):
         found += [*_descriptions(estimate, ranges)]
+    found += [*_hazards(estimate)]
     if parameters.get("edges") is not None:
         found += [*_end_bins(estimate)]
     return tuple(found)
@@ -95,6 +100,8 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
             f"the 95 % interval of {_column_names(names, wide)} is wider than its range: at this epsilon the release "
             "contains no information about it"
         )
+    if "correlation" in estimate and not np.all(wide):
+        yield from _correlations(estimate["correlation"])
     # Where intervals are wider than the range, this test would only measure the noise.
     if "covariance" in estimate and not np.any(wide):
         variance = np.diag(estimate["covariance"].value)
@@ -107,6 +114,18 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
         if np.any(ends := second > (1 - _EDGE_SHARE) ** 2):
             columns = _column_names(names, ends)
             yield f"the values of {columns} lie mostly at the ends of the range or beyond: the range may be too narrow"
+
+
+def _correlations(found: Quantity) -> Iterator[str]:
+    """Warn of correlations that the noise leaves unknown: their standard deviation is 1."""
+    if found.std is None or len(found.value) < 2:
+        return
+    unknown = np.asarray(found.std)[np.triu_indices(len(found.value), 1)] >= 1
+    if np.any(unknown):
+        yield (
+            f"{int(np.sum(unknown))} of {len(unknown)} correlations are unknown: the variance of one of their columns "
+            "does not differ from zero by more than the noise; narrower ranges, fewer columns or more epsilon help"
+        )
 
 
 def _descriptions(estimate: Mapping[str, Quantity], ranges: Mapping[str, Any]) -> Iterator[str]:
@@ -148,6 +167,31 @@ def _clip(estimate: Mapping[str, Quantity], clip: float) -> Iterator[str]:
         yield f"most rows are as long as the clip of {clip:g}, or were longer: it cuts most of them"
     elif _INTERVAL_STDS * spread > 2 * clip:
         yield "95 % intervals are wider than the clipped range: at this epsilon the release contains no information"
+
+
+def _hazards(estimate: Mapping[str, Quantity]) -> Iterator[str]:
+    """Warn about results of a Cox regression that are not to be relied on."""
+    if "baseline_steps" not in estimate:
+        return
+    names, reasons = estimate["coefficients"].axes[0].labels, estimate["unidentified_reason"].value
+    if np.all(reasons > 0):
+        yield "no coefficient is identified at this budget: the result is mostly the prior and noise"
+    if np.any(reasons == _COLLINEAR):
+        columns = _column_names(names, reasons == _COLLINEAR)
+        yield f"{columns}: nearly collinear among events. Merge rare levels, or choose a common one as the reference"
+    if float(estimate["events"][0]) < _LEAST_EVENTS * len(names):
+        yield f"there are fewer than {_LEAST_EVENTS} events for each column: intervals may be too narrow"
+    if float(estimate["baseline_steps"][0]) > _LARGE_STEP:
+        yield (
+            "the baseline differs from the table of exits: follow-up or censoring depends on the columns, or effects "
+            "change with the time. Pooled intervals may be too narrow"
+        )
+    if float(estimate["lost_information"][0]) > _LARGE_LOSS:
+        yield (
+            "stopping and weighting leave out more than "
+            f"{100 * _LARGE_LOSS:g} % of the information: with effects that change with the time the coefficients "
+            "differ from those of all data"
+        )
 
 
 def _end_bins(estimate: Mapping[str, Quantity]) -> Iterator[str]:

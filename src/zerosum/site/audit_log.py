@@ -159,5 +159,6 @@ def release_in_words(plan: Plan, site: int, round: int, attempt: int, request: R
     hidden = f", readable as it is, {plan.unit} by {plan.unit}" if planned.kind == "publication" else hidden
     return (
         f"round {round + 1} of {plan.rounds}{again}: {what}, under noise{hidden}; no {plan.unit} moves it by more than "
-        f"{planned.sensitivity:.4g}; it costs mu {float(plan.mus(round)[site]):.4g} and is in the ledger"
+        f"{planned.sensitivity:.4g}; it costs {'epsilon' if planned.laplace else 'mu'} "
+        f"{float(plan.mus(round)[site]):.4g} and is in the ledger"
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from zerosum.errors import BudgetExceeded, LedgerRefused, OutsidePlan, PolicyRefused
 from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.plan import Plan
+from zerosum.kernel.terms import Noise
 from zerosum.site.ledger import Ledger
 from zerosum.site.ledger_records import Spend, StudyProgress, Total, left_under
 from zerosum.site.policy import Policy
@@ -52,12 +53,14 @@ def spend_of(plan: Plan, position: int, round: int, attempt: int, request: str, 
         kind=planned.kind,
         rate=None if planned.sampled is None else planned.sampled.rate,
         steps=steps,
+        laplace_moves=plan.moves(plan.position(round), position) if planned.laplace else None,
     )
 
 
 def unpaid(plan: Plan, position: int, standing: StudyProgress) -> list[Spend]:
     """The spends that a plan still costs a site: releases that were not begun, and every remaining attempt on the most
-    expensive round that may still be repeated; for sub-sampled phases on each of them (as the plan accounts for them).
+    expensive round that may still be repeated; for sub-sampled phases and Laplace noise on each of them (as the plan
+    accounts for them).
 
     Parameters
     ----------
@@ -83,14 +86,19 @@ def unpaid(plan: Plan, position: int, standing: StudyProgress) -> list[Spend]:
     if left > 0:
         # The release in progress may be repeated as well; earlier ones are over.
         again = {r: plan.first_round(r) for r in range(max(begun, 0), len(plan.releases))}
-        plain = [round for r, round in again.items() if plan.releases[r].sampled is None]
+        plain = [round for r, round in again.items() if plan.releases[r].plain]
         # Which round will be repeated is not known in advance, so the reservation assumes the most expensive one. Costs
-        # of sub-sampled phases have no common order, so each of them is reserved.
+        # of sub-sampled phases and of Laplace noise have no common order, so each of them is reserved.
         dearest = max(plain, key=lambda round: plan.mus(round)[position], default=None)
-        sampled = [round for r, round in again.items() if plan.releases[r].sampled is not None]
-        rounds = sampled if dearest is None else [*sampled, dearest]
+        others = [round for r, round in again.items() if not plan.releases[r].plain]
+        rounds = others if dearest is None else [*others, dearest]
         spends += [spend_of(plan, position, round, standing.extra + 1, "", left) for round in rounds]
     return spends
+
+
+def law_of(plan: Plan) -> Noise:
+    """The noise law of a plan, for what one more study like it may cost: "laplace" if all of it is Laplace noise."""
+    return "laplace" if all(release.laplace for release in plan.releases) else "gaussian"
 
 
 def refusals(plan: Plan, policy: Policy) -> Iterator[PolicyRefused]:
@@ -145,6 +153,6 @@ def check_budget(plan: Plan, position: int, policy: Policy) -> float | None:
         raise BudgetExceeded(
             f"population {policy.population!r} has spent epsilon {before} at delta {cap.delta:g}, and with this study "
             f"it would be {format_epsilon(after.epsilon(cap.delta))}, above its lifetime cap of {cap.epsilon:g}: "
-            f"one more study may cost {left_under(total, cap):.4g} at that delta"
+            f"one more study may cost {left_under(total, cap, law_of(plan)):.4g} at that delta"
         )
     return left_under(after, cap)

@@ -222,7 +222,7 @@ class Ledger:
             # the rows that the new row will follow.
             self._in_turn(spend.study, spend.round, spend.attempt, plan)
             charged = self._fit([spend], cap)[0]
-            fields = {"spend": asdict(spend), "charged_mu": charged, "plan": plan, "cap": asdict(cap)}
+            fields = {"spend": spend.as_record(), "charged_mu": charged, "plan": plan, "cap": asdict(cap)}
             if asked is not None and spend.study not in self._standings:
                 fields["asked"] = dict(asked())
             number = self._append(fields)

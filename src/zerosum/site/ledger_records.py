@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -14,8 +14,10 @@ from zerosum.errors import BadParameter, LedgerRefused
 from zerosum.kernel.accountant import epsilon, mixed_curve, mu_for, with_distance
 from zerosum.kernel.amounts import check_delta, check_epsilon
 from zerosum.kernel.computed_once import computed_once
-from zerosum.kernel.events import Subsampled
+from zerosum.kernel.events import LaplaceSum, Subsampled
+from zerosum.kernel.laplace import FEWEST_MOVES
 from zerosum.kernel.statistic import Adjacency
+from zerosum.kernel.terms import Noise
 from zerosum.site.accounting import accounted
 
 _HOPELESS = 1e6  # a mu whose epsilon, about mu^2/2, exceeds any cap
@@ -29,8 +31,9 @@ class Spend:
     """The cost of a contribution by the public plan: `steps` releases of this `mu` each, sub-sampled if there is a
     `rate`.
 
-    A phase is one spend, charged whole at its first step. `sensitivity` is in L2 norm. Without a rate the spend is a
-    Gaussian release of sqrt(steps) mu; with a rate it is `Subsampled(mu, rate, steps)`.
+    A phase is one spend, charged whole at its first step. Without a rate the spend is a Gaussian release of sqrt(steps)
+    mu; with a rate it is `Subsampled(mu, rate, steps)`. With `laplace_moves` it is `LaplaceSum(mu, laplace_moves,
+    steps)`: then `mu` is the pure epsilon of one release. `sensitivity` is in L2 norm, for Laplace noise in L1 norm.
     """
 
     study: str
@@ -45,6 +48,7 @@ class Spend:
     steps: int = 1
     kind: Literal["sum", "publication"] = "sum"
     distance: float = 0.0  # total variation between the release as drawn and as accounted
+    laplace_moves: int | None = None  # K of `zerosum.kernel.laplace`; None: the noise is Gaussian
 
     def __post_init__(self) -> None:
         _check_names(self.unit, study=self.study, statistic=self.statistic)
@@ -57,10 +61,21 @@ class Spend:
             raise BadParameter(f"the request is named by its digest in hex, got {self.request!r}")
         if self.kind not in ("sum", "publication"):
             raise BadParameter(f"a spend is for a sum or a publication, got {self.kind!r}")
-        if self.rate is not None:
+        if self.laplace_moves is not None:
+            if self.rate is not None or self.kind != "sum":
+                raise BadParameter("Laplace noise is for single sums over all units")
+            LaplaceSum(self.mu, self.laplace_moves, self.steps)  # checks all three
+        elif self.rate is not None:
             Subsampled(self.mu, self.rate, self.steps)  # checks both
         elif self.steps < 1:
             raise BadParameter(f"steps must be at least 1, got {self.steps}")
+
+    def as_record(self) -> dict[str, Any]:
+        """The spend as a ledger writes it down. A spend with Gaussian noise reads as in earlier versions."""
+        record = asdict(self)
+        if self.laplace_moves is None:
+            del record["laplace_moves"]
+        return record
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -142,7 +157,8 @@ class Account:
                 f"{spend} protects a record and cannot be charged to {self}: state rows_per_unit, the most"
                 " rows a person has, or protect persons"
             )
-        # Group privacy of Gaussian-DP: k rows of one person differ, so mu is multiplied by k (Dong, Roth, Su 2022).
+        # Group privacy of Gaussian-DP: k rows of one person differ, so mu is multiplied by k (Dong, Roth, Su 2022). The
+        # epsilon of pure differential privacy is multiplied by k as well.
         return spend.mu * self.rows_per_unit
 
 
@@ -242,6 +258,7 @@ class Total:
     squares: Fraction = Fraction(0)  # sum of mu^2 of releases without sub-sampling
     distance: Fraction = Fraction(0)
     sampled: tuple[Subsampled, ...] = ()
+    laplace: tuple[LaplaceSum, ...] = ()
 
     def plus(self, charges: Iterable[tuple[Spend, float]]) -> Total:
         """The total with these spends, each at its charged mu.
@@ -255,41 +272,53 @@ class Total:
         squares, distance = self.squares, self.distance
         # Phases with equal mu and rate are one event with more steps, whose loss is computed once.
         steps = Counter({(event.mu, event.rate): event.steps for event in self.sampled})
+        pure = Counter({(event.epsilon, event.moves): event.steps for event in self.laplace})
         for spend, mu in charges:
             distance += Fraction(spend.distance)
-            if spend.rate is None:
+            if spend.laplace_moves is not None:
+                # k rows of one person move the sum k times as far; the charge has the same factor.
+                pure[mu, spend.laplace_moves * max(1, round(mu / spend.mu))] += spend.steps
+            elif spend.rate is None:
                 # limited, since the epsilon is infinite beyond it
                 squares += spend.steps * Fraction(min(mu, 2 * _HOPELESS) ** 2)
             else:
                 steps[mu, spend.rate] += spend.steps
-        return Total(squares, distance, tuple(Subsampled(*each, count) for each, count in steps.items()))
+        sampled = tuple(Subsampled(*each, count) for each, count in steps.items())
+        return Total(squares, distance, sampled, tuple(LaplaceSum(*each, count) for each, count in pure.items()))
 
     @property
     def mu(self) -> float:
-        """The mu of the releases that were not sub-sampled."""
+        """The mu of the releases with Gaussian noise that were not sub-sampled."""
         return math.sqrt(self.squares)
 
     def epsilon(self, delta: float) -> float:
         """The eps of all charges, finite arithmetic included: delta pays (1 + e^eps) times all the distances."""
         if self.mu > _HOPELESS:
             return math.inf
-        if not self.sampled:
+        if not self._slow:
             return _epsilon(self, delta)
-        # Sorted, since the epsilon does not depend on the order of the phases and the cache key must not either.
-        return accounted(_sampled_epsilon, replace(self, sampled=tuple(sorted(self.sampled, key=astuple))), delta)
+        # Sorted, since the epsilon does not depend on the order of the entries and the cache key must not either.
+        sampled, pure = tuple(sorted(self.sampled, key=astuple)), tuple(sorted(self.laplace, key=astuple))
+        return accounted(_mixed_epsilon, replace(self, sampled=sampled, laplace=pure), delta)
+
+    @property
+    def _slow(self) -> bool:
+        """Whether the epsilon needs privacy loss distributions."""
+        return bool(self.sampled or self.laplace)
 
 
 def _epsilon(total: Total, delta: float) -> float:
-    return with_distance(mixed_curve(total.mu, total.sampled), float(total.distance), delta)
+    others: tuple[Subsampled | LaplaceSum, ...] = (*total.sampled, *total.laplace)
+    return with_distance(mixed_curve(total.mu, others), float(total.distance), delta)
 
 
-# takes from 30 ms to seconds, depending on the number of phases
-_sampled_epsilon = computed_once(maxsize=1024)(_epsilon)
+# takes from 30 ms to seconds, depending on the number of different entries
+_mixed_epsilon = computed_once(maxsize=1024)(_epsilon)
 
 
-def left_under(total: Total, cap: Cap) -> float:
+def left_under(total: Total, cap: Cap, noise: Noise = "gaussian") -> float:
     """The largest epsilon that one more study may cost at the cap's delta. Losses do not compose by adding epsilons, so
-    the result is larger than the difference of cap and total.
+    the result is larger than the difference of cap and total; for a study with Laplace noise hardly so.
 
     Parameters
     ----------
@@ -297,15 +326,26 @@ def left_under(total: Total, cap: Cap) -> float:
         What was spent.
     cap : Cap
         The bound, with its delta.
+    noise : str
+        The noise law of that study; with "laplace" it is one release.
 
     >>> spend = Spend("s", 0, 0, "person", "mean", 1.0, mu_for(1.0, 1e-5), "aa")
-    >>> round(left_under(Total().plus([(spend, spend.mu)]), Cap(1.5, 1e-5)), 4)
-    1.0467
+    >>> spent, cap = Total().plus([(spend, spend.mu)]), Cap(1.5, 1e-5)
+    >>> round(left_under(spent, cap), 4), round(left_under(spent, cap, "laplace"), 4)
+    (1.0467, 0.6219)
     """
-    # Bisection over the mu of one more Gaussian study; the largest one is that of an empty ledger.
-    low, high = 0.0, mu_for(cap.epsilon, cap.delta)
-    for _ in range(16 if total.sampled else 60):  # sub-sampled losses are slow to compute; `low` is always allowed
+
+    def fits(more: float) -> bool:
+        if noise == "laplace":
+            after = replace(total, laplace=(*total.laplace, LaplaceSum(more, FEWEST_MOVES)))
+        else:
+            after = replace(total, squares=total.squares + Fraction(more) ** 2)
+        return _epsilon(after, cap.delta) <= cap.epsilon
+
+    # Bisection over the parameter of one more study; the largest one is that of an empty ledger.
+    low, high = 0.0, cap.epsilon if noise == "laplace" else mu_for(cap.epsilon, cap.delta)
+    slow = total.sampled or total.laplace or noise == "laplace"
+    for _ in range(16 if slow else 60):  # loss distributions are slow to compute; `low` is always allowed
         middle = (low + high) / 2
-        with_more = Total(total.squares + Fraction(middle) ** 2, total.distance, total.sampled)
-        low, high = (middle, high) if _epsilon(with_more, cap.delta) <= cap.epsilon else (low, middle)
-    return epsilon(low, cap.delta) if low > 0 else 0.0
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low if noise == "laplace" else epsilon(low, cap.delta) if low > 0 else 0.0

@@ -74,6 +74,11 @@ class NoiseShare:
 
     def _steps(self) -> Steps:
         """This site's own noise g_s as integers, in steps of the grid."""
+        if self._law.decay > 0:
+            # A share of Laplace noise; under TRUSTED the coordinator draws the whole noise, and a site has none.
+            if self._law.own[self._site] > 0:
+                return self._sampler.laplace_steps(self._size, self._law.decay, self._law.parts)
+            return np.zeros(self._size, dtype=np.int64)
         own = float(self._law.own[self._site]) / self._law.step
         return self._sampler.steps(self._size, own) if own > 0 else np.zeros(self._size, dtype=np.int64)
 

@@ -27,6 +27,7 @@ from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
 from zerosum.kernel.statistic import Adjacency, Statistic
+from zerosum.kernel.terms import Noise
 from zerosum.noise.sampler import Sampler, derive
 from zerosum.protocol.messages import (
     Consent,
@@ -272,7 +273,7 @@ class Site:
             # Each step and attempt has a fresh secret sample: the accounting of a phase assumes independent samples.
             sampler = self._sampler(plan, round, f"sample {attempt}" if attempt else "sample")
             units = units.chosen(sampler.bernoulli(len(units), request.sampling.rate))
-        return self._total(units, request.statistic, bound)
+        return self._total(units, request.statistic, bound, plan.release(round).noise)
 
     def _order(self, plan: Plan, round: int, attempt: int) -> NDArray[np.intp]:
         """A secret order of the units for a publication. Data are often sorted by their values, and then the position
@@ -281,7 +282,7 @@ class Site:
         words = self._sampler(plan, round, f"order {attempt}").words(len(self.units))
         return np.argsort(words, kind="stable")
 
-    def _total(self, units: Units, statistic: Statistic, bound: float) -> Floats:
+    def _total(self, units: Units, statistic: Statistic, bound: float, noise: Noise = "gaussian") -> Floats:
         """The sum over units, with a second check in case a statistic breaks its own bound.
 
         A sum longer than all the units' bounds together is scaled to that length, and a sum that is not finite is
@@ -295,12 +296,17 @@ class Site:
             From this site's own registry.
         bound : float
             Planned bound c on the norm of one unit's contribution.
+        noise : str
+            The noise law, which decides the norm: L2, or L1 for Laplace noise.
         """
         total = statistic.total(units)
         share = total / (bound * max(len(units), 1))  # divided before squaring, since squares may overflow
         # Not `norm`: it starts BLAS's threads, which then occupy cores that the next sum needs.
         with np.errstate(over="ignore"):
-            excess = math.sqrt(np.sum(np.square(share, out=share)))
+            if noise == "laplace":
+                excess = float(np.sum(np.abs(share, out=share)))
+            else:
+                excess = math.sqrt(np.sum(np.square(share, out=share)))
         if not math.isfinite(excess):
             return np.zeros_like(total)
         return total / excess if excess > 1 else total
@@ -418,7 +424,8 @@ class Site:
         planned, statistic = plan.release(round), request.statistic
         # Computed here from the public parameters: the noise was calibrated to the planned values, so larger ones are
         # refused.
-        sensitivity, bound = statistic.sensitivity(plan.adjacency), statistic.sensitivity(Adjacency.ADD_REMOVE)
+        sensitivity = statistic.distance(plan.adjacency, planned.noise)
+        bound = statistic.distance(Adjacency.ADD_REMOVE, planned.noise)
         if (statistic.name, statistic.size) != (planned.statistic, planned.size):
             raise OutsidePlan(
                 f"release {round + 1} was planned as {planned.size} numbers of {planned.statistic!r}, asked for are "

@@ -14,6 +14,7 @@ from zerosum.compute.statistic import BoundedStatistic
 from zerosum.errors import BadParameter, UnknownStatistic
 from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
+from zerosum.statistics.cox import CovariateMoments, CoxStep, ExitTable
 from zerosum.statistics.cumulants import FourthCumulants
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.groups import GroupedCounts, GroupedMoments, GroupedRanks
@@ -88,6 +89,9 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     GroupedCounts,
     GroupedRanks,
     SurvivalTable,
+    CovariateMoments,
+    ExitTable,
+    CoxStep,
     DistinctSecondMoment,
     InfomaxGradient,
     TensorClippedGradient,

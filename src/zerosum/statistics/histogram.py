@@ -38,6 +38,9 @@ class Histogram(Filled):
     at most the sum of its entries, which is at most 1. So norm(p - q)^2 <= 2 and D = sqrt(2) for a replaced unit,
     attained by two different categories. Adding or removing a unit moves the counts by norm(p) <= 1.
 
+    In L1 norm, for Laplace noise: norm_1(p) is the sum of the entries, at most 1. So norm_1(p - q) <= 2 for a replaced
+    unit, attained by two different categories, and 1 for a unit that is added or removed.
+
     Parameters
     ----------
     columns : int
@@ -74,6 +77,10 @@ class Histogram(Filled):
     def sensitivity(self, adjacency: Adjacency) -> float:
         """The bound proved in the class docstring."""
         return math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else 1.0
+
+    def sensitivity_l1(self, adjacency: Adjacency) -> float:
+        """The L1 bound proved in the class docstring."""
+        return 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
 
     def check_values(self, units: Units) -> None:
         """Report codes outside the declared categories to the owner of the data; the coordinator does not see this

@@ -45,6 +45,12 @@ class ObservedSums(Ranged):
     (If v were clipped to c for any number of observed columns, no weight would be free: v = -v' in one column that both
     have, all others observed in one of them only, is sqrt(4 c^2 + w^2 (d - 1)) apart.)
 
+    In L1 norm, for Laplace noise: with b = c/sqrt(d), norm_1(v) <= sqrt(|S|) norm(v) <= b |S| by Cauchy-Schwarz. So v
+    moves by at most b (|S| + |T|), and the counts by a b k. With |S| + |T| = 2 |S or T| - k and k <= |S or T| <= d the
+    total is at most b (2d - k + a k) <= b d (1 + max(1, a)), attained by v' = -v with all columns observed for a <= 1,
+    and for a > 1 by a unit observed everywhere and one observed nowhere. Adding or removing a unit moves the sum by at
+    most b |S| (1 + a) <= b d (1 + a).
+
     Parameters
     ----------
     columns : int
@@ -88,6 +94,11 @@ class ObservedSums(Ranged):
     def sensitivity(self, adjacency: Adjacency) -> float:
         """The bound proved in the class docstring."""
         return 2 * self.radius if adjacency is Adjacency.REPLACE_ONE else self.radius * math.hypot(1, self.count_weight)
+
+    def sensitivity_l1(self, adjacency: Adjacency) -> float:
+        """The L1 bound proved in the class docstring."""
+        weight = max(1.0, self.count_weight) if adjacency is Adjacency.REPLACE_ONE else self.count_weight
+        return self.radius * math.sqrt(self.columns) * (1 + weight)
 
     @property
     def _weight(self) -> float:

@@ -31,6 +31,11 @@ class VectorSum(Ranged):
     because the number of units stays the same. Adding or removing a unit moves the sum by norm(v) <= c, and with the
     count by norm((1, v)) <= sqrt(1 + c^2).
 
+    In L1 norm, for Laplace noise: norm_1(v) <= sqrt(d) norm(v) <= sqrt(d) c =: c_1 by Cauchy-Schwarz, attained by d
+    equal entries. With ranges every entry of v lies in [-1, 1], also after clipping, which shortens v, so that c_1 is
+    at most d. Replacing a unit moves the sum by at most 2 c_1, adding or removing one by c_1, with the count by
+    1 + c_1.
+
     Parameters
     ----------
     columns : int
@@ -57,6 +62,13 @@ class VectorSum(Ranged):
         if adjacency is Adjacency.REPLACE_ONE:
             return 2 * self.clip
         return math.hypot(self.clip, 1.0) if self.count else self.clip
+
+    def sensitivity_l1(self, adjacency: Adjacency) -> float:
+        """The L1 bound proved in the class docstring."""
+        whole = math.sqrt(self.columns) * self.clip
+        if self.lower is not None:
+            whole = min(whole, float(self.columns))
+        return 2 * whole if adjacency is Adjacency.REPLACE_ONE else whole + int(self.count)
 
     def sum_block(self, block: Units) -> Array:
         """The sum of the clipped mean rows of a block, shape (size,)."""

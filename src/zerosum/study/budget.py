@@ -13,8 +13,9 @@ from zerosum.errors import BadParameter, BudgetExceeded, Refused
 from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
+from zerosum.kernel.terms import Noise
 from zerosum.protocol.progress import Observer, Progress
-from zerosum.site.budget import unpaid
+from zerosum.site.budget import law_of, unpaid
 from zerosum.site.ledger_records import Cap, Spend, StudyProgress, Total, left_under
 
 _Payment = dict[str, list[Spend]]  # Spends of one study, by site name. One payment is one call of `Budget._pay`.
@@ -74,9 +75,20 @@ class Budget:
     def left(self) -> float:
         """Largest epsilon that one more study may cost.
 
-        It exceeds `epsilon - spent`, because composing Gaussian losses costs less than adding their epsilons.
+        It exceeds `epsilon - spent`, because composing Gaussian losses costs less than adding their epsilons. It is for
+        Gaussian noise; a study with Laplace noise may cost `left_for("laplace")`.
         """
-        return min((left_under(total, self._cap) for total in self._totals.values()), default=self.epsilon)
+        return self.left_for("gaussian")
+
+    def left_for(self, noise: Noise) -> float:
+        """Largest epsilon that one more study with this noise law may cost.
+
+        Parameters
+        ----------
+        noise : {"gaussian", "laplace"}
+            The law of its noise.
+        """
+        return min((left_under(total, self._cap, noise) for total in self._totals.values()), default=self.epsilon)
 
     @contextmanager
     def paying(self, plan: Plan, observer: Observer) -> Iterator[Observer]:
@@ -151,8 +163,8 @@ class Budget:
                     total = after.get(site.name, Total()).plus((spend, spend.mu) for spend in spends)
                     if self._cap.exceeded(total.epsilon(self.delta)):
                         raise BudgetExceeded(
-                            f"the budget of epsilon {self.epsilon:g} at delta {self.delta:g} has {self.left:.4g} left "
-                            "for one more study, and with this one "
+                            f"the budget of epsilon {self.epsilon:g} at delta {self.delta:g} has "
+                            f"{self.left_for(law_of(plan)):.4g} left for one more study, and with this one "
                             f"{format_epsilon(total.epsilon(self.delta))} would be spent"
                         )
                     after[site.name] = total

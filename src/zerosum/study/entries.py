@@ -16,7 +16,7 @@ from zerosum.data.imaging import Masker, Preprocessing, Selection
 from zerosum.data.scans import Strategy
 from zerosum.kernel.schemes import DEFAULT_SCHEME, Combine
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.terms import Calibration
+from zerosum.kernel.terms import Calibration, NoiseChoice
 from zerosum.kernel.tree import balanced
 
 
@@ -46,6 +46,9 @@ class PrivacyTable(Table):
     calibration: Calibration = "exact"
     """`published`: noise by the papers' formulas, for `pooled`, `local` and the cape schemes, on public or
     synthetic data only."""
+    noise: NoiseChoice = "auto"
+    """Law of the noise: `gaussian`, `laplace`, or `auto`, which takes the one with the smaller noise for a mean or a
+    histogram in one release, and Gaussian noise for all else."""
     random_state: int | None = None
     """A seed for reproducible noise, which gives no protection; public or synthetic data only."""
     attempts: int = 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,17 +14,24 @@ from zerosum.algorithms.program import PublicFacts
 from zerosum.coordinator.conduct import Outcome
 from zerosum.errors import BadParameter
 from zerosum.kernel.accountant import mu_for
+from zerosum.kernel.laplace import LAPLACE_SCHEMES
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Axis
 from zerosum.kernel.question import Question
-from zerosum.kernel.terms import PlannedSite, Terms
+from zerosum.kernel.terms import NoiseChoice, PlannedRelease, PlannedSite, Terms
 from zerosum.kernel.view import Coalition
 from zerosum.report.record import Result, versions
 from zerosum.report.warnings import result_warnings
 from zerosum.site.site import Site
 
 
-def make_plan(algorithm: Algorithm, terms: Terms, name: str, provenance: Provenance | None = None) -> Plan:
+def make_plan(
+    algorithm: Algorithm,
+    terms: Terms,
+    name: str,
+    provenance: Provenance | None = None,
+    noise: NoiseChoice = "gaussian",
+) -> Plan:
     """Make a plan with a new study name. Each run of a plan is a separate study.
 
     Parameters
@@ -35,6 +44,8 @@ def make_plan(algorithm: Algorithm, terms: Terms, name: str, provenance: Provena
         Name of the study. Eight random bytes are appended, so that ledgers distinguish repeated studies.
     provenance : Provenance, optional
         Public facts about the data.
+    noise : str
+        "gaussian" or "laplace" for all releases, or "auto": the law with the smaller noise (`_plan_of`).
     """
     resolved = resolve(algorithm, terms)
     # The resolved parameters and not the given ones: sites compute from the plan alone and consent to these values.
@@ -43,7 +54,57 @@ def make_plan(algorithm: Algorithm, terms: Terms, name: str, provenance: Provena
     question = Question.of(resolved.columns, parameters, provenance.preprocessing, provenance.files)
     # Ledgers identify a study by its name, so that a repeated run is charged again.
     study = f"{name} {secrets.token_hex(8)}"
-    return Plan.of(terms, study, algorithm.name, resolved.releases(terms.adjacency), question)
+    return _plan_of(resolved, terms, study, question, noise)
+
+
+def _plan_of(algorithm: Algorithm, terms: Terms, study: str, question: Question, noise: NoiseChoice) -> Plan:
+    """The plan with the noise law that was asked for.
+
+    "auto" compares the two laws for a study of one release, at the same epsilon and delta: the standard deviation of
+    each released number. Under one scheme both are a common factor times
+
+        D_2 sqrt(1 + A) / mu             Gaussian noise: L2 sensitivity, mu of (epsilon, delta)
+        sqrt(2) D_1 (1 + A) / epsilon    Laplace noise: L1 sensitivity
+
+    for A attempts, whose Laplace losses are added up here. Laplace noise is smaller for few numbers, since an L1 norm
+    grows faster with their count than an L2 norm, and for counts of categories, whose L1 norm does not grow. Studies of
+    several releases have Gaussian noise: losses of Gaussian releases compose at a smaller cost.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The program, resolved.
+    terms : Terms
+        Sites, budget, scheme and coalition.
+    study : str
+        Name of the study.
+    question : Question
+        The question in words.
+    noise : str
+        "auto", "gaussian" or "laplace".
+    """
+
+    def plan(releases: tuple[PlannedRelease, ...]) -> Plan:
+        return Plan.of(terms, study, algorithm.name, releases, question)
+
+    if noise == "laplace" and not algorithm.laplace:
+        raise BadParameter(
+            f"the algorithm {algorithm.name!r} has no intervals for Laplace noise: use noise = 'gaussian'"
+        )
+    if noise != "auto":
+        return plan(algorithm.releases(terms.adjacency, noise))
+    releases = algorithm.releases(terms.adjacency)
+    able = algorithm.laplace and terms.scheme.name in LAPLACE_SCHEMES and terms.calibration == "exact"
+    if able and len(releases) == 1:
+        # Without a proved L1 bound, or on a grid that would be too fine for the sampler, Gaussian noise is left.
+        with suppress(BadParameter):
+            pure, rounds = algorithm.releases(terms.adjacency, "laplace"), 1 + terms.attempts
+            gaussian_noise = releases[0].sensitivity * math.sqrt(rounds) / mu_for(terms.epsilon, terms.delta)
+            if math.sqrt(2) * pure[0].sensitivity * rounds / terms.epsilon < gaussian_noise:
+                found = plan(pure)
+                _ = found.law(0)  # calibrated now, so that a refusal is one of the law
+                return found
+    return plan(releases)
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,8 @@ class PlanSimulation:
             float(np.max(law.own / law.factor)) if kind == "publication" else law.noise_std / fewer
             for law, kind in zip(laws, kinds, strict=True)
         ]
+        # Shares of Laplace noise in each sum, 0 for normal noise (`NoiseLaw.shares`).
+        self.shares = [law.shares if law.decay > 0 else 0.0 for law in laws]
         self.weights = laws[0].weight * laws[0].factor
 
     def run(self, data: Units | Sequence[Units], seed: int) -> Estimate:
@@ -111,27 +113,32 @@ class PlanSimulation:
         units: float = float(np.sum(weights * [len(part) for part in parts]))
         # Under replace-one the number of units is public and is part of a release. Under add-remove it is private.
         counted = self.plan.adjacency is Adjacency.REPLACE_ONE
-        noise = iter(self.noise)
+        noise = iter(zip(self.noise, self.shares, strict=True))
         exchanges: list[tuple[Request, Release]] = []
 
         def record_exchange(request: Request) -> Release:
             exchanges.append((request, answer(request)))
             return exchanges[-1][1]
 
-        def add_noise(value: Floats, std: float) -> Floats:
-            return value if loud is None else np.asarray(value + std * loud.normal(size=value.shape))
+        def add_noise(value: Floats, std: float, shares: float = 0.0) -> Floats:
+            if loud is None:
+                return value
+            drawn = std * loud.normal(size=value.shape)
+            if shares > 0:  # a variance gamma variable: normal, of a variance that is a gamma variable
+                drawn *= np.sqrt(loud.gamma(shares, 1 / shares, size=value.shape))
+            return np.asarray(value + drawn)
 
         def answer(request: Request) -> Release:
             if isinstance(request, PrivatePublication):
-                rows, std = np.vstack([request.statistic.rows(part) for part in parts]), next(noise)
+                rows, (std, _) = np.vstack([request.statistic.rows(part) for part in parts]), next(noise)
                 names = tuple(site.name for site in self.plan.sites) if len(parts) > 1 else ("a",)
                 return Release(add_noise(rows, std), std, len(rows), names, tuple(map(len, parts)))
             sampling = request.sampling
             rate = 1.0 if sampling is None else sampling.rate
             # Poisson subsampling: each unit is included independently with probability `rate`.
             samples = parts if rate == 1 else [part.chosen(rng.random(len(part)) < rate) for part in parts]
-            total, std = exact_sum(request, samples, remember=rate == 1), next(noise)
-            return Release(add_noise(total, std), std, rate * units if counted else None, ("a", "b"))
+            total, (std, shares) = exact_sum(request, samples, remember=rate == 1), next(noise)
+            return Release(add_noise(total, std, shares), std, rate * units if counted else None, ("a", "b"))
 
         def exact_sum(request: PrivateSum, samples: Sequence[Units], *, remember: bool) -> Floats:
             # A subsampled sum differs between runs and must not be cached.

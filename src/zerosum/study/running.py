@@ -23,7 +23,7 @@ from zerosum.kernel.names import check_name
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.schemes import DEFAULT_SCHEME, Scheme
 from zerosum.kernel.statistic import Adjacency
-from zerosum.kernel.terms import Calibration, PlannedSite, Terms
+from zerosum.kernel.terms import Calibration, NoiseChoice, PlannedSite, Terms
 from zerosum.protocol.progress import Observer, nobody
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
@@ -128,6 +128,7 @@ def run(
     measured_in: Mapping[str, str] | None = None,
     budget: Budget | None = None,
     name: str | None = None,
+    noise: NoiseChoice = "auto",
 ) -> Result:
     """Run a program of `zerosum.algorithms` over sites held in memory. Each call spends budget again.
 
@@ -176,6 +177,9 @@ def run(
         Shared budget of several studies. A study beyond it is refused.
     name : str, optional
         Name of the study in ledgers and reports; by default the name of its algorithm.
+    noise : {"auto", "gaussian", "laplace"}, default="auto"
+        Law of the noise. "auto" takes the one with the smaller noise for means and histograms that are one release, and
+        Gaussian noise for all other programs.
 
     Returns
     -------
@@ -238,7 +242,7 @@ def run(
         attempts=attempts,
     )
     provenance = Provenance({"measured_in": check_measures(measured_in, algorithm.columns)} if measured_in else {})
-    plan = make_plan(algorithm, terms, algorithm.name if name is None else name, provenance)
+    plan = make_plan(algorithm, terms, algorithm.name if name is None else name, provenance, noise)
     # Sites consent independent of the values of their rows, since a refusal would reveal data. The caller of this
     # function holds the data, so an error here may name a column.
     _name_missing(algorithm, members)

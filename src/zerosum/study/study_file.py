@@ -58,7 +58,7 @@ RENAMED = {"privacy.seed": "privacy.random_state"}  # names of entries in versio
 
 _DESIGN_PARAMETERS = {
     *("columns", "lower", "upper", "center", "scale", "missing"),
-    *("offset", "weight", "draw", "hold_out", "measured_in"),
+    *("offset", "weight", "draw", "hold_out", "measured_in", "entry", "stratum", "strata", "events"),
 }  # Parameters of a regression that follow from [design] and must not be given beside it.
 
 
@@ -241,8 +241,10 @@ class Study(Table):
         if self.words is not None:
             found["columns"] = self.words
         if (design := self.full_design) is not None:
-            if "standardise" not in fields:
+            if not {"standardise", "cause"} & set(fields):
                 raise BadStudy(f"the algorithm {self.algorithm!r} is not a regression, and takes no [design]")
+            if ("cause" in fields) != (design.time is not None):
+                raise BadStudy("a [design] has a time for Cox regression, and for no other regression")
             if given := sorted(_DESIGN_PARAMETERS & self.parameters.keys()):
                 raise BadStudy(
                     f"with [design], {given[0]} follows from it, so parameters must not give it: [design] has ranges, "
@@ -290,7 +292,7 @@ class Study(Table):
             coordinator=self.coordinator,
             parents={} if self.tree is None else self.tree.parents_of([site.name for site in self.sites]),
         )
-        return make_plan(self.build_algorithm(), terms, self.name, self._provenance())
+        return make_plan(self.build_algorithm(), terms, self.name, self._provenance(), self.privacy.noise)
 
     def _provenance(self) -> Provenance:
         """Preprocessing of the data, and SHA-256 digests of the public files, for the plan."""

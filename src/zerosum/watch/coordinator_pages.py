@@ -14,7 +14,15 @@ from zerosum.study.archive import ArchivedStudy
 from zerosum.watch import outcomes, plans
 from zerosum.watch.cache import TimedCache
 from zerosum.watch.layout import Page, Section
-from zerosum.watch.studies import UNDER_WAY, ArchiveLine, CoordinatorStudy, StudyFolders, archive_line, archive_lines
+from zerosum.watch.studies import (
+    UNDER_WAY,
+    ArchiveLine,
+    CoordinatorStudy,
+    StudyFolders,
+    archive_line,
+    archive_lines,
+    cost_text,
+)
 
 _PART = 50  # rows of a long table on one page
 # State of a study to its text and CSS class.
@@ -22,7 +30,7 @@ _STATES = {
     "begun": ("begun, not running yet", "wait"),
     "gathering": ("waits for sites", "wait"),
     "running": ("under way", "good"),
-    "finished": ("finished", "good"),
+    "finished": ("over", "good"),
     "refused": ("refused", "bad"),
     "failed": ("did not finish", "bad"),
     "stopped": ("stopped: zerosum coordinator resume continues it", "bad"),
@@ -64,6 +72,7 @@ class CoordinatorPages:
         # Several open pages share one reading of the folders. Times to live in seconds, chosen by hand.
         self._studies = TimedCache(self._folders.all, seconds=0.5)
         self._archive = TimedCache(archive_lines, seconds=2.0)
+        self._costs_by_plan: dict[tuple[str, str], str] = {}  # by key of the study and digest of the plan
 
     def page(self, path: str, part: int, form: str) -> Page | None:
         """Page at a path, or None. `form` is unused: a coordinator has no forms."""
@@ -105,17 +114,42 @@ class CoordinatorPages:
         past = [study for study in studies if study.state not in UNDER_WAY]
         sections = [
             Section("now", "Under way", _part("under_way", running, _STATES)),
-            Section("past", "Over", _part("past", past, _STATES, part, _PART)),
+            Section("past", "Over", _part("past", past, _STATES, *self._endings(past, part), part, _PART)),
         ]
         if archive:
-            sections.append(Section("kept", "Results kept on this machine", _part("archive", archive, part, _PART)))
+            reports = {line.id for line in archive if line.done and outcomes.has_report(line.folder / "result")}
+            table = _part("archive", archive, reports, part, _PART)
+            sections.append(Section("kept", "Results kept on this machine", table))
         return Page(self.title, tuple(sections), f"{len(running)} under way, {len(past)} over", home=True)
+
+    def _endings(self, past: Sequence[CoordinatorStudy], part: int) -> tuple[dict[str, str], dict[str, str]]:
+        """Cost by the plan, and address of the report, of the studies of one piece of the table, by their keys."""
+        costs, reports = {}, {}
+        for study in past[part * _PART : (part + 1) * _PART]:
+            if study.state != "damaged":
+                costs[study.key] = self._cost(study)
+            if (folder := self._result(study)) is not None and outcomes.has_report(folder):
+                reports[study.key] = f"study/{study.key}/report"
+        return costs, reports
+
+    def _cost(self, study: CoordinatorStudy) -> str:
+        """Largest cost of a site by the plan and the budget; empty if the plan is unreadable."""
+        # The list of many studies has one text for each, which changes with the plan only.
+        if (study.key, study.plan) not in self._costs_by_plan:
+            try:
+                report = plans.report_of(self._folders.plan(study))
+            except ZerosumError:
+                return ""
+            text = cost_text(report.worst_epsilon, report.epsilon, report.delta) if report.private else "not private"
+            self._costs_by_plan[study.key, study.plan] = text
+        return self._costs_by_plan[study.key, study.plan]
 
     def _study(self, study: CoordinatorStudy) -> Page:
         """Page of one study."""
         stage = _STAGES.get(study.stage, study.stage) if study.state in UNDER_WAY else ""
         # A section is left out if its content does not exist yet.
-        sections = [Section("state", "State", _part("state", study, _STATES, stage))]
+        cost = "" if study.state == "damaged" else self._cost(study)
+        sections = [Section("state", "State", _part("state", study, _STATES, stage, cost))]
         if study.sites:
             sections.append(Section("sites", "Sites", _part("sites", study, _ATTENDANCE, self._costs(study))))
         if (folder := self._result(study)) is not None:

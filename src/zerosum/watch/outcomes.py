@@ -71,7 +71,7 @@ def _render(folder: Path) -> Markup:
     lines: list[tuple[str, str]] = []
     if "pooled_std" in estimate:
         # As in `zerosum.cli.terminal.show_result`: a table of its own kind, otherwise quantities by name.
-        tables = [CoefficientTable.of(estimate).as_table()]
+        tables = CoefficientTable.of(estimate, record["algorithm"]).tables()
     elif not (tables := tables_of(estimate)):
         for name, quantity in estimate.items():
             found = _table(name, quantity)

@@ -189,6 +189,7 @@ class ArchiveLine:
     algorithm: str
     done: bool
     fault: str = ""
+    cost: str = ""  # largest exact epsilon of a site, and the budget
 
 
 def archive_lines() -> list[ArchiveLine]:
@@ -198,26 +199,43 @@ def archive_lines() -> list[ArchiveLine]:
 
 def archive_line(archived: ArchivedStudy) -> ArchiveLine:
     """Summary of an archived study."""
-    about, algorithm, fault = archived.about, "", ""
+    about, algorithm, cost, fault = archived.about, "", "", ""
     place = archived.folder / "result" / "result.json"
     done = place.is_file()
     if done:
         try:
-            algorithm = _algorithm(place, place.stat().st_mtime_ns)
+            algorithm, cost = _summary(place, place.stat().st_mtime_ns)
         except (OSError, ValueError, TypeError, KeyError):
             fault = "its result cannot be read"
-    return ArchiveLine(archived.id, archived.folder, str(about["study"]), str(about["began"]), algorithm, done, fault)
+    name, began = str(about["study"]), str(about["began"])
+    return ArchiveLine(archived.id, archived.folder, name, began, algorithm, done, fault, cost)
 
 
-# Cache: path and modification time of a result to the name of its algorithm.
-_ALGORITHMS: dict[tuple[Path, int], str] = {}
+# Cache: path and modification time of a result to its algorithm and its cost.
+_SUMMARIES: dict[tuple[Path, int], tuple[str, str]] = {}
 
 
-def _algorithm(place: Path, changed: int) -> str:
-    """Algorithm of a result. Cached, because a result may be large and a list has many."""
-    if (place, changed) not in _ALGORITHMS:
-        _ALGORITHMS[place, changed] = str(json.loads(place.read_bytes())["algorithm"])
-    return _ALGORITHMS[place, changed]
+def _summary(place: Path, changed: int) -> tuple[str, str]:
+    """Algorithm and cost of a result. Cached, because a result may be large and a list has many."""
+    if (place, changed) not in _SUMMARIES:
+        record = json.loads(place.read_bytes())
+        privacy = record["privacy"]
+        worst = max(
+            (float(line["epsilon"]) for line in privacy["per_site"] if line["epsilon"] is not None), default=None
+        )
+        private = worst is not None and privacy["private"]
+        cost = cost_text(worst or 0.0, float(privacy["epsilon"]), float(privacy["delta"])) if private else "not private"
+        _SUMMARIES[place, changed] = str(record["algorithm"]), cost
+    return _SUMMARIES[place, changed]
+
+
+def cost_text(worst: float, budget: float, delta: float) -> str:
+    """The cost of a study at the site with the largest one, and its budget.
+
+    >>> cost_text(1.99999, 2.0, 1e-5)
+    'epsilon 2.0000 of 2 at delta 1e-05'
+    """
+    return f"epsilon {worst:.4f} of {budget:g} at delta {delta:g}"
 
 
 def key_of(folder: Path) -> str:

@@ -253,7 +253,7 @@ def test_polynomial_loss_with_weights_equals_weighted_least_squares() -> None:
     ("more", "named"),
     [
         ({"offset": "a"}, "offset"),
-        ({"weight": "w", "lower": [0, 1, 0]}, "weight"),
+        ({"weight": "w", "lower": [0, 0.5, 0]}, "weight"),
         ({"draw": "w", "hold_out": 0.2}, "hold_out"),
         ({"draw": "w", "evaluate_share": 0.2}, "hold_out"),
         ({"draw": "w", "hold_out": 0.2, "evaluate_share": 0.2, "upper": [1, 3, 1]}, "draw"),

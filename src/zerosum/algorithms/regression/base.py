@@ -40,7 +40,7 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Estimate, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.regression.goodness_of_fit import fit_of, spread_of
-from zerosum.algorithms.regression.inference import Posterior, table
+from zerosum.algorithms.regression.inference import Posterior, joint_wald, table
 from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Kind, Quantity
@@ -57,6 +57,9 @@ _BY_COEFFICIENT = frozenset(
         *(f"{kind}_{what}" for kind in ("pooled", "population") for what in ("std", "interval_90", "interval_95")),
     }
 )
+# Largest number of coefficients whose covariances are in the result: the text of the matrices then stays within the
+# disk space that is reserved for a result. Chosen by hand; no benchmark recorded.
+_COVARIANCES_MOST = 48
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +76,8 @@ class Frame:
     start: Floats  # (width,), coefficients of the first round
     response_variance: float | None = None  # of the response in [-1, 1]; None if unknown or below its noise
     weight: float = 1.0  # mean weight of a unit in the fit: below 1 with weights, or with units held out
+    # (2, p), released means and standard deviations of the features in half ranges; None if they were not bought
+    moments: Floats | None = None
 
     @property
     def width(self) -> int:
@@ -111,6 +116,10 @@ class Regression(RangedAlgorithm):
     - `p_value`: Wald's p value of each coefficient, and `wald_statistic`, `wald_p_value`, the joint test of all
       coefficients but the intercept, for the population;
     - `identified`: 1, or 0 if the noise of this budget leaves a coefficient undetermined;
+    - `pooled_covariance`, `population_covariance`: covariances of the coefficients, for combinations of them, and
+      `identified_covariance`, the largest pooled one at which a combination is identified; up to 48 coefficients;
+    - with "dp" `feature_mean` and `feature_std`, released means and standard deviations of the features, and for an
+      identity link `response_std`;
     - with `evaluate_share` the results of `fit_of`, and with `hold_out` also those of `spread_of`.
     """
 
@@ -375,6 +384,8 @@ class Regression(RangedAlgorithm):
         spreads = squares / units - mean**2  # variances of all columns, for the offset
         # Noisy means are shrunk to the middle of the range and noisy variances to their average: a frame that follows
         # the noise is worse than one that ignores small differences between columns.
+        # Standardised coefficients need the moments without shrinkage. A variance below its noise is set to the noise.
+        moments = np.stack([self._own(mean), np.sqrt(np.maximum(self._own(spreads), noise / SQUARE))])
         mean[: self.features] = shrunk(self._own(mean), 0.0, noise)
         variance = self._own(squares / units - mean**2)
         variance = shrunk(variance, float(np.mean(variance)), noise / SQUARE) if self.features else variance
@@ -393,7 +404,7 @@ class Regression(RangedAlgorithm):
         spread = float(squares[-1] / units - mean[-1] ** 2)
         # r_squared divides by this variance: it is left out where it is not significantly above zero
         known = spread if spread > TUNING.variance_significance * noise / SQUARE else None
-        return replace(frame, response_variance=known, weight=self._mean_weight(mean))
+        return replace(frame, response_variance=known, weight=self._mean_weight(mean), moments=moments)
 
     def _mean_weight(self, mean: Floats | None = None) -> float:
         """Mean weight of a unit in the fit: the share that is not held out, times the mean of the weight column.
@@ -553,8 +564,42 @@ class Regression(RangedAlgorithm):
         # Independent priors of equal variance: the prior standard deviation of M w is prior times the row norms of M.
         # Covariances transform as M C M'.
         known = prior * np.sqrt(np.sum(matrix**2, axis=1))
-        errors = table(found, matrix @ pooled.covariance @ matrix.T, matrix @ population.covariance @ matrix.T, known)
-        return self._named({"coefficients": found[:-1], "intercept": found[-1:], **errors})
+        covariances = {
+            kind: matrix @ each.covariance @ matrix.T for kind, each in (("pooled", pooled), ("population", population))
+        }
+        errors = table(found, covariances["pooled"], covariances["population"], known)
+        if len(found) > 1:
+            statistic, _, p = joint_wald(found[:-1], (matrix @ population.covariance @ matrix.T)[:-1, :-1])
+            errors |= {"wald_statistic": np.array([statistic]), "wald_p_value": np.array([p])}
+        named = self._named({"coefficients": found[:-1], "intercept": found[-1:], **errors})
+        # A combination is identified by the criterion of `table`: a variance of at most ratio^2 times the prior one.
+        covariances["identified"] = (TUNING.identified_ratio * prior) ** 2 * matrix @ matrix.T
+        return {**named, **self._for_combinations(frame, covariances)}
+
+    def _for_combinations(self, frame: Frame, covariances: dict[str, Floats]) -> Estimate:
+        """Quantities for combinations of coefficients: both covariances, and standard deviations of the columns.
+
+        Parameters
+        ----------
+        frame : Frame
+            How features entered.
+        covariances : dict of str to array of shape (p + 1, p + 1)
+            Covariances of the coefficients in the units of the data, the intercept last, by kind; and the largest
+            pooled covariance at which combinations count as identified.
+        """
+        found: dict[str, Quantity] = {}
+        names = (*self.columns[: self.features], "intercept")
+        if len(names) <= _COVARIANCES_MOST:
+            axes = Axis("coefficient", names), Axis("coefficient", names)
+            found |= {f"{kind}_covariance": Quantity(each, "diagnostic", axes) for kind, each in covariances.items()}
+        if frame.moments is not None:
+            columns, half = (Axis("column", names[:-1]),), self._own(self.half)
+            found["feature_mean"] = Quantity(self._own(self.middle) + half * frame.moments[0], "diagnostic", columns)
+            found["feature_std"] = Quantity(half * frame.moments[1], "diagnostic", columns)
+            if self._as_it_is and frame.response_variance is not None:
+                response = math.sqrt(frame.response_variance) * self._response_half
+                found["response_std"] = Quantity(np.array([response]), "diagnostic")
+        return found
 
     def _named(self, found: dict[str, Floats]) -> Estimate:
         """Arrays as quantities, with the names of the coefficients along their axes.

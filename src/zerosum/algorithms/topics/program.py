@@ -57,7 +57,15 @@ from zerosum.compute.units import Units
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 from zerosum.kernel.request import PrivateSum, Release, Request
 from zerosum.kernel.statistic import Adjacency
-from zerosum.statistics.topics import PairMoment, PairNorms, TopicSums, TripleMoment, WordPairs, WordPresence
+from zerosum.statistics.topics import (
+    PairMoment,
+    PairNorms,
+    TopicSums,
+    TripleMoment,
+    WordPairs,
+    WordPresence,
+    unit_rows,
+)
 
 Path = Literal["tensor", "pairs"]
 
@@ -81,9 +89,10 @@ class TopicsProgram(Algorithm):
     - `weights`: shares of the documents;
     - `relevance`: p log(p/mean of p over topics), to rank the words of a topic;
     - `carried`: 1 for topics that the budget supports. On the path "pairs" at least five words are three standard
-      deviations above the common level of all topics. On the path "tensor" the norm of the topic and its distance from
-      the nearest topic are above three times their noise. No topic is carried if the triples are below their noise
-      (documents of fewer than three words have none). After EM its start must also be above twice its noise.
+      deviations (of noise and sampling) above what documents of independent words would have. On the path "tensor" the
+      norm of the topic and its distance from the nearest topic are above three times their noise. No topic is carried
+      if the triples are below their noise (documents of fewer than three words have none). After EM its start must
+      also be above twice its noise.
 
     Parameters
     ----------
@@ -271,7 +280,10 @@ class TopicsProgram(Algorithm):
         """The path "pairs": words, pairs of words, sums of documents by topic."""
         shares = self._shares
         release = yield PrivateSum(WordPresence(columns=len(self.columns)), shares["words"])
-        words, weights, common = self._vocabulary(release)
+        # Under add-remove the number of documents is not public. A word that is in every document of about 80 different
+        # words has the sum n/9; this guess only scales weights and the level of independent words.
+        units = release.units or max(float(np.max(release.value)), 1.0) * 9
+        words, weights, common, present = self._vocabulary(release, units)
         pairs = self._word_pairs(words, weights)
         release = yield PrivateSum(pairs, shares["pairs"])
         there = weights > 0
@@ -288,9 +300,12 @@ class TopicsProgram(Algorithm):
         release = yield PrivateSum(sums, shares["sums"])
         by_topic = sums.split(release.value)[:, there]
         chosen = words[there].astype(int)
-        return self._combine_sums(chosen, weights[there], by_topic, profiles[:, there], release.noise_std)
+        expected = independent_sums(
+            present[there], weights[there], sums.scores[there], units, np.sum(by_topic, axis=0), self.seed
+        )
+        return self._combine_sums(chosen, weights[there], by_topic, profiles[:, there], release.noise_std, expected)
 
-    def _vocabulary(self, release: Release) -> tuple[Floats, Floats, Floats]:
+    def _vocabulary(self, release: Release, units: float) -> tuple[Floats, Floats, Floats, Floats]:
         """Selects the words from the release of word presence.
 
         Returns
@@ -302,6 +317,8 @@ class TopicsProgram(Algorithm):
             may be noise.
         common : array (n,)
             Unit vector along the mean document.
+        shares : array (n,)
+            Estimated share of the documents that contain each word.
 
         A document of m different words contributes 1/sqrt(m) for each of them, so the sum of the release over the
         number of documents estimates the mean of sqrt(m).
@@ -310,6 +327,8 @@ class TopicsProgram(Algorithm):
         ----------
         release : Release
             A release of `WordPresence`, shape (D,).
+        units : float
+            Number of documents.
         """
         presence, noise = release.value, release.noise_std
         order = np.argsort(-presence, kind="stable")[: self._kept]
@@ -319,17 +338,20 @@ class TopicsProgram(Algorithm):
         threshold = max(TUNING.word_evidence, -float(ndtri(min(TUNING.noise_words / len(presence), 0.5))))
         sure = top > threshold * noise
         sure[: max(self.n_components, TUNING.words_least)] = True
-        # Under add-remove the number of documents is not public. A word that is in every document of about 80 different
-        # words has the sum n/9; this guess only scales the weights.
-        units = release.units or max(float(top[0]), 1.0) * 9
         different = max(float(np.sum(presence)) / units, 1.0)
         shares = np.clip(top * different / units, *TUNING.document_share_limits)
         weights = np.where(sure, np.sqrt(np.log(1 / shares)), 0.0)
         common = np.maximum(top, 0.0) * weights
-        return order.astype(np.float64), weights, common / max(float(np.linalg.norm(common)), 1e-300)
+        return order.astype(np.float64), weights, common / max(float(np.linalg.norm(common)), 1e-300), shares
 
     def _combine_sums(
-        self, words: NDArray[np.int_], weights: Floats, sums: Floats, profiles: Floats, noise: float
+        self,
+        words: NDArray[np.int_],
+        weights: Floats,
+        sums: Floats,
+        profiles: Floats,
+        noise: float,
+        expected: tuple[Floats, Floats],
     ) -> dict[str, Quantity]:
         """Topics as precision-weighted means of the released sums and of the factors of the pairs.
 
@@ -343,6 +365,8 @@ class TopicsProgram(Algorithm):
             Factors of the pairs, of norm 1 or zero.
         noise : float
             Standard deviation of the noise of a sum.
+        expected : pair of arrays (K, n)
+            What the sums would be if words were independent, and the sampling variance (`independent_sums`).
         """
         scale = np.sum(sums * profiles, axis=1, keepdims=True)  # profiles have norm 1 or are zero
         guess = np.maximum(scale, 0.0) * profiles
@@ -352,10 +376,12 @@ class TopicsProgram(Algorithm):
         beyond = np.maximum(np.mean((sums - guess) ** 2, axis=1, keepdims=True) - noise**2, least)
         mixed = (sums * beyond + guess * noise**2) / (beyond + noise**2)
         mass = np.maximum(np.sum(mixed, axis=1), 1e-9)
-        # Common level: what each topic would have if all topics had the words of the sum over topics.
-        base = np.maximum(np.sum(sums, axis=0), 0.0)
-        excess = sums - np.outer(mass, base / max(float(np.sum(base)), 1e-300))
-        stands = np.sum(excess > TUNING.topic_word_evidence * noise, axis=1)
+        # Documents are assigned to a part because they contain its words, so that its words stand out in the sums of
+        # any part, of noise too. What counts is the excess over documents of independent words.
+        level, variance = expected
+        level = level * (np.sum(sums, axis=1, keepdims=True) / np.maximum(np.sum(level, axis=1, keepdims=True), 1e-9))
+        doubt = np.sqrt(noise**2 + variance)
+        stands = np.sum(sums - level > TUNING.topic_word_evidence * doubt, axis=1)
         # The released sums are of normalised sqrt(count) weight: without the weight they are sums of roots of counts.
         topics = np.maximum(mixed, 0.0) / weights
         topics /= np.maximum(np.sum(topics, axis=1, keepdims=True), 1e-300)
@@ -491,6 +517,60 @@ class TopicsProgram(Algorithm):
             "relevance": Quantity(relevance, "number", (axis, named)),
             "carried": Quantity(carried[order].astype(np.float64), "diagnostic", (axis,)),
         }
+
+
+def independent_sums(
+    shares: Floats, weights: Floats, scores: Floats, units: float, totals: Floats, seed: int
+) -> tuple[Floats, Floats]:
+    """Sums of documents by topic if all words were independent of each other, and the variance of their difference to
+    the sums of `units` such documents.
+
+    Documents are simulated with public random numbers from released numbers: a word's count is Poisson with the rate
+    that gives its share of documents. For words in nearly all documents the share does not give the rate; there it is
+    adjusted until the simulated sum over topics agrees with the released one.
+
+    Parameters
+    ----------
+    shares : array of shape (n,)
+        Share of the documents that contain each word.
+    weights : array of shape (n,)
+        Weight of each word.
+    scores : array of shape (n, K)
+        A column for each topic.
+    units : float
+        Number of documents.
+    totals : array of shape (n,)
+        Released sums over all topics.
+    seed : int
+        Public seed.
+
+    Returns
+    -------
+    sums, variance : arrays of shape (K, n)
+    """
+    statistic = TopicSums(
+        columns=len(weights),
+        words=np.arange(len(weights), dtype=np.float64),
+        weights=weights,
+        scores=scores,
+        offsets=np.zeros(scores.shape[1]),
+        kind="roots",
+    )
+    count = TUNING.independent_documents
+    each = units / count
+    rates = -np.log1p(-shares)
+    frequent = shares >= TUNING.document_share_limits[1]
+    for _ in range(TUNING.rate_steps if np.any(frequent) else 0):
+        rows = unit_rows(np.random.default_rng(seed).poisson(rates, (count, len(rates))).astype(np.float64), weights)
+        # The root of a count enters, so that a rate changes with the square of its sum.
+        ratio = np.maximum(totals, 0.0) / np.maximum(each * np.sum(rows, axis=0), 1e-9)
+        rates = np.where(frequent, np.clip(rates * np.clip(ratio, 0.5, 2.0) ** 2, 1.0, 1e4), rates)
+    rows = unit_rows(np.random.default_rng(seed + 1).poisson(rates, (count, len(rates))).astype(np.float64), weights)
+    taken = statistic.responsibilities(rows)
+    # The variance of a sum over independent documents is at most the sum of squares. That of the simulated sum is
+    # `each` times as large.
+    squares = each * ((taken**2).T @ rows**2)
+    return each * (taken.T @ rows), squares * (1 + each)
 
 
 def documents_behind(total: float, noise: float, units: float) -> float:

@@ -1,0 +1,83 @@
+"""Constants of Cox regression.
+
+They were chosen on made-up cohorts (`benchmarks/cox.py --cohorts`): proportional hazards, staggered entry, effects that
+fade, rare levels and nearly collinear columns. Real sets were used for reports only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Constants of `zerosum.algorithms.cox`. Deviations of coefficients are per standard deviation of a column."""
+
+    bins: int = 24
+    """Default number of bins of time; edges are horizon (i/bins)^`power`."""
+    power: float = 1.5
+    """Early bins are short, since most hazards fall."""
+    moments_share: float = 0.04
+    """Share of the budget for the moments of the columns."""
+    table_share: float = 0.04
+    """Share of the budget for the table of exits."""
+    rounds: int = 5
+    """Number of rounds of score and second moments."""
+    parts: int = 4
+    """Parts of the time whose baseline is fitted with the coefficients."""
+    part_size: float = 0.9
+    """Constant of a part of the time beside columns of size 1."""
+    stratum_size: float = 1.0
+    """Constant of a stratum."""
+    stops: tuple[float, ...] = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
+    """Bounds of the expected number of events that are compared."""
+    single_size: float = 0.5
+    """The same if there is one stratum only."""
+    rooms: tuple[float, ...] = (0.5, 0.65, 0.8, 1.0, 1.25, 1.6, 2.0, 2.5, 3.2)
+    """Squared clips over the mean squared length of rows that are compared."""
+    drift: float = 0.15
+    """How far effects of the information that is lost may be from those of the rest, for the choice of the bounds."""
+    wander: float = 0.2
+    """The same, in intervals."""
+    within: float = 0.15
+    """What steps of the baseline between parts leave open within parts, in intervals."""
+    band: float = 0.06
+    """Standard error of the logarithm of the baseline's cumulative hazard that bins of constant hazard leave."""
+    shift: float = 0.6
+    """Prior deviation of the logarithm of a part's baseline from that of the table."""
+    smooth: float = 0.1
+    """Prior deviation of its change from one part to the next."""
+    constant: float = 2.0
+    """Prior deviation of the logarithm of a stratum's level from that of the table."""
+    weak: float = 0.5
+    """Prior deviation of a coefficient behind the intervals."""
+    size_log: float = -1.5
+    """Mean of the logarithm of the prior deviation of coefficients, behind the scores."""
+    size_spread: float = 0.6
+    """Its standard deviation."""
+    loose: float = 0.1
+    """Relative deviation of a Hessian from events times second moments."""
+    loose_parts: float = 0.12
+    """The same for means of columns by part of the time, in standard deviations of a column."""
+    bend: float = 0.3
+    """What third derivatives leave out of a score that is moved by one standard deviation."""
+    rare: float = 1.4
+    """A two-valued column is scaled to at most this times the root of the number of columns."""
+    known: float = 0.2
+    """Privacy noise of a coefficient above which it is not identified: noise alone makes a hazard ratio of 1.5 or 0.67
+    for one standard deviation in one of twenty studies."""
+    collinear: float = 0.3
+    """An eigenvalue of the correlations of the columns below this many times their error is not known."""
+    hidden_share: float = 0.1
+    """A coefficient is hidden if more than this share of its column lies in such combinations."""
+    events_each: float = 10.0
+    """Events per column below which a coefficient that is not identified has too few events (Peduzzi et al. 1996)."""
+    inflation: float = 2.0
+    """Ratio of a coefficient's noise to that with all others known, from which on the reason is collinearity."""
+    stand_out: float = 3.0
+    """Bins of the table are merged until their events exceed this many standard deviations of their noise."""
+    spread_most: float = 2.5
+    """Largest standard deviation of the predictor for which the marginal hazard is inverted."""
+
+
+TUNING = Tuning()

@@ -1,0 +1,208 @@
+"""The paragraph on methods for a paper, from the plan of a study: what was computed, on what, and under what guarantee.
+
+Everything in it is public: the plan, the question, and names of quantities. It states facts of the run; the authors add
+why the ranges and the budget were chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from zerosum.kernel.amounts import format_epsilon
+from zerosum.kernel.missing import OBSERVED, OWN_ROWS
+from zerosum.kernel.plan import Plan
+from zerosum.kernel.quantity import Quantity
+from zerosum.report.guarantee_text import description, parameter_text
+from zerosum.report.record import Result, adversary, privacy_report
+from zerosum.version import VERSION
+
+_REGRESSIONS = {
+    "linear-regression": "linear regression",
+    "logistic-regression": "logistic regression",
+    "poisson-regression": "Poisson regression",
+    "cox-regression": "Cox proportional hazards regression",
+}
+_RATIOS = {"logistic-regression": "odds ratios", "poisson-regression": "rate ratios", "cox-regression": "hazard ratios"}
+_MOST_COLUMNS = 30  # largest number of columns that are listed
+
+
+def methods(result: Result) -> tuple[str, ...]:
+    """Paragraphs on methods for a paper.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    """
+    return methods_of(result.plan, result.estimate, result.versions.get("zerosum", VERSION))
+
+
+def methods_of(plan: Plan, estimate: Mapping[str, Quantity], version: str = VERSION) -> tuple[str, ...]:
+    """Paragraphs on methods for a paper.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    estimate : mapping of str to Quantity
+        The result, whose names of quantities decide which errors are described.
+    version : str
+        Version of Zerosum that ran the study.
+    """
+    return (
+        " ".join(_analysis(plan, _people(plan, estimate), version)),
+        " ".join(_privacy(plan)),
+        " ".join(_errors(plan, estimate)),
+    )
+
+
+def _people(plan: Plan, estimate: Mapping[str, Quantity]) -> float | None:
+    """Public number of units: that of the plan, or a count without noise in the result; None if it is in neither."""
+    units = [site.units for site in plan.sites]
+    if all(each is not None for each in units):
+        return float(sum(each or 0 for each in units))
+    counts = estimate.get("units")
+    if counts is not None and counts.std is not None and float(np.ravel(counts.std)[0]) == 0:
+        return float(np.ravel(counts.value)[0])
+    return None
+
+
+def _analysis(plan: Plan, units: float | None, version: str) -> list[str]:
+    """Sentences on the analysis, its columns and their public properties.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    units : float, optional
+        Public number of units.
+    version : str
+        Version of Zerosum.
+    """
+    people = "people" if plan.unit == "person" else "records"
+    many = "" if units is None else f" with {units:.0f} {people}"
+    joined = "without pooling records" if not plan.scheme.facts.sees_data else "on records pooled at a trusted holder"
+    found = [
+        f"Estimates were computed jointly over {len(plan.sites)} sites{many}, {joined}, with Zerosum {version}.",
+        _model(plan),
+    ]
+    asked = plan.question
+    ranges = _ranges(plan)
+    if ranges and len(ranges) <= _MOST_COLUMNS:
+        listed = "; ".join(f"{name}, {text}" for name, text in ranges.items())
+        found.append(f"Values were limited to public ranges and categories that do not depend on the data: {listed}.")
+    found += _missing(plan)
+    if asked.parameters.get("weight"):
+        found.append(f"Rows were weighted by {asked.parameters['weight']}.")
+    if plan.unit == "person":
+        found.append("Every person has weight one, whatever the number of their rows.")
+    return found
+
+
+def _model(plan: Plan) -> str:
+    """Sentence on the model or the statistic."""
+    asked = plan.question
+    parameters = asked.parameters
+    complete = len(asked.columns) == asked.n_columns and asked.n_columns <= _MOST_COLUMNS
+    if plan.algorithm in _REGRESSIONS:
+        roles = [str(parameters[role]) for role in ("offset", "weight", "draw") if parameters.get(role)]
+        features = [name for name in asked.columns[:-1] if name not in roles]
+        on = f" of {asked.columns[-1]} on {', '.join(features)}" if complete else f" on {asked.n_columns - 1} columns"
+        ratio = f" and exponentiated to {_RATIOS[plan.algorithm]}" if plan.algorithm in _RATIOS else ""
+        offset = f", with the offset {parameters['offset']}" if parameters.get("offset") else ""
+        estimated = f"; coefficients were estimated{ratio}" if ratio else ""
+        return f"A {_REGRESSIONS[plan.algorithm]}{on}{offset} was fitted{estimated}."
+    by = f", by {parameters['by']}" if parameters.get("by") else ""
+    names = f" ({', '.join(asked.columns)})" if complete else f" ({asked.n_columns} columns)"
+    return f"The analysis was {description(plan.algorithm)}{names}{by}."
+
+
+def _ranges(plan: Plan) -> dict[str, str]:
+    """Public range or categories of each column, for the columns that have any."""
+    asked = plan.question
+    given = asked.parameters
+    lower, upper, found = given.get("lower"), given.get("upper"), {}
+    ranges, levels = given.get("ranges"), given.get("levels")
+    for at, name in enumerate(asked.columns):
+        if isinstance(lower, list) and isinstance(upper, list) and at < min(len(lower), len(upper)):
+            found[name] = f"{parameter_text(lower[at])} to {parameter_text(upper[at])}"
+        elif isinstance(ranges, Mapping) and isinstance(ranges.get(name), list):
+            found[name] = " to ".join(parameter_text(each) for each in _listed(ranges[name]))
+        elif isinstance(levels, Mapping) and name in levels:
+            found[name] = parameter_text(levels[name])
+    return found
+
+
+def _missing(plan: Plan) -> list[str]:
+    """Sentences on missing values."""
+    rules = plan.question.parameters.get("missing")
+    if rules is None:
+        return []
+    given = rules if isinstance(rules, Mapping) else dict.fromkeys(plan.question.columns, rules)
+    words = {
+        OBSERVED: "were left out of the statistics of their column",
+        OWN_ROWS: "were replaced by the mean of the person's other rows, or else by the middle of the public range",
+    }
+    by_text: dict[str, list[str]] = {}
+    for name, rule in given.items():
+        text = words.get(str(rule), f"were replaced by {parameter_text(rule)}")
+        by_text.setdefault(text, []).append(name)
+    return [f"Missing values of {', '.join(names)} {text}." for text, names in by_text.items()]
+
+
+def _privacy(plan: Plan) -> list[str]:
+    """Sentences on the guarantee."""
+    if not plan.private:
+        return ["The run was not private: its noise can be removed, or it has none. It is fit for public data only."]
+    report = privacy_report(plan)
+    change = (
+        f"one {plan.unit} with all its rows replaced by another"
+        if plan.adjacency.value == "replace-one"
+        else f"one {plan.unit} with all its rows added or removed"
+    )
+    who = "the readers of the result" if plan.scheme.facts.sees_data else adversary(report.colluders)
+    rounds = len(report.releases)
+    return [
+        f"The whole study satisfies differential privacy with epsilon {format_epsilon(report.worst_epsilon)} and "
+        f"delta {plan.delta:g} for "
+        f"each {plan.unit}, with neighbouring data sets that differ in {change}, against {who}.",
+        f"Noise was added to {'the sum' if rounds == 1 else f'the sums of {rounds} releases'} over all sites"
+        + (", which no party sees without noise, by secure aggregation." if not plan.scheme.facts.sees_data else "."),
+        f"Epsilon was accounted exactly for the composition of all releases; the digest of the plan is "
+        f"{plan.public_digest[:16]}.",
+    ]
+
+
+def _errors(plan: Plan, estimate: Mapping[str, Quantity]) -> list[str]:
+    """Sentences on intervals."""
+    found = []
+    names = estimate.keys()
+    population = any("population" in name for name in names)
+    if population:
+        found.append(
+            "Confidence intervals (95 %) are for the population that the units are a sample of, and contain sampling "
+            "error and the noise of differential privacy."
+        )
+    if any(name.startswith("pooled_") or name.endswith("_interval") for name in names) or any(
+        quantity.std is not None for quantity in estimate.values()
+    ):
+        found.append(
+            "Intervals for these data are for the result of the same analysis on the pooled records, and contain the "
+            "noise of differential privacy alone, whose distribution is known."
+        )
+    if "identified" in estimate and not bool(estimate["identified"].value.all()):
+        found.append("Coefficients that the noise of this budget leaves undetermined are marked as not identified.")
+    if "units" in estimate or "observed" in estimate:
+        found.append(
+            "Noisy counts were made consistent by weighted least squares, so that groups add up and no column has more "
+            "observed units than its group."
+        )
+    return found
+
+
+def _listed(value: Any) -> list[Any]:
+    """A parameter as a list."""
+    return list(value) if isinstance(value, list | tuple) else [value]

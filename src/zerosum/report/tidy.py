@@ -1,0 +1,263 @@
+"""Tidy tables of a result: one row for each estimate and kind of interval, with the column names of R's broom.
+
+Columns: the labels of the place (`term`, or `group`, `column`, `level`, `time`), `estimate`, `std_error`, `conf_low`,
+`conf_high`, `conf_level`, and `kind`:
+
+- "pooled": the interval is for the same analysis of the pooled data; the error is the privacy noise;
+- "population": the interval is for the population that the data are a sample of; sampling error and privacy noise;
+- empty: the error is unknown.
+
+Tables of regressions also have `identified`, `unit` and, where the result has tests, `p_value`. As in broom, the
+`std_error` of a ratio is that of its logarithm. A quantity q has its intervals in `q_interval` and
+`q_population_interval`; without them the pooled interval is normal with the known noise.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from zerosum.errors import BadInput, BadParameter
+from zerosum.kernel.quantity import Quantity
+from zerosum.report.coefficients import CoefficientTable
+
+Cell = str | float | bool | None
+Estimate = Mapping[str, Quantity]
+
+# 97.5 % quantile of the standard normal distribution.
+_Z95 = 1.959963984540054
+_LEVEL = 0.95
+_ERRORS = ("estimate", "std_error", "conf_low", "conf_high", "conf_level", "kind")
+# Endings of quantities that hold the errors of another quantity.
+_POOLED, _POPULATION = "_interval", "_population_interval"
+_OF_ANOTHER = ("_interval", "_interval_90", "_interval_95", "_population_std")
+# Quantities whose intervals have another beginning of their name.
+_STEMS = {"baseline_survival": "baseline"}
+# Quantities of regressions that the table of coefficients holds.
+_OF_COEFFICIENTS = frozenset(
+    {"coefficients", "intercept", "pooled_std", "population_std", "identified", "unidentified_reason", "p_value"}
+)
+
+
+@dataclass(frozen=True)
+class TidyTable:
+    """One tidy table.
+
+    Attributes
+    ----------
+    name : str
+        Name for `--table`.
+    columns : tuple of str
+        Names of the columns.
+    rows : tuple of tuple
+        Cells; None where a number is unknown.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def records(self) -> list[dict[str, Cell]]:
+        """The rows as dictionaries, for JSON."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def to_csv(self) -> str:
+        """CSV text with a heading. Numbers have all digits; unknown ones are empty, which R and pandas read as NA."""
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(self.columns)
+        for row in self.rows:
+            # R and pandas read TRUE and FALSE as truth values.
+            writer.writerow([str(cell).upper() if isinstance(cell, bool) else cell for cell in row])
+        return buffer.getvalue()
+
+    def to_frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
+        """The table as a data frame.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars"}, optional
+            By default pandas if it is installed, else polars.
+
+        Raises
+        ------
+        BadInput
+            If the library is not installed.
+        """
+        columns = {name: [row[at] for row in self.rows] for at, name in enumerate(self.columns)}
+        for name in (library,) if library else ("pandas", "polars"):
+            try:
+                module = importlib.import_module(name)
+            except ModuleNotFoundError:
+                continue
+            # A column of None alone is a column of missing numbers and not of objects.
+            numbers = {"estimate", "std_error", "conf_low", "conf_high", "conf_level", "p_value"}
+            filled = {
+                key: [math.nan if cell is None else cell for cell in cells] if key in numbers else cells
+                for key, cells in columns.items()
+            }
+            return module.DataFrame(filled)
+        wanted = library or "pandas or polars"
+        raise BadInput(f"a data frame needs {wanted}: pip install '{library or 'zerosum[frames]'}'")
+
+
+def chosen_table(tables: Mapping[str, Any], name: str) -> Any:
+    """A table by name; the first one for the empty name.
+
+    Parameters
+    ----------
+    tables : mapping of str to table
+        Tables by name.
+    name : str
+        The name.
+
+    Raises
+    ------
+    BadParameter
+        If there is no such table.
+    """
+    if not tables:
+        raise BadInput("this result has no tables")
+    if name and name not in tables:
+        raise BadParameter(f"there is no table {name!r}; tables: {', '.join(tables)}")
+    return tables[name or next(iter(tables))]
+
+
+def tidy_tables(estimate: Estimate, algorithm: str = "") -> dict[str, TidyTable]:
+    """All tidy tables of a result by name.
+
+    Parameters
+    ----------
+    estimate : mapping of str to Quantity
+        The result.
+    algorithm : str
+        Name of the algorithm, which decides whether coefficients of a regression have ratios.
+    """
+    found: dict[str, TidyTable] = {}
+    covered: frozenset[str] = frozenset()
+    if "pooled_std" in estimate:
+        table = CoefficientTable.of(estimate, algorithm)
+        covered = _OF_COEFFICIENTS
+        for each in (
+            table,
+            *([table.ratios()] if table.ratio else []),
+            *([table.standardised()] if table.feature_std else []),
+        ):
+            tidy = of_coefficients(each)
+            found[tidy.name] = tidy
+    for name, quantity in estimate.items():
+        # Errors are columns of the table of their estimate.
+        if name in covered or any(name.endswith(ending) for ending in _OF_ANOTHER) or name == "noise_std":
+            continue
+        found[name] = _of_quantity(name, quantity, estimate)
+    return found
+
+
+def of_coefficients(table: CoefficientTable) -> TidyTable:
+    """Tidy table of coefficients or of a table derived from them, with both kinds of intervals of 95 %.
+
+    Parameters
+    ----------
+    table : CoefficientTable
+        The table.
+    """
+    rows = [
+        (
+            row.name,
+            row.estimate,
+            _finite(getattr(row, f"{kind}_std")),
+            *(_finite(end) for end in getattr(row, f"{kind}_95")),
+            _LEVEL,
+            kind,
+            row.identified,
+            row.unit,
+            # The test is about the population.
+            *([row.p_value if kind == "population" else None] if table.tested else []),
+        )
+        for kind in ("population", "pooled")
+        for row in table.rows
+    ]
+    rows = [(row[0], _finite(row[1]), *row[2:]) for row in rows]
+    columns = ("term", *_ERRORS, "identified", "unit", *(["p_value"] if table.tested else []))
+    return TidyTable(table.title.lower().replace(" ", "_"), columns, tuple(rows))
+
+
+def _of_quantity(name: str, quantity: Quantity, estimate: Estimate) -> TidyTable:
+    """Tidy table of one quantity."""
+    names = _axis_names(quantity)
+    units = bool(quantity.axes) and any(axis.units for axis in quantity.axes)
+    rows: list[tuple[Cell, ...]] = []
+    for kind, std, ends in _errors(name, quantity, estimate):
+        for at in _places(quantity):
+            labels = (
+                [axis.labels[place] for axis, place in zip(quantity.axes, at, strict=True)]
+                if quantity.axes
+                else [str(place + 1) for place in at]
+            )
+            unit = " ".join(axis.units[p] for axis, p in zip(quantity.axes, at, strict=False) if axis.units)
+            low, high = (None, None) if ends is None else (_finite(each) for each in ends[at])
+            error = None if std is None else _finite(std[at])
+            known = None if low is None and high is None else _LEVEL
+            rows.append(
+                (*labels, _finite(quantity.value[at]), error, low, high, known, kind, *([unit] if units else []))
+            )
+    return TidyTable(name, (*names, *_ERRORS, *(["unit"] if units else [])), tuple(rows))
+
+
+def _errors(name: str, quantity: Quantity, estimate: Estimate) -> Iterator[tuple[str, Any, Any]]:
+    """Kind, standard errors and intervals of a quantity: for each kind that the result has; else one without errors."""
+    kinds, stem = False, _STEMS.get(name, name)
+    for kind, ending in (("population", _POPULATION), ("pooled", _POOLED)):
+        std = estimate.get(f"{name}_population_std") if kind == "population" else quantity.std
+        stored = estimate.get(f"{stem}{ending}", estimate.get(f"{stem}{ending}_95"))
+        ends = None if stored is None or stored.value.shape != (*quantity.shape, 2) else stored.value
+        if ends is None and kind == "pooled" and std is not None:
+            half = _Z95 * np.asarray(std)
+            ends = np.stack([quantity.value - half, quantity.value + half], axis=-1)
+        if ends is not None:
+            kinds = True
+            yield kind, None if std is None else np.asarray(std), np.asarray(ends)
+    if not kinds:
+        yield "", None, None
+
+
+def _places(quantity: Quantity) -> Iterator[tuple[int, ...]]:
+    """Positions of a quantity; of a symmetric matrix those on and above the diagonal."""
+    symmetric = _is_symmetric(quantity)
+    for at in np.ndindex(quantity.shape):
+        if not symmetric or at[0] <= at[1]:
+            yield at
+
+
+def _is_symmetric(quantity: Quantity) -> bool:
+    """Whether a quantity is a symmetric matrix with equal labels on both axes."""
+    if len(quantity.axes) != 2 or quantity.axes[0] != quantity.axes[1]:
+        return False
+    return bool(np.array_equal(quantity.value, quantity.value.T, equal_nan=True))
+
+
+def _axis_names(quantity: Quantity) -> tuple[str, ...]:
+    """Columns of the labels: `term` for one axis, else the names of the axes, numbered if they repeat."""
+    if quantity.value.ndim == 0:
+        return ()
+    if not quantity.axes:
+        return ("term",) if quantity.value.ndim == 1 else tuple(f"axis_{at + 1}" for at in range(quantity.value.ndim))
+    if len(quantity.axes) == 1:
+        return ("term",)
+    names = [axis.name.replace(" ", "_") for axis in quantity.axes]
+    return tuple(
+        name if names.index(name) == at else f"{name}_{names[: at + 1].count(name)}" for at, name in enumerate(names)
+    )
+
+
+def _finite(value: Any) -> float | None:
+    """A finite number, or None."""
+    number = float(value)
+    return number if math.isfinite(number) else None

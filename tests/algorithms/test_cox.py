@@ -1,0 +1,276 @@
+"""The program of Cox regression: without noise the fit of all data; strata, entry times, designs, flags."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from zerosum.algorithms import CoxRegressionProgram, Estimate
+from zerosum.algorithms.cox.baseline import bent, exits_of, parts_of, uncover
+from zerosum.algorithms.cox.estimation import likely_size, positive, shrunk_moments
+from zerosum.algorithms.cox.tuning import TUNING
+from zerosum.arrays import Floats
+from zerosum.compute.units import Units
+from zerosum.data.design import Design
+from zerosum.errors import BadParameter
+from zerosum.estimators.cox import CoxRegression
+from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.statistic import Adjacency
+from zerosum.report.warnings import result_warnings
+
+TRUTH = np.array([0.8, -0.5])
+
+
+def program(**changes: Any) -> CoxRegressionProgram:
+    given: dict[str, Any] = {"columns": ("a", "b", "time", "event"), "lower": [-2, 0, 0, 0], "upper": [2, 1, 4, 1]}
+    return CoxRegressionProgram(**given | changes)
+
+
+def people(count: int = 4000, seed: int = 0, factor: float = 1.0) -> Floats:
+    """Rows a, b, time, event with hazard factor exp(0.8 a - 0.5 b), censored at random."""
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([rng.normal(0, 0.7, count).clip(-2, 2), rng.integers(0, 2, count)])
+    death, leaves = rng.exponential(np.exp(-x @ TRUTH) / factor), rng.uniform(0.5, 5, count)
+    return np.column_stack([x, np.minimum(death, leaves), death <= leaves])
+
+
+def driven(asked: CoxRegressionProgram, rows: Floats, unit: float = 0.0, seed: int = 0, **more: Any) -> Estimate:
+    """The estimate from exact sums with normal noise; `unit` is that of a sum of sensitivity 1 and the whole budget."""
+    adjacency, rng = more.get("adjacency", Adjacency.REPLACE_ONE), np.random.default_rng(seed)
+    running = asked.program(adjacency)
+    request = next(running)
+    units = float(len(rows)) if adjacency is Adjacency.REPLACE_ONE else None
+    try:
+        while True:
+            assert isinstance(request, PrivateSum)
+            std = unit * request.statistic.sensitivity(adjacency) / math.sqrt(request.share)
+            total = request.statistic.total(Units.from_rows(rows))
+            request = running.send(Release(total + std * rng.standard_normal(total.size), std, units, ("all",)))
+    except StopIteration as stop:
+        estimate: Estimate = stop.value
+        return estimate
+
+
+def test_cox_program_without_noise_is_near_partial_likelihood() -> None:
+    found = driven(program(), people())["coefficients"].value
+    # Sampling error of 4000 people: 0.03 for a, 0.04 for b; four of them.
+    assert np.all(np.abs(found - TRUTH) < 0.16)
+
+
+def test_cox_program_pooled_intervals_hold_result_without_noise() -> None:
+    rows, asked = people(), program()
+    exact, hits = driven(asked, rows)["coefficients"].value, []
+    for seed in range(12):
+        found = driven(asked, rows, unit=4.0, seed=seed)  # about epsilon 1
+        low, high = found["pooled_interval_95"].value.T
+        hits += ((low <= exact) & (exact <= high)).tolist()
+        assert np.all(found["pooled_std"].value < found["population_std"].value)
+        assert np.all(found["identified"].value == 1)
+    # 24 intervals of 95 %: fewer than 19 hits have a probability of 1e-4.
+    assert sum(hits) >= 19
+
+
+def test_cox_program_requests_are_as_planned() -> None:
+    for adjacency in Adjacency:
+        asked, rows, planned = program(), people(300), []
+        running = asked.program(adjacency)
+        request = next(running)
+        try:
+            while True:
+                assert isinstance(request, PrivateSum)
+                planned.append((request.statistic.name, request.statistic.size, request.share))
+                assert request.statistic.sensitivity(adjacency) <= asked.requests(adjacency)[
+                    len(planned) - 1
+                ].statistic.sensitivity(adjacency)
+                total = request.statistic.total(Units.from_rows(rows))
+                request = running.send(Release(total, 5.0, None, ("all",)))
+        except StopIteration:
+            pass
+        assert planned == [(each.statistic.name, each.statistic.size, each.share) for each in asked.requests(adjacency)]
+        assert math.fsum(share for *_rest, share in planned) == pytest.approx(1)
+
+
+def test_cox_program_strata_take_up_different_baselines() -> None:
+    """Stratum 1 has ten times the hazard and mostly a = high: one baseline would bias the coefficient."""
+    low, high = people(3000, 1), people(3000, 2, factor=10.0)
+    low = low[low[:, 0] < 0.5]
+    high = high[high[:, 0] > -0.5]
+    both = [np.insert(rows, 2, code, axis=1) for code, rows in enumerate((low, high))]
+    columns = ("a", "b", "site", "time", "event")
+    more = {"columns": columns, "lower": [-2, 0, 0, 0, 0], "upper": [2, 1, 1, 4, 1]}
+    stratified = program(**more, stratum="site", strata=("north", "south"))
+    found = driven(stratified, np.vstack(both), unit=2.0)
+    one = driven(program(), np.vstack([low, high]))
+    assert abs(found["coefficients"].value[0] - 0.8) < 0.2 < abs(one["coefficients"].value[0] - 0.8)
+    assert found["baseline_survival"].axes[0].labels == ("north", "south")
+    assert np.all(found["baseline_survival"].value[1, :20] < found["baseline_survival"].value[0, :20])
+
+
+def test_cox_program_entry_times_leave_coefficients_and_baseline() -> None:
+    rows = people(9000, 3)
+    entry = np.random.default_rng(0).uniform(0, 0.8, len(rows)) * (rows[:, 0] > 0)  # those with a > 0 come late
+    seen = rows[:, 2] > entry
+    late = np.insert(rows, 2, entry, axis=1)[seen]
+    more = {"columns": ("a", "b", "entry", "time", "event"), "lower": [-2, 0, 0, 0, 0], "upper": [2, 1, 4, 4, 1]}
+    found = driven(program(**more, entry="entry"), late)
+    assert np.all(np.abs(found["coefficients"].value - TRUTH) < 0.13)
+    at = found["baseline_at"].value @ TRUTH
+    true = np.exp(-np.exp(at) * np.array([float(end) for end in found["baseline_survival"].axes[1].labels]))
+    assert np.max(np.abs(found["baseline_survival"].value[0] - true)) < 0.04
+
+
+def test_cox_program_follow_up_that_depends_on_columns_does_not_bias() -> None:
+    rows = people(9000, 4)
+    rng = np.random.default_rng(1)
+    # Censoring within 0.3 to 3 by column a: the marginal table of exits misleads.
+    ends = 0.3 + 2.7 / (1 + np.exp(3 * rows[:, 0] + rng.normal(size=len(rows))))
+    rows[:, 3] *= rows[:, 2] <= ends
+    rows[:, 2] = np.minimum(rows[:, 2], ends)
+    assert np.all(np.abs(driven(program(), rows)["coefficients"].value - TRUTH) < 0.15)
+
+
+def test_cox_program_time_step_moves_edges_to_multiples() -> None:
+    edges = program(upper=[2, 1, 28, 1], time_step=1.0).times
+    assert np.array_equal(edges, np.round(edges))
+    assert (edges[0], edges[-1]) == (0, 28)
+
+
+def test_cox_program_few_events_are_flagged_with_reason() -> None:
+    found = driven(program(), people(60), unit=8.0)
+    assert np.all(found["identified"].value == 0)
+    assert np.all(found["unidentified_reason"].value > 0)
+    plan = SimpleNamespace(question=SimpleNamespace(parameters={}))
+    assert any("no coefficient" in each for each in result_warnings(found, plan))  # type: ignore[arg-type]
+
+
+def test_cox_program_collinear_columns_are_flagged_with_reason() -> None:
+    rows = people(3000, 5)
+    twin = rows[:, 0] + np.random.default_rng(0).normal(0, 0.01, len(rows))
+    more = {"columns": ("a", "twin", "b", "time", "event"), "lower": [-2, -2, 0, 0, 0], "upper": [2, 2, 1, 4, 1]}
+    found = driven(program(**more), np.insert(rows, 1, twin, axis=1), unit=1.0)
+    assert found["unidentified_reason"].value.tolist() == [2, 2, 0]
+
+
+def test_cox_program_in_study_equals_driven_program() -> None:
+    """A study over four sites has the noise that the driven program assumes."""
+    rows = people(2000, 6)
+    seeded: dict[str, Any] = {"data": "synthetic", "random_state": 3}
+    model = CoxRegression(
+        lower=[-2, 0], upper=[2, 1], horizon=4, stratify_by_site=False, epsilon=6.0, colluders=1, **seeded
+    ).fit(*([part[:, at] for part in np.array_split(rows, 4)] for at in (slice(0, 2), 2, 3)))
+    plan = model.result_.plan
+    assert plan.releases == program().releases(plan.adjacency)
+    unit = math.sqrt(4 / 3) / 1.31  # mu of epsilon 6 at delta 1e-5; three of four sites add noise that counts
+    stated = [driven(program(), rows, unit, seed)["pooled_std"].value for seed in range(6)]
+    # Standard errors depend on the noise by the steps of the baseline: within a factor of 1.5 of what six seeds give.
+    assert np.all(model.noise_std_ > np.min(stated, axis=0) / 1.5)
+    assert np.all(model.noise_std_ < np.max(stated, axis=0) * 1.5)
+    exact = driven(program(), rows)["coefficients"].value
+    assert np.all(np.abs(model.coef_ - exact) < 5 * model.noise_std_)
+
+
+@pytest.mark.parametrize("unit", [0.0, 1e3])
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_cox_program_without_or_with_overwhelming_noise_is_finite(unit: float, adjacency: Adjacency) -> None:
+    found = driven(program(), people(50), unit=unit, adjacency=adjacency)
+    assert all(np.all(np.isfinite(each.value)) for each in found.values())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"clip": 1.0},
+        {"cause": 2.0},
+        {"events": (0, 1, 1)},
+        {"stratum": "b"},
+        {"lower": [-2, 0, 1, 0]},
+        {"edges": [0, 1]},
+        {"edges": [1, 2, 3, 4, 5, 6]},
+        {"entry": "a"},
+        {"measured_in": {"c": "year"}},
+    ],
+)
+def test_cox_program_unsound_parameters_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(BadParameter):
+        program(**changes)
+
+
+# ---- design --------------------------------------------------------------------------------------------------------
+
+
+def test_design_with_time_has_columns_and_roles_of_cox_regression() -> None:
+    known: dict[str, Any] = {"ranges": {"age": (18, 100), "months": (0, 60)}, "levels": {"died": ["no", "yes"]}}
+    design = Design(response="died", time="months", **known).for_sites(["north", "south"])
+    assert design.read == ("age", "months", "died")
+    assert design.columns == ("age", "site", "months", "died")
+    assert design.roles == {"events": ("no", "yes"), "stratum": "site", "strata": ("north", "south")}
+    rows = design.expand(Units.from_rows(np.array([[50.0, 70.0, 1.0]])), "south").rows
+    assert np.asarray(rows).tolist() == [[50, 1, 70, 1]]
+    plain = Design(response="died", time="months", strata="none", **known).for_sites(["north", "south"])
+    assert plain.columns == ("age", "months", "died")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"time": None, "strata": "site"},
+        {"strata": "ward"},
+        {"site_effects": True},
+        {"ranges": {"age": (18, 100), "months": (1, 60)}},
+        {"levels": {}},
+        {"missing": {"months": 3.0}},
+    ],
+)
+def test_design_with_time_unsound_entries_are_refused(changes: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"ranges": {"age": (18, 100), "months": (0, 60)}, "levels": {"died": ["no", "yes"]}}
+    with pytest.raises(ValidationError):
+        Design(**{"response": "died", "time": "months", **given, **changes})
+
+
+# ---- parts ---------------------------------------------------------------------------------------------------------
+
+
+def test_exits_of_constant_hazard_rise_by_it() -> None:
+    edges = np.linspace(0, 4, 9)
+    alive = 1000 * np.exp(-0.5 * edges)
+    table = np.zeros((1, 17))
+    table[0, 1:16:2], table[0, 16] = -np.diff(alive), alive[-1]
+    exits = exits_of(table, float(1000 - alive[-1]), np.zeros((1, 8)), edges, 0.0, 1000.0, entry=False)
+    assert np.allclose(exits.hazards[0], 0.5 * edges, rtol=0.03)
+    assert exits.total == pytest.approx(1000 - alive[-1])
+
+
+def test_uncover_inverts_margin_of_normal_predictor() -> None:
+    rng = np.random.default_rng(0)
+    predictor = rng.normal(0, 0.8, 200_000)
+    marginal = -np.log(np.mean(np.exp(-1.3 * np.exp(predictor))))
+    assert uncover(np.array([marginal]), 0.8)[0] == pytest.approx(1.3, rel=0.02)
+
+
+def test_parts_of_few_bins_have_one_bin_each() -> None:
+    assert parts_of(np.array([100.0, 1.0, 1.0]), 3) == (1, 2, 3)
+    assert bent(np.array([[0.0, 1.0, 2.0]]), (1, 2), np.log([2.0, 3.0])).tolist() == [[0.0, 2.0, 5.0]]
+
+
+def test_shrunk_moments_of_noise_are_uncorrelated() -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(6, 6))
+    moments = 1000 * np.eye(6) + 100 * (noise + noise.T) / 2
+    found, _error = shrunk_moments(moments, 100.0, 1000.0, np.full(6, 0.1))
+    assert np.max(np.abs(found - np.diag(np.diag(found)))) < 0.05
+
+
+def test_positive_matrix_has_no_direction_below_floor() -> None:
+    found = positive(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([0.1, 0.1]))
+    assert np.min(np.linalg.eigvalsh(found)) == pytest.approx(0.1)
+
+
+def test_likely_size_follows_size_of_coefficients() -> None:
+    information = 1e4 * np.eye(8)
+    sizes = [likely_size(information, 1e4 * np.full(8, size), 8) for size in (0.05, 0.6)]
+    assert sizes[0] < 0.15 < math.exp(TUNING.size_log) < 0.45 < sizes[1]
