@@ -286,7 +286,7 @@ def ica(machine: Machine, count: int, voxels: int) -> None:
         }
         parts: dict[str, float] = defaultdict(float)
 
-        def total(self: Site, units: Units, statistic: Statistic, bound: float, noise: Noise) -> Floats:
+        def total(self: Site, units: Units, statistic: Statistic, bound: float, noise: Noise = "gaussian") -> Floats:
             began = perf_counter()
             try:
                 return plain(self, units, statistic, bound, noise)
