@@ -65,6 +65,7 @@ def _people(plan: Plan, estimate: Mapping[str, Quantity]) -> float | None:
     if all(each is not None for each in units):
         return float(sum(each or 0 for each in units))
     counts = estimate.get("units")
+    # A count with noise is an estimate; a paper states the number of people only where it is public.
     if counts is not None and counts.std is not None and float(np.ravel(counts.std)[0]) == 0:
         return float(np.ravel(counts.value)[0])
     return None
@@ -106,8 +107,10 @@ def _model(plan: Plan) -> str:
     """Sentence on the model or the statistic."""
     asked = plan.question
     parameters = asked.parameters
+    # A question of many columns holds only the first ones: a list of them would be wrong.
     complete = len(asked.columns) == asked.n_columns and asked.n_columns <= _MOST_COLUMNS
     if plan.algorithm in _REGRESSIONS:
+        # Columns with a role are no features of the model.
         roles = [str(parameters[role]) for role in ("offset", "weight", "draw") if parameters.get(role)]
         features = [name for name in asked.columns[:-1] if name not in roles]
         on = f" of {asked.columns[-1]} on {', '.join(features)}" if complete else f" on {asked.n_columns - 1} columns"
@@ -146,6 +149,7 @@ def _missing(plan: Plan) -> list[str]:
         OBSERVED: "were left out of the statistics of their column",
         OWN_ROWS: "were replaced by the mean of the person's other rows, or else by the middle of the public range",
     }
+    # One sentence for each rule, with all columns that have it.
     by_text: dict[str, list[str]] = {}
     for name, rule in given.items():
         text = words.get(str(rule), f"were replaced by {parameter_text(rule)}")
@@ -158,6 +162,7 @@ def _privacy(plan: Plan) -> list[str]:
     if not plan.private:
         return ["The run was not private: its noise can be removed, or it has none. It is fit for public data only."]
     report = privacy_report(plan)
+    # What differs between neighbouring data sets is part of the guarantee, and reviewers ask for it.
     change = (
         f"one {plan.unit} with all its rows replaced by another"
         if plan.adjacency.value == "replace-one"
@@ -180,6 +185,7 @@ def _errors(plan: Plan, estimate: Mapping[str, Quantity]) -> list[str]:
     """Sentences on intervals."""
     found = []
     names = estimate.keys()
+    # Names of quantities decide, so that a result of any algorithm is described by the errors that it has.
     population = any("population" in name for name in names)
     if population:
         found.append(

@@ -88,6 +88,7 @@ def gradient(weights: Weights, x: Singles, y: Labels) -> Weights:
     logits = seen[-1] - seen[-1].max(axis=1, keepdims=True)
     back = np.exp(logits)
     back /= back.sum(axis=1, keepdims=True)
+    # The derivative of the cross-entropy by the logits: probabilities less the class as a one-hot vector.
     back[np.arange(len(y)), y] -= 1
     back /= len(y)
     found: Weights = []
@@ -95,6 +96,7 @@ def gradient(weights: Weights, x: Singles, y: Labels) -> Weights:
         entered = seen[at // 2]
         found = [entered.T @ back, back.sum(axis=0), *found]
         if at:
+            # The derivative of a rectified unit is 1 where it was positive, else 0.
             back = (back @ weights[at].T) * (entered > 0)
     return found
 
@@ -120,6 +122,7 @@ def train(
         for at in range(0, len(x), BATCH):
             batch = order[at : at + BATCH]
             count += 1
+            # Adam with the corrections for the zero start of both averages in the rate (Kingma and Ba 2015, section 2).
             rate = np.float32(step * math.sqrt(1 - _SECOND**count) / (1 - _FIRST**count))
             found = gradient(weights, x[batch], y[batch])
             # Written with preallocated arrays to avoid allocations in the inner loop.

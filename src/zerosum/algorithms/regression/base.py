@@ -112,7 +112,7 @@ class Regression(RangedAlgorithm):
 
     - `coefficients`, `intercept`;
     - `pooled_std`, `pooled_interval_90`, `pooled_interval_95`: error relative to the same regression on the pooled
-      data, from privacy noise alone;
+      data, from privacy noise and from what clips and weights of rows change;
     - `population_std` and its intervals: error relative to the population, from sampling and privacy noise;
     - `p_value`: Wald's p value of each coefficient, and `wald_statistic`, `wald_p_value`, the joint test of all
       coefficients but the intercept, for the population;
