@@ -15,7 +15,7 @@ mean 0 under its null hypothesis, and the covariance V of sampling and privacy t
 - means: U_g = S_g - m n_g with the common mean m, or with the null value of one sample;
 - ranks: U_g is the sum over the units of the group of the mid-rank share of x less 1/2, computed from histograms, in
   which x stands for its bin;
-- signed ranks: the sum of sign times the rank of |x - null|, from a histogram that is symmetric about the null value;
+- signed ranks: the sum of sign times the rank of |x - null|, from bins that are symmetric about the null value;
 - tables: the counts of the cells less those that margins, or given shares, imply.
 
 The statistic U'V^- U is chi-squared to first order, with G - 1 degrees of freedom (1 for one sample); without noise
@@ -331,8 +331,8 @@ class HypothesisTestProgram(BinnedAlgorithm):
                 moved = mean_scores(groups, equal_variances=False, null=null + sign * margin)
             least = min(least, -sign * moved.standard())
         # Power: both one-sided tests reject where the true difference is the planned effect (0 without one).
-        # `worth` is 1 over the standard error of the difference: the standard score at a difference d is normal with
-        # mean worth (margin - |d|), and both tests must exceed the bound (Schuirmann 1987).
+        # `worth` is 1 over the standard error of the difference. At a true difference d the standard scores of the two
+        # tests have means worth (margin - d) and worth (margin + d), and both must exceed the bound (Schuirmann 1987).
         worth = math.sqrt(max(noncentrality(scores), 0.0))
         effect = self.effect.get(name, 0.0) / half
         from scipy.special import ndtri

@@ -455,7 +455,19 @@ class CoxStep(CoxRows):
         return np.concatenate([*score, *(self.curvature * each for each in second)])
 
     def _cumulative(self, stratum: NDArray[np.intp], times: Floats) -> Floats:
-        """The cumulative hazard of each row's stratum at a time, linear within bins."""
+        """The cumulative hazard of each row's stratum at a time, linear within bins.
+
+        Parameters
+        ----------
+        stratum : int array of shape (rows,)
+            0, ..., G - 1.
+        times : array of shape (rows,)
+            Times from 0 to the horizon.
+
+        Returns
+        -------
+        array of shape (rows,)
+        """
         at = self._bin(times)
         low, high = self.hazards[stratum, at], self.hazards[stratum, at + 1]
         # The hazard is constant within a bin.

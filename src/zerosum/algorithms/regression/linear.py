@@ -366,8 +366,7 @@ class LinearRegressionProgram(Regression):
         return self._told(frame, LinearFit(at, pooled, population), dispersion)
 
     def _descend(self, frame: Frame, adjacency: Adjacency) -> Program:
-        """Rounds of the method "gradient". Of the Hessian only the bound clip^2 on its
-        norm is known.
+        """Rounds of the method "gradient". Of the Hessian only the bound clip^2 on its norm is known.
 
         Parameters
         ----------
