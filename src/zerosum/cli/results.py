@@ -268,6 +268,7 @@ def results_methods(id: IdOrFolder, json_: Json = False) -> None:
     """Print the paragraphs on methods for a paper, from the plan of a study."""
     from zerosum.report.methods_text import methods
 
+    # From the stored result alone: the text is the same whenever it is printed.
     paragraphs = methods(_stored_result(id))
     if json_:
         terminal.print_json(list(paragraphs))
@@ -300,6 +301,7 @@ def results_picture(
         for name, each in found.items():
             terminal.out.print(f"{name}: {visible(each.title)}", soft_wrap=True, markup=False, highlight=False)
         return
+    # A guess between several pictures could put the wrong one into a paper.
     if picture is None and len(found) > 1:
         raise BadParameter(f"this result has several pictures, choose one with --picture: {', '.join(found)}")
     if not found or (picture is not None and picture not in found):
