@@ -29,7 +29,7 @@ _DAGGER = "†"
 _MINUS = "\N{MINUS SIGN}"
 _SPACE, _EM_SPACE = "\N{NO-BREAK SPACE}", "\N{EM SPACE}"
 _POPULATION_NOTE = "95 % CI: for the population, from sampling error and privacy noise."
-_POOLED_NOTE = "95 % interval, these data: for the same analysis of the pooled data, from the privacy noise alone."
+_POOLED_NOTE = "95 % interval, these data: for the same analysis of the pooled data, without sampling error."
 # Characters that have a meaning in LaTeX.
 _LATEX = {
     "\\": r"\textbackslash{}",

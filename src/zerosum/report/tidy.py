@@ -232,7 +232,9 @@ def _errors(name: str, quantity: Quantity, estimate: Estimate) -> Iterator[tuple
         Ends of intervals of 95 %.
     """
     kinds, stem = False, _STEMS.get(name, name)
-    for kind, ending in (("population", _POPULATION), ("pooled", _POOLED)):
+    # The effect of a hypothesis test has an interval for the population only, under the shorter name.
+    endings = (("population", _POOLED),) if name == "effect" else (("population", _POPULATION), ("pooled", _POOLED))
+    for kind, ending in endings:
         std = estimate.get(f"{name}_population_std") if kind == "population" else quantity.std
         stored = estimate.get(f"{stem}{ending}", estimate.get(f"{stem}{ending}_95"))
         # A quantity may have intervals of another shape under this name: these are no ends of its entries.
