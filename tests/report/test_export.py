@@ -33,7 +33,8 @@ def test_tidy_coefficients_have_the_columns_of_broom_and_all_digits() -> None:
     estimate = logistic().estimate
     rows = rows_of(exported(logistic(), "csv", ("coefficients",))["coefficients.csv"])
     assert list(rows[0]) == [
-        *("term", "estimate", "std_error", "conf_low", "conf_high", "conf_level", "kind", "identified", "unit")
+        *("term", "estimate", "std_error", "conf_low", "conf_high", "conf_level", "kind", "identified", "unit"),
+        "p_value",
     ]
     assert {row["kind"] for row in rows} == {"population", "pooled"}
     for row in rows:
@@ -283,3 +284,13 @@ def test_tidy_baseline_survival_has_its_intervals() -> None:
         ("1", 0.8, "population"),
         ("2", 0.6, "population"),
     ]
+
+
+def test_tidy_effect_of_a_hypothesis_test_has_a_population_interval() -> None:
+    axis = (Axis("column", ("age",)),)
+    estimate = {
+        "effect": Quantity(np.array([1.5]), "number", axis),
+        "effect_interval": Quantity(np.array([[0.5, 2.5]]), "number", (*axis, Axis("end", ("lower", "upper")))),
+    }
+    rows = [row for table in tidy_tables(estimate).values() for row in table.records()]
+    assert [(row["conf_low"], row["conf_high"], row["kind"]) for row in rows] == [(0.5, 2.5, "population")]

@@ -16,6 +16,13 @@ Spearman's correlation is Pearson's of ranks. A first release gives the distribu
 public bins (`GroupedRanks`). The second one has the second moments of its values (`RankMoment`). A rank of a noisy
 distribution function is a rising curve of the value, so that its noise changes the correlation to second order only.
 
+Variances of (1), with |u|^2 = u'u, are for the pair u, v
+
+    s^2/2 (|u|^2 |v|^2 + (u'v)^2) + t^2 ((u'm)^2 |v|^2 + (v'm)^2 |u|^2 + 2 (u'm)(v'm) u'v),
+
+since a symmetric matrix E of isometric noise has E[(u'Ev)^2] = s^2 |(uv' + vu')/2|^2. Where the number of units is
+private, all sums are divided by a noisy number: its relative noise times u'Cv - (u'm)(v'm) is added.
+
 P values are score tests of zero correlation: the sampling variance of u_i'C u_j is then the product of the two residual
 variances over n. Intervals for the population add the sampling variance on Fisher's scale, 1/(n - 3 - |Z|), times 1 +
 r^2/2 for ranks (Bonett and Wright 2000). All of this is free post-processing.
@@ -102,6 +109,7 @@ class CorrelationProgram(RangedAlgorithm):
             return self
         if facts.units is None or facts.noise == 0:
             return self.model_copy(update={"bins": _BINS})
+        # `GroupedRanks` has a sensitivity of sqrt(2 columns); the factor 2.2 is `_RANK_NOISE` of `quantiles`.
         noise = 2.2 * facts.noise * math.sqrt(2 * len(self.columns) / self.rank_share)
         wanted = min(max(facts.units / noise, _FEWEST), _MANY)
         return self.model_copy(update={"bins": int(2 ** round(math.log2(wanted)))})
@@ -126,7 +134,15 @@ class CorrelationProgram(RangedAlgorithm):
         )
 
     def moments(self, adjacency: Adjacency, heights: Floats | None = None) -> SecondMoment:
-        """The statistic of the second moments, of ranks if `heights` are given."""
+        """The statistic of the second moments, of ranks if `heights` are given.
+
+        Parameters
+        ----------
+        adjacency : Adjacency
+            Under add/remove neighbours the release also counts the units.
+        heights : array of shape (columns, bins + 1), optional
+            Curve of each column at its edges, from -1 to 1: 2 F - 1 of a distribution function F.
+        """
         weight = _MEAN_WEIGHT * self.radius
         common = {**self.bounds, "mean_weight": weight, "count": adjacency is Adjacency.ADD_REMOVE}
         return SecondMoment(**common) if heights is None else RankMoment(**common, heights=heights)
@@ -168,9 +184,18 @@ class CorrelationProgram(RangedAlgorithm):
         return self._found(pairs, units)
 
     def _found(self, pairs: Pairs, units: float) -> dict[str, Quantity]:
-        """Correlations, intervals and p values as quantities."""
+        """Correlations, intervals and p values as quantities.
+
+        Parameters
+        ----------
+        pairs : Pairs
+            Covariances of the residuals and their noise; k columns are related.
+        units : float
+            Number of units, public or released.
+        """
         count = len(pairs.residuals)
         axis = Axis("column", self.related)
+        # Fisher 1921; each control takes one degree of freedom (Fisher 1924).
         free = max(units - 3 - len(self.given), 1.0)
         value, std = pairs.correlation
         point = np.clip(value, -1, 1)
@@ -180,6 +205,7 @@ class CorrelationProgram(RangedAlgorithm):
         spread = (1 + point**2 / 2 if self.method == "spearman" else 1.0) / free
         center = np.arctanh(np.clip(point, -0.9999, 0.9999))
         sampled = np.tanh(np.stack([center - Z * np.sqrt(spread), center + Z * np.sqrt(spread)], axis=-1))
+        # Sampling error and privacy noise are independent: the squares of their distances add up on each side.
         below, above = np.hypot(point - sampled[..., 0], side), np.hypot(sampled[..., 1] - point, side)
         population = np.clip(np.stack([point - below, point + above], axis=-1), -1, 1)
         own = np.eye(count, dtype=bool)
@@ -192,6 +218,7 @@ class CorrelationProgram(RangedAlgorithm):
             "p_value": Quantity(p, "diagnostic", (axis, axis)),
         }
         if self.correction != "none":
+            # Every pair is one hypothesis: the matrix holds each twice.
             upper = np.triu_indices(count, 1)
             every = np.zeros((count, count))
             every[upper] = adjusted(p[upper], self.correction)
@@ -242,6 +269,7 @@ class Pairs:
 
     def _variances(self) -> Floats:
         """Variance of the noise of u_i'C u_j, by (1), shape (k, k)."""
+        # (1): inner is u'v, length |u|^2, along u'm.
         inner = self.residuals @ self.residuals.T
         length = np.diag(inner)
         along = self.residuals @ self.mean
@@ -290,6 +318,7 @@ class Pairs:
         """
         own = np.maximum(np.diag(self.covariance), 0.0)
         std = np.sqrt(np.outer(own, own) / units + self._variance)
+        # Under the null hypothesis the covariance of two residuals has the sampling variance v_i v_j/n.
         z = np.divide(np.abs(self.covariance), std, out=np.zeros_like(std), where=std > 0)
         return np.array([[min(2 * normal_tail(float(each)), 1.0) for each in row] for row in z])
 

@@ -213,6 +213,19 @@ _FAR = 1e3  # beyond any correlation
 def sampled_covariances(covariance: Floats, ends: Floats, units: float, most: float) -> Floats:
     """Intervals for the population from those for the pooled data (p, p, 2), with the sampling error of normal data;
     no variance exceeds `most`.
+
+    The sample covariance of normal data has the variance (C_ii C_jj + C_ij^2)/n (Anderson 2003, section 3.4).
+
+    Parameters
+    ----------
+    covariance : array of shape (p, p)
+        Estimate.
+    ends : array of shape (p, p, 2)
+        Intervals for the pooled data.
+    units : float
+        Number of units.
+    most : float
+        Largest possible variance.
     """
     diagonal = np.diag(covariance)
     side = Z * np.sqrt((np.outer(diagonal, diagonal) + covariance**2) / max(units, 1.0))
@@ -234,6 +247,15 @@ def sampled_correlations(correlation: Floats, ends: Floats, units: float) -> Flo
 
     The sampling distance on a side is that of Fisher's interval around the end on that side, not around the estimate:
     an estimate that noise moved to 1 has no sampling error of its own.
+
+    Parameters
+    ----------
+    correlation : array of shape (p, p)
+        Estimate.
+    ends : array of shape (p, p, 2)
+        Intervals for the pooled data.
+    units : float
+        Number of units.
     """
     shift = Z / np.sqrt(max(units - 3, 1.0))
     inner = np.clip(ends, -_NEARLY_ONE, _NEARLY_ONE)

@@ -6,8 +6,28 @@ One release holds what a test needs, for all columns:
 - Mann-Whitney, Kruskal-Wallis, Wilcoxon: histograms by group between public edges (`GroupedRanks`);
 - chi-squared: counts of categories by group (`GroupedCounts`).
 
-The p values are those of score tests (`score_tests`), about the population of which the people are a sample. All of it
-is free post-processing.
+Model
+-----
+Values x are in half ranges, in [-1, 1]. For the groups g = 1..G of one column let n_g be the noisy number of units, S_g
+the sum of x, and Q_g that of 2 x^2 - 1, so that the sum of x^2 is X_g = (Q_g + n_g)/2. A test has scores U (G) with
+mean 0 under its null hypothesis, and the covariance V of sampling and privacy together:
+
+- means: U_g = S_g - m n_g with the common mean m, or with the null value of one sample;
+- ranks: U_g is the sum over the units of the group of the mid-rank share of x less 1/2, computed from histograms, in
+  which x stands for its bin;
+- signed ranks: the sum of sign times the rank of |x - null|, from bins that are symmetric about the null value;
+- tables: the counts of the cells less those that margins, or given shares, imply.
+
+The statistic U'V^- U is chi-squared to first order, with G - 1 degrees of freedom (1 for one sample); without noise
+that of a table is Pearson's. V counts the noise of the release. The statistic of a table has no such law where cells
+are rare: its law is simulated with the noise. `score_tests` has the formulas of U and V.
+
+Effects are estimated beside the tests: a difference of means by Fieller's intervals (`intervals`), and the shift of the
+ranks by U over its derivative in the shift (`Scores.growth`). Intervals are for the population: the people are a
+sample of it. All of it is free post-processing.
+
+References: Student 1908; Welch 1951; Mann and Whitney 1947; Kruskal and Wallis 1952; Wilcoxon 1945; Schuirmann 1987
+(two one-sided tests); Holm 1979; Benjamini and Hochberg 1995.
 """
 
 from __future__ import annotations
@@ -177,12 +197,14 @@ class HypothesisTestProgram(BinnedAlgorithm):
             return super().edges(name)
         low, high = self.ranges[name]
         middle = self._null(name)
+        # Bins reach equally far on both sides, so that every bin has a mirror image; those beyond the range stay empty.
         reach = max(high - middle, middle - low)
         if name in self.whole:
             # Bins of whole numbers: the middle one holds the null value, or lies between two numbers.
             half = math.ceil(reach)
             if 2 * half + 1 <= (self.bins or 2 * half + 1):
                 return np.asarray(middle + np.arange(-half, half + 2) - 0.5)
+        # The middle bin has differences that count as ties with the null value: neither sign.
         half = max((self.bins or 129) // 2, 1)
         return np.asarray(middle + reach * np.linspace(-1, 1, 2 * half + 2))
 
@@ -260,6 +282,7 @@ class HypothesisTestProgram(BinnedAlgorithm):
         """
         counts, sums, second = statistic.split(release.value)  # each (groups, columns)
         variances = statistic.noise(release.noise_std) ** 2
+        # X = (Q + n)/2 with the raw counts: the noise of Q and n has mean 0, which makes X unbiased.
         squares = (second + counts) / 2
         counts, count_noise = self._improved_counts(counts, float(variances[0]), release.units)
         rows = []
@@ -308,6 +331,8 @@ class HypothesisTestProgram(BinnedAlgorithm):
                 moved = mean_scores(groups, equal_variances=False, null=null + sign * margin)
             least = min(least, -sign * moved.standard())
         # Power: both one-sided tests reject where the true difference is the planned effect (0 without one).
+        # `worth` is 1 over the standard error of the difference. At a true difference d the standard scores of the two
+        # tests have means worth (margin - d) and worth (margin + d), and both must exceed the bound (Schuirmann 1987).
         worth = math.sqrt(max(noncentrality(scores), 0.0))
         effect = self.effect.get(name, 0.0) / half
         from scipy.special import ndtri
@@ -343,6 +368,8 @@ class HypothesisTestProgram(BinnedAlgorithm):
             counts[:, whole] = np.mean(counts[:, whole], axis=1, keepdims=True)
             covariance[whole] /= np.sum(whole)
             if units is not None:
+                # Normal noise of equal variance, conditioned on its sum: every group loses the mean. The covariance
+                # becomes that of deviations from a mean.
                 counts[:, whole] -= (np.sum(counts[:, whole], axis=0) - units) / groups
                 covariance[whole] = covariance[whole] @ (np.eye(groups) - 1 / groups)
         return counts, covariance
@@ -355,6 +382,7 @@ class HypothesisTestProgram(BinnedAlgorithm):
         for name, table in zip(self.numbers, self.ranks.split(release.value), strict=True):
             units = release.units if self.is_whole(name) else None
             histograms, noise = _histograms(table, release.noise_std, units)
+            # R h is linear in h: the sum over groups is that of all units. Ranks need counts that are not negative.
             pooled = non_negative_counts(np.sum(table, axis=0), units)
             if self.test == "wilcoxon":
                 scores = signed_rank_scores(histograms[0], noise, pooled)
@@ -384,6 +412,7 @@ class HypothesisTestProgram(BinnedAlgorithm):
             units = release.units if self.is_whole(name) else None
             expected = np.array(self.expected[name]) if name in self.expected else None
             found = table_test(table, release.noise_std, units, expected)
+            # The noncentrality of Pearson's statistic is n w^2 (Cohen 1988); noise reduces n to an effective number.
             power = noncentral_power(found.weight * self.effect.get(name, 0.0) ** 2, found.free, _LEVEL)
             rows.append((found.statistic, found.free, found.p_value, power, math.nan, np.full(2, math.nan)))
         return self._found(rows)
@@ -420,7 +449,13 @@ class HypothesisTestProgram(BinnedAlgorithm):
 
 
 def noncentrality(scores: Scores) -> float:
-    """Squared standard score per squared difference of one: how precisely the scores measure a difference."""
+    """Squared standard score per squared difference of one: how precisely the scores measure a difference.
+
+    Parameters
+    ----------
+    scores : Scores
+        Of two groups or of one sample. A shift d of the last group has the expected scores `growth` d.
+    """
     shift = np.array([0.0, 1.0])[-len(scores.value) :]
     grown = scores.growth @ shift
     variance = float(scores.covariance[-1, -1])
@@ -442,6 +477,7 @@ def _mean_effect(groups: GroupSums, null: float | None) -> tuple[float, Floats]:
     if len(groups.counts) > 2:
         return math.nan, np.full(2, math.nan)
     divisor = np.maximum(groups.counts, 1.0)
+    # Fieller's interval of S/n counts the noise of both; sampling adds variance/n to it (`widened`).
     raw = groups.sums / divisor
     count_var = np.diag(groups.count_noise)
     sum_var = np.full_like(raw, groups.sum_noise)
@@ -479,6 +515,7 @@ def _histograms(table: Floats, std: float, units: float | None) -> tuple[Floats,
     if units is not None:
         # Condition the normal noise on the known total of all groups and bins.
         along = np.sum(own, axis=1)
+        # Conditional mean given the sum: subtract Cov(h, total)/Var(total) times the excess.
         histograms = histograms - along / (groups * float(np.sum(along))) * (float(np.sum(histograms)) - units)
     return histograms, BinNoise(own, std**2, groups, units is not None)
 

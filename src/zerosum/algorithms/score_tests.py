@@ -379,7 +379,15 @@ def table_test(table: Floats, noise: float, units: float | None, expected: Float
 
 
 def _margins(tables: Floats, expected: Floats | None) -> tuple[Floats, Floats]:
-    """Shares of rows (n, G) and of columns (n, L) of noisy tables (n, G, L): the nearest non-negative ones."""
+    """Shares of rows (n, G) and of columns (n, L) of noisy tables (n, G, L): the nearest non-negative ones.
+
+    Parameters
+    ----------
+    tables : array of shape (n, G, L)
+        Noisy counts.
+    expected : array of shape (L,), optional
+        Given shares of the columns, which are then not estimated.
+    """
     rows, columns = np.maximum(np.sum(tables, axis=2), 0.0), np.maximum(np.sum(tables, axis=1), 0.0)
     if expected is not None:
         columns = np.broadcast_to(expected, columns.shape)
@@ -482,8 +490,10 @@ def adjusted(p_values: Floats, correction: Correction) -> Floats:
     count, order = len(p_values), np.argsort(p_values, kind="stable")
     rising = p_values[order]
     if correction == "holm":
+        # Holm 1979: the k-th smallest p value times the number of hypotheses not yet rejected, never falling.
         rising = np.maximum.accumulate(rising * (count - np.arange(count)))
     elif correction == "benjamini-hochberg":
+        # Benjamini and Hochberg 1995: n p_(k)/k, and never above that of a larger p value.
         rising = np.minimum.accumulate((rising * count / (1 + np.arange(count)))[::-1])[::-1]
     found = np.empty(count)
     found[order] = np.minimum(rising, 1.0)

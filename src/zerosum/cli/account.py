@@ -116,6 +116,7 @@ def account(
 
     if law not in ("gaussian", "laplace"):
         raise BadParameter(f"--noise must be gaussian or laplace, got {law!r}")
+    # Laplace noise has its own accountant, which has no mu and covers neither sampling nor unequal sites.
     if law == "laplace":
         if any(each is not None for each in (sigma_g, sigma_e, units, weights, scales)) or rate != 1:
             raise BadParameter("--noise laplace takes --sites, --tau or --epsilon, and --rounds")
@@ -321,6 +322,8 @@ def _show_accountants(cost: Cost) -> None:
             "These accountants do not use the sampling: they are for rounds in which every unit takes part.",
             soft_wrap=True,
         )
+    # sqrt(2 ln(1.25/delta)) D/epsilon is proved for epsilon below 1 (Dwork and Roth 2014, theorem A.1). All rounds
+    # have equal noise: their sum reaches the number of rounds where one round reaches 1.
     textbook = [value for value in rows["textbook"].values() if value is not None]
     if max(textbook) >= cost.rounds:
         terminal.out.print(

@@ -78,6 +78,7 @@ def coordinator_leave_out(
     from zerosum.flare.jobs import write_job
     from zerosum.study.coordinating import leave_out
 
+    # Before anything changes: a study with a plan of fewer sites and no job could not be continued by FLARE.
     if job is not None and job.exists():
         raise BadParameter(f"{job} exists already; choose another place for the job")
     plan = leave_out(state, names)
@@ -105,6 +106,7 @@ def coordinator_health(
         terminal.out.print("begun: no process runs it yet")
         return
     sites = ", ".join(f"{visible(name)}: {how}" for name, how in record["sites"].items())
+    # A study that ended has the reason; one that runs has its stage.
     how = record["ended"] or record["stage"]
     terminal.out.print(f"{how}, {record['rounds']} of {counted(record['planned'], 'round')}; {sites}", soft_wrap=True)
 

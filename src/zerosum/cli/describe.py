@@ -215,6 +215,7 @@ def _study(
         raise BadParameter("give the unit that is protected: --unit person, --unit record, or --unit-column COLUMN")
     if protected["adjacency"] not in ("replace-one", "add-remove"):
         raise BadParameter("--adjacency must be replace-one or add-remove")
+    # Without the entry the study file's own rule applies: every row is a unit.
     column = {} if protected["unit_column"] is None else {"column": protected["unit_column"]}
     record: dict[str, Any] = {
         "name": "describe",
@@ -241,6 +242,7 @@ def _sites(files: Sequence[str], delimiters: Sequence[str], encodings: Sequence[
     if len(files) < 2:
         raise BadParameter("give the data of at least two sites, or one study file")
     sites = [_site(each) for each in files]
+    # Ledgers and settings by site have the name as their key.
     names = [site["name"] for site in sites]
     if len(set(names)) < len(names):
         raise BadParameter("two sites have the same name: give NAME=FILE")

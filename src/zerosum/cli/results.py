@@ -223,12 +223,15 @@ def _write_tables(
 
     files = exported(result, format_.value, tuple(names), Changes.parse(*changes))
     if out is None:
+        # A Word file is binary and would garble a terminal.
         if format_ is Format.DOCX:
             raise BadParameter("a Word file needs --out FILE.docx")
         if len(files) > 1:
             raise BadParameter(f"give --out FOLDER, or one --table: {', '.join(Path(name).stem for name in files)}")
+        # Not by rich, which would wrap and colour lines: the output may be piped into a file.
         print("".join(content.decode() for content in files.values()), end="")
         return
+    # CSV has one file for each table. A path without an ending names a folder, also for a single table.
     written = _write_files(files, out, folder=format_ is Format.CSV and (len(files) > 1 or not out.suffix))
     for path in written:
         terminal.out.print(f"written to {path}", soft_wrap=True)
@@ -250,6 +253,7 @@ def _write_files(files: Mapping[str, bytes], out: Path, *, folder: bool) -> list
 
     places = {out / name: content for name, content in files.items()} if folder else dict.fromkeys([out], b"")
     if not folder:
+        # One value: all formats but CSV have one file.
         (places[out],) = files.values()
     # Nothing is written if one of the files exists.
     if there := [path for path in places if path.exists()]:
@@ -264,6 +268,7 @@ def results_methods(id: IdOrFolder, json_: Json = False) -> None:
     """Print the paragraphs on methods for a paper, from the plan of a study."""
     from zerosum.report.methods_text import methods
 
+    # From the stored result alone: the text is the same whenever it is printed.
     paragraphs = methods(_stored_result(id))
     if json_:
         terminal.print_json(list(paragraphs))
@@ -296,11 +301,13 @@ def results_picture(
         for name, each in found.items():
             terminal.out.print(f"{name}: {visible(each.title)}", soft_wrap=True, markup=False, highlight=False)
         return
+    # A guess between several pictures could put the wrong one into a paper.
     if picture is None and len(found) > 1:
         raise BadParameter(f"this result has several pictures, choose one with --picture: {', '.join(found)}")
     if not found or (picture is not None and picture not in found):
         raise BadParameter(f"there is no picture {picture or ''!r}; pictures: {', '.join(found) or 'none'}")
     chosen = found[picture or next(iter(found))]
+    # The ending of the name chooses the format.
     (path,) = _write_files({out.name: picture_file(chosen, out.suffix.removeprefix("."))}, out, folder=False)
     if json_:
         terminal.print_json({"file": str(path)})

@@ -227,6 +227,7 @@ def site_run(
 
     site = SiteFile.load(file)
     check_device(site.device)
+    # Everything that can be wrong with the file fails here, before the socket exists.
     policy, identity, limits = site.own_policy(), site.keep_identity(), site.limits
     version = data_version(site)
     schema = ready_schema(site, policy)
@@ -325,6 +326,7 @@ def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None
     site = SiteFile.load(path)
     consents = Consents(site.state_folder)
     read = read_plan(Path(plan)) if Path(plan).is_file() else None
+    # With a file the digest is computed from the plan that the steward has read, not from what arrived.
     whole = consents.find(plan) if read is None else read.digest()
     words = decide(consents, AuditLog(site.audit_log), whole, decision, plan=read, reason=reason)
     terminal.out.print(words, soft_wrap=True)
@@ -418,6 +420,7 @@ def site_dry_run(
     terminal.show_report(report)
     terminal.out.print(f"here: epsilon {record['epsilon']:.4f} at delta {proposal.delta:g}; nothing was spent")
     terminal.out.print(f"consent: {decided}")
+    # These lines describe private data: they are printed for the steward and are in no message to a coordinator.
     terminal.show_warnings([f"not for others: {visible(each)}" for each in unfit])
     if refusal is not None:
         terminal.out.print(f"this site would refuse: {visible(str(refusal))}", soft_wrap=True)
@@ -474,6 +477,7 @@ def site_health(
 
 def _certificate_days(kit: Path) -> int:
     """Whole days until the first certificate of a FLARE kit expires; negative afterwards."""
+    # FLARE is an optional package: only sites with a kit import it.
     from zerosum.flare.certificates import expires
 
     return (expires(kit) - datetime.now(UTC)).days

@@ -23,8 +23,14 @@ from zerosum.protocol.messages import DealtNoise, DrawSum, NoiseInput, PublicKey
 class Mixer:
     """One attempt at one round whose messages the coordinator can read one by one.
 
-    `law` is the round's noise, `size` the number of values, `sampler` the generator of the coordinator's and the
-    helper's draws.
+    Parameters
+    ----------
+    law : NoiseLaw
+        The round's noise, with the standard deviations and weights of all S sites.
+    size : int
+        Number of values of a contribution.
+    sampler : Sampler
+        Generator of the coordinator's and the helper's draws.
     """
 
     def __init__(self, law: NoiseLaw, size: int, sampler: Sampler) -> None:
@@ -114,6 +120,16 @@ class Mixer:
 
 
 def noise_std(law: NoiseLaw, participants: Sequence[int]) -> float:
-    """Standard deviation of the noise of a released sum over these sites."""
+    """Standard deviation of the noise of a released sum over these sites.
+
+    The noise that cancels is not in it: a round is abandoned if a part of that noise is missing.
+
+    Parameters
+    ----------
+    law : NoiseLaw
+        The round's noise.
+    participants : sequence of int
+        Positions of the sites whose contributions are in the sum.
+    """
     index = list(participants)
     return float(np.sqrt(np.sum((law.weight[index] * law.own[index]) ** 2) + law.central**2))

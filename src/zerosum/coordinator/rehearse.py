@@ -13,7 +13,15 @@ T = TypeVar("T")
 def drive(
     program: Generator[Request, Release, T], answers: Sequence[Release] | Callable[[Request], Release]
 ) -> tuple[T, list[Request]]:
-    """Run a program against scripted releases; return its result and its requests."""
+    """Run a program against scripted releases; return its result and its requests.
+
+    Parameters
+    ----------
+    program : generator
+        Of an algorithm.
+    answers : sequence of Release, or callable
+        The releases in order, or a function of a request.
+    """
     requests: list[Request] = []
     try:
         request = next(program)

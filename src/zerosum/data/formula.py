@@ -147,6 +147,7 @@ def expanded(text: str) -> str:
         found = [[str(factor) for factor in term.factors] for term in terms_]
     except Exception as error:  # formulaic raises several kinds of its own, and of the parser below it
         raise ValueError(f"the formula {text!r} cannot be read: {error}") from None
+    # formulaic adds an intercept to every formula; only "- 1" or "+ 0" removes it.
     if ["1"] not in found:
         raise ValueError("whether there is an intercept is the parameter `intercept`, not a term of the formula")
     # By the number of factors, then in the order of the text, as in R.
@@ -341,7 +342,13 @@ class Function:
         return [np.where(gone, np.nan, each) for each in expanded_.T]
 
     def _knots(self, low: float, high: float) -> Floats:
-        """Inner knots of a spline; empty for polynomials."""
+        """Inner knots of a spline; empty for polynomials.
+
+        Parameters
+        ----------
+        low, high : float
+            Public range of the argument. Knots that are not given divide it into equal parts.
+        """
         options = dict(self.options)
         if "knots" in options:
             knots = np.asarray(options["knots"], dtype=np.float64)
@@ -354,7 +361,18 @@ class Function:
         return np.asarray(np.linspace(low, high, inner + 2)[1:-1])
 
     def _expand(self, at: Floats, low: float, high: float) -> Floats:
-        """Values of the basis at points of [low, high], shape (points, columns)."""
+        """Values of the basis at points of [low, high], shape (points, columns).
+
+        "poly": P_1, ..., P_d at x = 2 (at - low)/(high - low) - 1. "bs": B-splines on the knots with both ends repeated
+        degree + 1 times. "cr": natural cubic splines that are 1 at one knot and 0 at the others.
+
+        Parameters
+        ----------
+        at : array of shape (points,)
+            Values of the argument, within the range.
+        low, high : float
+            Public range of the argument.
+        """
         options = dict(self.options)
         if self.kind == "poly":
             # Legendre polynomials are orthogonal on the range, as R's are on the data. The constant is left out.
@@ -483,7 +501,19 @@ def _bounded(value: float, text: str) -> float:
 
 
 def _value(node: ast.expr, values: Mapping[str, Floats], ranges: Mapping[str, Range]) -> Any:
-    """Values of an expression that `_check` has passed."""
+    """Values of an expression that `_check` has passed.
+
+    Every row is evaluated by itself, by elementwise operations: a row's values do not depend on the rows beside it.
+
+    Parameters
+    ----------
+    node : ast.expr
+        The expression.
+    values : mapping of str to array of shape (rows,)
+        Columns, clamped to their ranges.
+    ranges : mapping of str to (float, float)
+        Public ranges, for `center` and `scale`.
+    """
     match node:
         case ast.Name(id=name):
             return values[name]

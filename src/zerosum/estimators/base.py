@@ -276,6 +276,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
 
     def _reproduction_policy(self, name: str, unit: Unit, ledger: Path) -> Policy:
         """For public and synthetic data: a policy that accepts any study, with a ledger in a temporary folder."""
+        # These data are public or synthetic: a policy stricter than the study would protect nothing.
         settings: dict[str, Any] = {"unit": unit, "adjacency": Adjacency(self.adjacency), "data": self.data}
         return Policy.throwaway(name, ledger, delta=float(self.delta), **settings)
 
@@ -387,6 +388,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
 
     def _take_columns(self, columns: int, *, first: bool) -> None:
         if first:
+            # Set by scikit-learn for arrays; `Units` are validated here.
             self.n_features_in_ = columns
         elif columns != self.n_features_in_:
             raise BadData(f"it has {columns} columns, the first site {self.n_features_in_}")

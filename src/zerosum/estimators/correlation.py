@@ -78,6 +78,7 @@ class Correlation(RangedEstimator):
 
     def _learn(self, estimate: Estimate) -> None:
         self.correlation_: Floats = np.asarray(estimate["correlation"])
+        # From privacy alone: sampling error is in the population interval only.
         self.noise_std_: Floats = np.asarray(estimate["correlation"].std)
         self.correlation_interval_: Floats = np.asarray(estimate["correlation_interval"])
         self.correlation_population_interval_: Floats = np.asarray(estimate["correlation_population_interval"])

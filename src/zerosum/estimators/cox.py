@@ -85,9 +85,9 @@ class CoxRegression(Supervised, ColumnRanges):
     baseline_survival_ : ndarray of shape (strata, bins)
         Probability to be without the event at `times_`, for covariates `baseline_at_`.
     baseline_interval_ : ndarray of shape (strata, bins, 2)
-        Interval of 95 % about the pooled data, from privacy alone.
+        Interval of 95 % about the pooled data: privacy noise, and what stopping, weighting and bins of time change.
     baseline_population_interval_ : ndarray of shape (strata, bins, 2)
-        Interval of 95 % about the population, from sampling and privacy.
+        Interval of 95 % about the population: the same and sampling.
     %(fitted)s
 
     %(notes)s
@@ -159,6 +159,7 @@ class CoxRegression(Supervised, ColumnRanges):
         def tables(scheme: Scheme) -> Tables:
             found = self._tables(X, sites, scheme)
             by_site = self.stratify_by_site and len(found) > 1
+            # The order that the program requires: entry, stratum, time; the event is last.
             self._roles = (*(["entry"] if entry is not None else []), *([SITE] if by_site else []), "time")
             times, events = (
                 self._by_table(what, values, found, X, sites) for what, values in (("time", time), ("event", event))
@@ -168,6 +169,8 @@ class CoxRegression(Supervised, ColumnRanges):
             for at, (name, units) in enumerate(found.items()):
                 joined = units if begins is None else self._with_role("entry", units, begins[name])
                 if by_site:
+                    # The stratum is the position of the site, as `strata` lists them: strata are coded 0, 1, ... in the
+                    # rows.
                     joined = self._with_role("site", joined, np.full(len(units.rows), float(at)))
                 joined = self._with_role("time", joined, times[name])
                 self._check_times(joined, begins is not None)
@@ -250,6 +253,7 @@ class CoxRegression(Supervised, ColumnRanges):
         ndarray of shape (rows,)
             Relative hazards; 1 for covariates `baseline_at_`.
         """
+        # The limit of 700 prevents overflow of exp.
         return np.asarray(np.exp(np.clip((self._own_rows(X) - self.baseline_at_) @ self.score_coef_, -700, 700)))
 
     def predict_survival(self, X: Any, stratum: str | None = None) -> Floats:
@@ -273,4 +277,5 @@ class CoxRegression(Supervised, ColumnRanges):
         if stratum is not None and stratum not in self.strata_:
             raise BadParameter(f"stratum must be one of {', '.join(self.strata_)}, got {stratum!r}")
         own = self.baseline_survival_[0 if stratum is None else self.strata_.index(stratum)]
+        # Proportional hazards: S(t | x) = S_0(t)^exp(score), with the baseline S_0 at `baseline_at_`.
         return np.asarray(own[None, :] ** self.predict(X)[:, None])

@@ -120,11 +120,13 @@ class HypothesisTest(GroupedEstimator):
         }
 
     def _learn(self, estimate: Estimate) -> None:
+        # One entry for each tested column: numbers, or categories with "chi-squared".
         self.statistic_: Floats = np.asarray(estimate["statistic"])
         self.degrees_of_freedom_: Floats = np.asarray(estimate["degrees_of_freedom"])
         self.p_value_: Floats = np.asarray(estimate["p_value"])
         if "p_adjusted" in estimate:
             self.p_adjusted_: Floats = np.asarray(estimate["p_adjusted"])
+        # More than two groups and categories have no single effect.
         if "effect" in estimate:
             self.effect_: Floats = np.asarray(estimate["effect"])
             self.effect_interval_: Floats = np.asarray(estimate["effect_interval"])

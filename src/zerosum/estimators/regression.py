@@ -301,6 +301,7 @@ class ModelRegression(JointRegression):
         design = make_design(formula, list(sites), declared)
         made = design_data(design, sites)
         features = made.X[next(iter(made.X))].num_columns
+        # The design has the features first, then offset, weight and response, each with its public range.
         own = {"lower": design.lower[:features], "upper": design.upper[:features], **cls._response_of(design)}
         if made.offset is not None:
             own["offset_range"] = (float(design.lower[features]), float(design.upper[features]))

@@ -1,8 +1,10 @@
 """Tables of regression coefficients and of quantities derived from them, all post-processing of released numbers.
 
 Two kinds of error are kept apart. The pooled error answers how far the estimate is from the fit on all sites' data
-together; only the privacy noise causes it. The population error answers how far it is from the coefficients of the
-population that the people are a sample of; it contains the sampling error as well.
+together. It contains the privacy noise, and in linear and Cox regression what clips, stops and weights of rows change
+(`zerosum.algorithms.regression.linear_inference`, `zerosum.algorithms.cox.program`). The population error answers how
+far it is from the coefficients of the population that the people are a sample of; it contains the sampling error as
+well.
 
 Model
 -----
@@ -58,9 +60,9 @@ _PLACES_MOST = 4  # largest number of decimals of a ratio
 class Coefficient:
     """One coefficient, ratio or prediction.
 
-    The pooled errors refer to the fit on the pooled data and contain the privacy noise only. The population errors
-    refer to the population and contain sampling error and privacy noise. Standard errors of a ratio and of a prediction
-    are those of the linear combination, before the link is inverted.
+    The pooled errors refer to the fit on the pooled data and contain no sampling error of the population. The
+    population errors refer to the population and contain sampling error as well. Standard errors of a ratio and of a
+    prediction are those of the linear combination, before the link is inverted.
     """
 
     name: str
@@ -253,6 +255,7 @@ class CoefficientTable:
         tested = any(row.p_value is not None for row in self.rows)
         identified = all(row.identified for row in self.rows if row.name in given)
         if len(given) > 1 and _IDENTIFIED in self.covariances:
+            # The largest pooled variance at which the combination counts as identified: a share of its prior variance.
             most = float(vector @ self.covariances[_IDENTIFIED] @ vector)
             identified = errors["pooled_std"] ** 2 <= most
         return Coefficient(
@@ -297,6 +300,7 @@ class CoefficientTable:
             for row in self.rows
         )
         factors = np.array([amounts.get(name, 1.0) for name in self.names])
+        # Cov(D w) = D C D with the diagonal matrix D of the steps.
         scaled = {kind: each * np.outer(factors, factors) for kind, each in self.covariances.items()}
         # The combinations of the new table are about the new steps, so means and deviations are in these steps too.
         mean, std = (
@@ -318,6 +322,7 @@ class CoefficientTable:
         if not self.feature_std:
             raise BadInput('the standard deviations of the columns were not released: standardise = "dp" releases them')
         self._coefficients_only("standardised coefficients")
+        # A linear predictor of a logistic or Poisson model has no unit: only the feature is standardised.
         unit = 1.0 if self.link != "identity" or self.response_std is None else self.response_std
         rows = tuple(
             replace(self.contrast({name: std / unit}, name), unit="per SD")
@@ -550,7 +555,18 @@ def _logistic(value: float) -> float:
 
 
 def _mapped(row: Coefficient, function: Any) -> Coefficient:
-    """A row with an increasing function applied to the estimate and to the ends of its intervals."""
+    """A row with an increasing function applied to the estimate and to the ends of its intervals.
+
+    Intervals of a monotone function of a parameter are the function of the ends; its standard error stays that of the
+    linear combination.
+
+    Parameters
+    ----------
+    row : Coefficient
+        A linear combination of coefficients.
+    function : callable
+        Increasing: the exponential, or the inverse of the link.
+    """
     ends: dict[str, Any] = {
         f"{kind}_{level}": tuple(map(function, getattr(row, f"{kind}_{level}"))) for kind in _KINDS for level in _LEVELS
     }

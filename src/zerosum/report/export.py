@@ -119,6 +119,7 @@ def coefficient_tables(result: Result, changes: Changes) -> list[CoefficientTabl
     if table.feature_std:
         found.append(table.standardised())
     if changes.contrasts:
+        # Contrasts are about coefficients per unit, whatever `per` is: their weights state the steps.
         combined = table.contrasts(_combinations(changes.contrasts, table.names))
         found.append(combined.named("contrast"))
         if table.ratio:
@@ -240,6 +241,7 @@ def pictures(result: Result, changes: Changes | None = None) -> dict[str, Pictur
     found: dict[str, Picture] = {}
     per, names = (changes or Changes()).per, (changes or Changes()).labels
     if per:
+        # Ratios come first where the model has them: they are what a forest plot of a paper shows.
         shared = coefficient_tables(result, Changes(per))[0]
         found[_slug(shared.title)] = _labelled(shared.forest(), names)
     for block in result_blocks(result.estimate, result.plan.question, algorithm=result.plan.algorithm):

@@ -65,6 +65,7 @@ def _people(plan: Plan, estimate: Mapping[str, Quantity]) -> float | None:
     if all(each is not None for each in units):
         return float(sum(each or 0 for each in units))
     counts = estimate.get("units")
+    # A count with noise is an estimate; a paper states the number of people only where it is public.
     if counts is not None and counts.std is not None and float(np.ravel(counts.std)[0]) == 0:
         return float(np.ravel(counts.value)[0])
     return None
@@ -106,11 +107,19 @@ def _model(plan: Plan) -> str:
     """Sentence on the model or the statistic."""
     asked = plan.question
     parameters = asked.parameters
+    # A question of many columns holds only the first ones: a list of them would be wrong.
     complete = len(asked.columns) == asked.n_columns and asked.n_columns <= _MOST_COLUMNS
     if plan.algorithm in _REGRESSIONS:
-        roles = [str(parameters[role]) for role in ("offset", "weight", "draw") if parameters.get(role)]
+        # Columns with a role are no features of the model.
+        named = ("offset", "weight", "draw", "entry", "stratum")
+        roles = [str(parameters[role]) for role in named if parameters.get(role)]
+        response = asked.columns[-1] if complete else ""
+        if plan.algorithm == "cox-regression" and complete:
+            # The time is the column before the event.
+            roles.append(asked.columns[-2])
+            response = f"the time {asked.columns[-2]} to {response}"
         features = [name for name in asked.columns[:-1] if name not in roles]
-        on = f" of {asked.columns[-1]} on {', '.join(features)}" if complete else f" on {asked.n_columns - 1} columns"
+        on = f" of {response} on {', '.join(features)}" if complete else f" on {asked.n_columns - 1} columns"
         ratio = f" and exponentiated to {_RATIOS[plan.algorithm]}" if plan.algorithm in _RATIOS else ""
         offset = f", with the offset {parameters['offset']}" if parameters.get("offset") else ""
         estimated = f"; coefficients were estimated{ratio}" if ratio else ""
@@ -146,6 +155,7 @@ def _missing(plan: Plan) -> list[str]:
         OBSERVED: "were left out of the statistics of their column",
         OWN_ROWS: "were replaced by the mean of the person's other rows, or else by the middle of the public range",
     }
+    # One sentence for each rule, with all columns that have it.
     by_text: dict[str, list[str]] = {}
     for name, rule in given.items():
         text = words.get(str(rule), f"were replaced by {parameter_text(rule)}")
@@ -158,6 +168,7 @@ def _privacy(plan: Plan) -> list[str]:
     if not plan.private:
         return ["The run was not private: its noise can be removed, or it has none. It is fit for public data only."]
     report = privacy_report(plan)
+    # What differs between neighbouring data sets is part of the guarantee, and reviewers ask for it.
     change = (
         f"one {plan.unit} with all its rows replaced by another"
         if plan.adjacency.value == "replace-one"
@@ -180,18 +191,26 @@ def _errors(plan: Plan, estimate: Mapping[str, Quantity]) -> list[str]:
     """Sentences on intervals."""
     found = []
     names = estimate.keys()
-    population = any("population" in name for name in names)
+    # Names of quantities decide, so that a result of any algorithm is described by the errors that it has.
+    # The effect of a hypothesis test has an interval for the population only.
+    tested = "effect_interval" in names
+    population = tested or any("population" in name for name in names)
     if population:
         found.append(
             "Confidence intervals (95 %) are for the population that the units are a sample of, and contain sampling "
             "error and the noise of differential privacy."
         )
-    if any(name.startswith("pooled_") or name.endswith("_interval") for name in names) or any(
-        quantity.std is not None for quantity in estimate.values()
-    ):
+    pooled = any(name.startswith("pooled_") or name.endswith("_interval") for name in names)
+    if not tested and (pooled or any(quantity.std is not None for quantity in estimate.values())):
+        # A regression also has an error from clips and weights of rows, which its standard errors contain.
+        contents = (
+            "the noise of differential privacy and an estimate of the error that limits on single contributions cause."
+            if "pooled_std" in names
+            else "the noise of differential privacy alone, whose distribution is known."
+        )
         found.append(
-            "Intervals for these data are for the result of the same analysis on the pooled records, and contain the "
-            "noise of differential privacy alone, whose distribution is known."
+            "Intervals for these data are for the result of the same analysis on the pooled records, and contain "
+            + contents
         )
     if "identified" in estimate and not bool(estimate["identified"].value.all()):
         found.append("Coefficients that the noise of this budget leaves undetermined are marked as not identified.")

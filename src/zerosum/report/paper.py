@@ -29,7 +29,7 @@ _DAGGER = "†"
 _MINUS = "\N{MINUS SIGN}"
 _SPACE, _EM_SPACE = "\N{NO-BREAK SPACE}", "\N{EM SPACE}"
 _POPULATION_NOTE = "95 % CI: for the population, from sampling error and privacy noise."
-_POOLED_NOTE = "95 % interval, these data: for the same analysis of the pooled data, from the privacy noise alone."
+_POOLED_NOTE = "95 % interval, these data: for the same analysis of the pooled data, without sampling error."
 # Characters that have a meaning in LaTeX.
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -186,6 +186,7 @@ def coefficient_table(table: CoefficientTable) -> PaperTable:
     rows, reasons = [], set()
     for row in table.rows:
         mark = "" if row.identified else f" {_DAGGER}"
+        # One note for all rows with the dagger, with each reason once.
         reasons |= set() if row.identified else {row.reason or "the estimate is mostly the prior"}
         estimate, pooled, population = table.texts(row)
         test = (p_text(row.p_value),) if table.tested else ()
@@ -388,7 +389,15 @@ def docx(
 
 
 def _word_table(document: Any, table: PaperTable) -> None:
-    """Add a table to a Word document: caption above, rules at the top, below the heading and at the bottom, notes."""
+    """Add a table to a Word document: caption above, rules at the top, below the heading and at the bottom, notes.
+
+    Parameters
+    ----------
+    document : docx.document.Document
+        The document, changed in place.
+    table : PaperTable
+        The table.
+    """
     from docx.enum.table import WD_TABLE_ALIGNMENT
     from docx.enum.text import WD_ALIGN_PARAGRAPH
     from docx.shared import Cm, Pt

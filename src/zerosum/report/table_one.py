@@ -112,7 +112,21 @@ def _head(group: str, size: float | None) -> str:
 def _number_rows(
     estimate: Estimate, name: str, sizes: Sequence[float | None], may_miss: bool, several: bool
 ) -> list[Row]:
-    """Rows of a column of numbers."""
+    """Rows of a column of numbers.
+
+    Parameters
+    ----------
+    estimate : mapping of str to Quantity
+        The result.
+    name : str
+        The column.
+    sizes : sequence of float or None
+        Number of units of each group, "all" first.
+    may_miss : bool
+        Whether the column has a row for missing values.
+    several : bool
+        Whether there are groups to compare.
+    """
     at = estimate["mean"].axes[1].labels.index(name)
     mean, sd = estimate["mean"].value[:, at], estimate["sd"].value[:, at]
     highest = estimate["sd_interval"].value[:, at, 1]
@@ -150,7 +164,19 @@ def _number_rows(
 def _category_rows(
     estimate: Estimate, name: str, levels: list[object], sizes: Sequence[float | None], may_miss: bool, several: bool
 ) -> list[Row]:
-    """Rows of a column of categories: a heading, then n (%) of each level."""
+    """Rows of a column of categories: a heading, then n (%) of each level.
+
+    Parameters
+    ----------
+    estimate : mapping of str to Quantity
+        The result.
+    name : str
+        The column.
+    levels : list
+        Its public levels, in order.
+    sizes, may_miss, several
+        As for `_number_rows`.
+    """
     labels = estimate["proportion"].axes[1].labels
     own = [at for at, label in enumerate(labels) if label.startswith(f"{name} = ")][: len(levels)]
     share = estimate["proportion"].value[:, own]
@@ -209,8 +235,10 @@ def _rounded(values: Floats, total: int) -> Floats:
     """
     values = np.maximum(np.asarray(values, dtype=np.float64), 0.0)
     if np.sum(values) > 0:
+        # In proportion first: the remainders alone could not make up for a large difference of the sums.
         values = values * (total / np.sum(values))
     low = np.floor(values)
+    # Hamilton's method: units that are left go to the largest remainders.
     order = np.argsort(-(values - low), kind="stable")
     low[order[: max(total - int(np.sum(low)), 0)]] += 1
     return np.asarray(low)
@@ -222,7 +250,7 @@ def _count_text(count: float, total: float) -> str:
 
 
 def _places(sd: Floats, highest: Floats) -> int:
-    """Decimals of a column of numbers: three significant digits of its standard deviation, at most 3."""
+    """Decimals of a column of numbers: two significant digits of its smallest standard deviation, at most 3."""
     known = [each for each in (*sd, *highest) if np.isfinite(each) and each > 0]
     return 1 if not known else int(min(max(1 - math.floor(math.log10(min(known))), 0), 3))
 
@@ -249,12 +277,14 @@ def _pairs(rows: int) -> list[tuple[int, int]]:
 
 def _number_smd(one: float, other: float, sd: float, other_sd: float) -> float:
     """Standardised difference of two means; NaN without a standard deviation above its noise."""
+    # A standard deviation below its noise is released as 0, and would make the difference infinite.
     pooled = math.sqrt((sd**2 + other_sd**2) / 2)
     return abs(one - other) / pooled if min(sd, other_sd) > 0 else math.nan
 
 
 def _category_smd(one: Floats, other: Floats) -> float:
     """Standardised difference of two vectors of proportions; NaN if both have one level only."""
+    # Proportions add up to 1: without the first level the covariance is regular.
     p, q = one[1:], other[1:]
     # Multinomial covariance diag(p) - p p'; the pseudo-inverse, since a level may be empty in both groups.
     spread = (np.diag(p) - np.outer(p, p) + np.diag(q) - np.outer(q, q)) / 2

@@ -210,13 +210,35 @@ def _of_quantity(name: str, quantity: Quantity, estimate: Estimate) -> TidyTable
 
 
 def _errors(name: str, quantity: Quantity, estimate: Estimate) -> Iterator[tuple[str, Any, Any]]:
-    """Kind, standard errors and intervals of a quantity: for each kind that the result has; else one without errors."""
+    """Kind, standard errors and intervals of a quantity: for each kind that the result has; else one without errors.
+
+    Parameters
+    ----------
+    name : str
+        Name of the quantity.
+    quantity : Quantity
+        The estimate, with the standard deviation that privacy adds.
+    estimate : mapping of str to Quantity
+        The whole result, in which intervals are quantities of their own.
+
+    Yields
+    ------
+    kind : {"population", "pooled", ""}
+    std : array or None
+        Standard errors, as the quantity.
+    ends : array of shape (..., 2) or None
+        Ends of intervals of 95 %.
+    """
     kinds, stem = False, _STEMS.get(name, name)
-    for kind, ending in (("population", _POPULATION), ("pooled", _POOLED)):
+    # The effect of a hypothesis test has an interval for the population only, under the shorter name.
+    endings = (("population", _POOLED),) if name == "effect" else (("population", _POPULATION), ("pooled", _POOLED))
+    for kind, ending in endings:
         std = estimate.get(f"{name}_population_std") if kind == "population" else quantity.std
         stored = estimate.get(f"{stem}{ending}", estimate.get(f"{stem}{ending}_95"))
+        # A quantity may have intervals of another shape under this name: these are no ends of its entries.
         ends = None if stored is None or stored.value.shape != (*quantity.shape, 2) else stored.value
         if ends is None and kind == "pooled" and std is not None:
+            # The standard deviation of a release and its noise law are known (`Quantity.reach`).
             ends = np.stack([quantity.value - quantity.half_width, quantity.value + quantity.half_width], axis=-1)
         if ends is not None:
             kinds = True

@@ -141,6 +141,8 @@ class BandScatter(BoundedStatistic):
         flat, _size, norm = sized(xp.reshape(xp.concat(parts), (1, -1)))
         rows = xp.reshape(flat, (-1, self.columns))
         seen = self._exact.projections(rows, xp.broadcast_to(norm, (rows.shape[0],)))
+        # Products of whole numbers add without rounding, so that a unit's contribution is independent of the units
+        # beside it.
         seen = xp.reshape(self._exact.valid(xp.reshape(seen, (1, -1))), seen.shape)
         ends = np.cumsum([part.shape[0] for part in parts])[:-1]
         return np.split(to_numpy(seen), ends)
@@ -163,12 +165,14 @@ class BandScatter(BoundedStatistic):
         )
         moments = np.zeros((self.bands, self.projection.shape[1], self.projection.shape[1]))
         for each, part, seconds in zip(numbers, parts, clocks, strict=True):
+            # Real and imaginary parts are two rows of the same frequency: Re f f* is the sum of both outer products.
             frequency = np.repeat(np.fft.rfftfreq(len(part), seconds), 2)
             for band, (low, high) in enumerate(pairwise(self.edges.tolist())):
                 inside = each[(frequency >= low) & (frequency < high)]
                 moments[band] += inside.T @ inside
         # `fold`, since the division by the norm is a decision about this unit.
         size = float(np.sqrt(fold((moments * moments).reshape(1, -1)))[0]) * INSIDE
+        # A unit without power in any band contributes zero, as the proof allows.
         if not size > 0:
             return np.zeros(self.size)
         return np.concatenate([coordinates.pack(moment) for moment in moments / size])
@@ -185,6 +189,7 @@ class BandScatter(BoundedStatistic):
             clocks = [
                 self.seconds or clock for clock in ([math.nan] * len(runs) if batch.seconds is None else batch.seconds)
             ]
+            # The largest intermediate array has the rows of the data, or four arrays of the projected width.
             few = max(1, _BATCH_NUMBERS // (batch.length * max(self.columns, 4 * width)))
             for some in pieces(len(batch), few):
                 own = recordings_of(rows[some, ...], batch.runs, self.per_recording)
@@ -239,6 +244,7 @@ def _waves(length: int) -> Exact:
     """The Fourier transform of a recording of `length` rows as a matrix: scaled cosines and sines in turn, in whole
     numbers.
     """
+    # Entries below 1e-12 are sines and cosines that are zero but for rounding.
     angle = 2 * np.pi * np.outer(np.arange(length), np.arange(length // 2 + 1)) / length
     waves = np.stack([np.cos(angle), -np.sin(angle)], axis=2).reshape(length, -1) * math.sqrt(2 / length)
     return Exact.of(np.where(np.abs(waves) < 1e-12, 0.0, waves))
@@ -258,5 +264,7 @@ def _spectrum(rows: Floats) -> Floats:
     -------
     array of shape (2 (rows // 2 + 1), k)
     """
+    # Parseval: a factor sqrt(2/rows) makes the products add up to twice those of the rows, since the negative
+    # frequencies of a real signal are left out.
     found = np.fft.rfft(rows, axis=0) * math.sqrt(2 / len(rows))
     return np.stack([found.real, found.imag], axis=1).reshape(-1, rows.shape[1])

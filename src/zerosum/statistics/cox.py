@@ -63,7 +63,8 @@ def free_curvature(part: float) -> float:
     (1.4142, True)
     """
     q = part**2
-    # (b^2/2)(1 + (1 - q)^2) + 3 q <= 2 and 1 + 4 q + (5/4) b^2 <= 4, with b^2 <= 2
+    # 2 f(q) <= 4 and case (iii) of the proof: (b^2/2)(1 + (1 - q)^2) + 3 q <= 2 and 1 + 4 q + (5/4) b^2 <= 4, with
+    # b^2 <= 2. The factor keeps the rounded root below the bound.
     square = min(2.0, 2 * (2 - 3 * q) / (1 + (1 - q) ** 2), (3 - 4 * q) / 1.25)
     return math.sqrt(square) * (1 - 1e-12)
 
@@ -152,6 +153,7 @@ class CoxRows(Filled):
         rows = to_numpy(self.filled(block))
         known = np.all(np.isfinite(rows), axis=1)
         rows = np.where(known[:, None], rows, 0.0)
+        # `at` is the next optional column: the entry, then the stratum.
         half, at = (self.upper - self.lower) / 2, self.features
         v = np.clip((rows[:, :at] - (self.upper + self.lower) / 2) / half, -1.0, 1.0)
         horizon = float(self.edges[-1])
@@ -162,6 +164,7 @@ class CoxRows(Filled):
         if self.strata > 1:
             stratum, inside = codes_of(rows[:, at], self.strata)
             known &= inside
+        # A code outside 0, ..., causes - 1 leaves the row out: it contributes zero, and raises nothing.
         event, inside = codes_of(rows[:, -1], self.causes)
         known &= inside & (rows[:, -2] >= 0)
         # Observed beyond the horizon: censored there.
@@ -169,6 +172,7 @@ class CoxRows(Filled):
         end = np.clip(rows[:, -2], 0.0, horizon)
         if self.entry:
             known &= end > begin
+        # A row that does not count has E = 0, whatever its times are.
         return v, begin, np.where(known, end, begin), happened & known, stratum, known
 
     def _weights(self, block: Units, known: NDArray[np.bool_]) -> Floats:
@@ -253,10 +257,13 @@ class ExitTable(CoxRows):
         _v, begin, end, event, stratum, known = self._entered(block)
         weights = self._weights(block, known)
         width, longer = 2 * self.bins + 1, (end >= self.edges[-1]) & ~event
+        # Pairs (without, with the event) by bin, then the place of rows observed beyond the horizon.
         place = np.where(longer, 2 * self.bins, 2 * self._bin(end) + event)
         table = np.bincount(stratum * width + place, weights=weights, minlength=self.strata * width)
         parts = [table, np.array([np.sum(weights[event])])]
         if self.entry:
+            # Rows observed from time 0 on are the difference of all units and later entries: they need no entry of the
+            # release.
             late = begin > 0
             parts.append(
                 np.bincount(
@@ -409,13 +416,16 @@ class CoxStep(CoxRows):
         event = event & ~stopped
         ends = np.array([0, *self.parts])
         at_ends = rate[:, None] * hazards[stratum][:, ends]
+        # Cumulative hazards at the ends of parts, clipped to the row's own interval: their differences are E_k.
         spent = np.clip(at_ends, from_[:, None], to[:, None])
         counts = np.diff(spent, axis=1)  # E_k
         # The last part extends to wherever the row was stopped, so that rounding loses nothing.
         happened = np.zeros_like(counts)
+        # A bin belongs to the part that ends after it.
         part = np.searchsorted(ends[1:], self._bin(end), side="right")
         happened[np.arange(len(v)), np.minimum(part, K - 1)] = event
         z = np.stack([fold(v * row[None, :]) for row in self.matrix], axis=1) + self.shift
+        # Every row is in one part and one stratum at a time: |u_k|^2 is |z|^2 + a^2 + c^2 for every k.
         constants = self.part_weight**2 + self.stratum_weight**2
         norm = fold(z * z) + constants
         weight = self._weights(block, known) / np.maximum(norm, 1.0)
@@ -425,8 +435,11 @@ class CoxStep(CoxRows):
         groups = np.zeros((len(v), self.strata))
         groups[np.arange(len(v)), stratum] = self.stratum_weight
         score = [whole @ z, self.part_weight * (weight @ residual), whole @ groups]
+        # w h_k: events and expected events estimate the same information. Their mean is at most (1 + B)/2, and thus h
+        # at most 1 after the division by B.
         half = weight[:, None] * (happened + counts) / (2 * self.bound)
         moved = weight if self.all_rows else np.sum(half, axis=1)
+        # Isometric coordinates: an entry off the diagonal stands for two equal ones and has the factor sqrt(2).
         root = math.sqrt(2)
         second = [
             coordinates.pack((z * moved[:, None]).T @ z),
@@ -442,9 +455,22 @@ class CoxStep(CoxRows):
         return np.concatenate([*score, *(self.curvature * each for each in second)])
 
     def _cumulative(self, stratum: NDArray[np.intp], times: Floats) -> Floats:
-        """The cumulative hazard of each row's stratum at a time, linear within bins."""
+        """The cumulative hazard of each row's stratum at a time, linear within bins.
+
+        Parameters
+        ----------
+        stratum : int array of shape (rows,)
+            0, ..., G - 1.
+        times : array of shape (rows,)
+            Times from 0 to the horizon.
+
+        Returns
+        -------
+        array of shape (rows,)
+        """
         at = self._bin(times)
         low, high = self.hazards[stratum, at], self.hazards[stratum, at + 1]
+        # The hazard is constant within a bin.
         share = (times - self.edges[at]) / (self.edges[at + 1] - self.edges[at])
         return np.asarray(low + (high - low) * share)
 

@@ -102,12 +102,14 @@ class FourthCumulants(SourceStatistic):
         y = y * xp.sqrt(most / xp.clip(length, most, None))
         layout = _layout(R)
         row, column = constant_on(layout.row, y), constant_on(layout.column, y)
+        # y_a y_b for a <= b: a fourth moment is a product of two of these.
         products = xp.take(y, row, axis=2) * xp.take(y, column, axis=2)  # one layout, however many units
         others, width = products, min(self.window, int(np.max(np.diff(runs))))
         reach = width // 2
         memory = self.memory if reach else 0.0
         if memory:
             around = self.neighbours(products, runs)
+            # The mean over neighbours without the row itself: the window has the row in it.
             others = products + memory * (width * around - products) / (width - 1)
         # E[y_a y_b y_c y_d] as a matrix over pairs (a, b) and (c, d), with the neighbours if there is memory.
         four = each_product(products, others) / rows
@@ -115,6 +117,7 @@ class FourthCumulants(SourceStatistic):
         own = xp.take(xp.stack([_lagged(y, lag, runs) for lag in lags], axis=1), constant_on(layout.places, y), axis=2)
         first, later = (3 + memory) / 3, 2 * memory / (3 * max(reach, 1))
         four = four / 3 - each_product(xp.concat([own[:, :1, :] * first, own[:, 1:, :] * later], axis=1), own)
+        # The three pairings (ab|cd), (ac|bd), (ad|bc) of a symmetric tensor: their sum is symmetric.
         flat = xp.reshape(four, (units, -1))
         ways = [xp.take(flat, constant_on(way, y), axis=1) for way in layout.ways]
         return doubles(ways[0] + ways[1] + ways[2]) * constant_on(layout.roots, y)[None, :]

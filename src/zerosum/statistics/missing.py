@@ -96,6 +96,7 @@ def observed_means(block: Units, rows: Array) -> tuple[Array, Array]:
     """
     xp = array_namespace(rows)
     gone = xp.isnan(rows)
+    # Share of the unit's rows that are observed.
     seen = block.average(xp.astype(~gone, xp.float64))
     some = seen > 0
     # Both averages divide by the number of all rows, which cancels in the quotient.

@@ -29,7 +29,19 @@ _FIRST, _SECOND, _SMALL = 0.9, 0.999, 1e-8  # beta_1, beta_2 and epsilon of Adam
 
 def start(inputs: int, classes: int, seed: int, hidden: tuple[int, ...] = HIDDEN, *, normal: bool = False) -> Weights:
     """Initial weights: uniform in +-1/sqrt(fan-in), including biases, or (`normal`) normal with variance 2/fan-in and
-    zero biases (He et al. 2015)."""
+    zero biases (He et al. 2015).
+
+    Parameters
+    ----------
+    inputs, classes : int
+        Numbers of inputs and of classes.
+    seed : int
+        Public seed.
+    hidden : tuple of int
+        Widths of the hidden layers.
+    normal : bool
+        Whether weights are normal.
+    """
     rng, sizes = np.random.default_rng(seed), (inputs, *hidden, classes)
     found: Weights = []
     for before, after in itertools.pairwise(sizes):
@@ -45,6 +57,11 @@ def start(inputs: int, classes: int, seed: int, hidden: tuple[int, ...] = HIDDEN
 def n_weights(inputs: int, classes: int, hidden: tuple[int, ...] = HIDDEN) -> int:
     """Number of weights of such a network.
 
+    Parameters
+    ----------
+    inputs, classes, hidden
+        As for `start`.
+
     >>> n_weights(2, 3, hidden=(4,))
     27
     """
@@ -59,6 +76,13 @@ def flat(weights: Weights) -> Floats:
 
 def of_flat(vector: Floats, inputs: int, classes: int, hidden: tuple[int, ...] = HIDDEN) -> Weights:
     """The weights of a network from one vector, in single precision.
+
+    Parameters
+    ----------
+    vector : array of shape (n,)
+        All weights, layer by layer, as `flat` makes them.
+    inputs, classes, hidden
+        As for `start`.
 
     >>> [each.shape for each in of_flat(np.zeros(27), 2, 3, hidden=(4,))]
     [(2, 4), (4,), (4, 3), (3,)]
@@ -82,12 +106,23 @@ def _layers(weights: Weights, x: Singles) -> list[Singles]:
 
 
 def gradient(weights: Weights, x: Singles, y: Labels) -> Weights:
-    """Gradient of the mean cross-entropy."""
+    """Gradient of the mean cross-entropy.
+
+    Parameters
+    ----------
+    weights : list of arrays
+        Matrix and bias of each layer in turn.
+    x : array of shape (n, inputs)
+        Records.
+    y : int array of shape (n,)
+        Classes.
+    """
     seen = _layers(weights, x)
     # Subtracting the maximum avoids overflow of the exponential.
     logits = seen[-1] - seen[-1].max(axis=1, keepdims=True)
     back = np.exp(logits)
     back /= back.sum(axis=1, keepdims=True)
+    # The derivative of the cross-entropy by the logits: probabilities less the class as a one-hot vector.
     back[np.arange(len(y)), y] -= 1
     back /= len(y)
     found: Weights = []
@@ -95,6 +130,7 @@ def gradient(weights: Weights, x: Singles, y: Labels) -> Weights:
         entered = seen[at // 2]
         found = [entered.T @ back, back.sum(axis=0), *found]
         if at:
+            # The derivative of a rectified unit is 1 where it was positive, else 0.
             back = (back @ weights[at].T) * (entered > 0)
     return found
 
@@ -109,7 +145,25 @@ def train(
     weights: Weights | None = None,
     step: float = STEP,
 ) -> Weights:
-    """Adam over shuffled batches, from the given weights or from new ones."""
+    """Adam over shuffled batches, from the given weights or from new ones.
+
+    Parameters
+    ----------
+    x : array of shape (n, inputs)
+        Records.
+    y : int array of shape (n,)
+        Classes.
+    classes : int
+        Number of classes.
+    epochs : int
+        Passes over the records.
+    seed : int
+        Seed of the order of the records, and of the first weights if none are given.
+    weights : list of arrays, optional
+        First weights.
+    step : float
+        Learning rate.
+    """
     rng = np.random.default_rng(seed)
     x = np.ascontiguousarray(x, dtype=np.float32)
     weights = [each.copy() for each in (weights or start(x.shape[1], classes, seed))]
@@ -120,6 +174,7 @@ def train(
         for at in range(0, len(x), BATCH):
             batch = order[at : at + BATCH]
             count += 1
+            # Adam with the corrections for the zero start of both averages in the rate (Kingma and Ba 2015, section 2).
             rate = np.float32(step * math.sqrt(1 - _SECOND**count) / (1 - _FIRST**count))
             found = gradient(weights, x[batch], y[batch])
             # Written with preallocated arrays to avoid allocations in the inner loop.

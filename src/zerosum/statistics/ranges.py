@@ -68,6 +68,7 @@ class Ranged(Filled):
         if self.lower is None or self.upper is None:
             return rows
         middle, half = (constant_on(each, rows) for each in self._middle)
+        # Comparisons with NaN are false: a missing value passes the clip as NaN.
         return xp.clip((rows - middle) / half, -1.0, 1.0)
 
     @cached_property

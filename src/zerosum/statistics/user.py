@@ -57,6 +57,7 @@ class UserStatistic(BoundedStatistic):
 
     def sum_block(self, block: Units) -> Array:
         """The sum of the clipped values of some units."""
+        # One call for each unit: a function of several units could make one unit's value depend on another.
         values = np.vstack([self._one(rows.copy()) for rows in block.each()])
         return np.sum(clip_rows(values, self.clip), axis=0)
 

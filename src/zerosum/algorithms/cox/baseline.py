@@ -94,18 +94,47 @@ def _marginal(
 ) -> tuple[Floats, Floats]:
     """Cumulative hazard at the edges and smoothed events by bin, of one stratum. Bins are merged until their events
     stand out of the noise.
+
+    With d events in a merged bin of length l, and R_0 and R_1 units at risk at its ends, the hazard is the occurrence
+    over exposure rate d/(l (R_0 + R_1)/2), constant within the bin.
+
+    Parameters
+    ----------
+    died, gone : array of shape (bins,)
+        Noisy numbers of events, and of all exits, by bin.
+    entries : array of shape (bins,)
+        Noisy numbers of entries after time 0; zero without.
+    units : float
+        Number of units of the stratum.
+    edges : array of shape (bins + 1,)
+        Edges of the bins.
+    noise : float
+        Standard deviation of the noise of an entry.
+    entry : bool
+        Whether `entries` were released.
+
+    Returns
+    -------
+    hazard : array of shape (bins + 1,)
+        Cumulative hazard, 0 at time 0.
+    smooth : array of shape (bins,)
+        Events, spread evenly over merged bins.
     """
     bins, k = len(died), 0
     hazard, smooth = [0.0], np.zeros(bins)
     least = _AT_RISK_LEAST * units
+    # Units that enter later are not at risk at time 0.
     risk = units - (max(float(np.sum(entries)), 0.0) if entry else 0.0)
     while k < bins:
         j, events, left, came = k, 0.0, 0.0, 0.0
         while j < bins:
             events, left, came, j = events + died[j], left + gone[j], came + entries[j], j + 1
+            # The noise of a sum of j - k bins; the 5 events are a margin for small noise, chosen by hand, no benchmark
+            # recorded.
             if events > TUNING.stand_out * noise * np.sqrt(j - k) + 5:
                 break
         events = max(events, _EVENTS_LEAST)
+        # Noise may make exits fewer than the events among them.
         after = max(risk + came - max(left, events), least)
         # The mean of the numbers at risk at both ends times the length is the time at risk (trapezoidal rule).
         rate = events / (max((risk + after) / 2, least) * (edges[j] - edges[k]))
@@ -118,12 +147,25 @@ def _marginal(
 def uncover(hazards: Floats, spread: float) -> Floats:
     """Baseline L from the marginal cumulative hazard H (see the module), elementwise.
 
+    Parameters
+    ----------
+    hazards : array
+        Marginal cumulative hazards, at least 0.
+    spread : float
+        s, the standard deviation of the predictor; at most `TUNING.spread_most` is used.
+
+    Returns
+    -------
+    array
+        As `hazards`; without noise the marginal law of survival at L is that at H.
+
     >>> uncover(np.array([0.0, 1.0]), 0.0).tolist()
     [0.0, 1.0]
     >>> bool(uncover(np.array([1.0]), 1.0)[0] > 1.0)
     True
     """
     spread = min(spread, TUNING.spread_most)
+    # The correction is of the relative order spread^2: at most 1e-6 here.
     if spread < 1e-3:
         return hazards
     nodes, weights = normal_nodes()
@@ -156,7 +198,18 @@ def parts_of(events: Floats, parts: int) -> tuple[int, ...]:
 
 
 def bent(hazards: Floats, parts: tuple[int, ...], logarithms: Floats) -> Floats:
-    """Cumulative hazards (G, bins + 1) with the hazard in each part multiplied by exp(logarithm)."""
+    """Cumulative hazards (G, bins + 1) with the hazard in each part multiplied by exp(logarithm).
+
+    Parameters
+    ----------
+    hazards : array of shape (G, bins + 1)
+        Cumulative hazards from 0.
+    parts : tuple of int
+        Ends of the parts, in bins.
+    logarithms : array of shape (K,)
+        Logarithm of the factor of each part.
+    """
     factor = np.repeat(np.exp(logarithms), np.diff((0, *parts)))
+    # Increments change, so that the curve stays continuous and rising.
     rising = np.cumsum(np.diff(hazards, axis=-1) * factor, axis=-1)
     return np.concatenate([np.zeros((len(hazards), 1)), rising], axis=-1)

@@ -37,7 +37,13 @@ class Score:
 
 
 def inverted(matrix: Floats) -> Floats:
-    """The inverse of a symmetric positive definite matrix, also where rounding makes it singular."""
+    """The inverse of a symmetric positive definite matrix, also where rounding makes it singular.
+
+    Parameters
+    ----------
+    matrix : array of shape (m, m)
+        Symmetric. Eigenvalues below 1e-15 of the largest are rounding and become that.
+    """
     values, vectors = np.linalg.eigh(matrix)
     values = np.maximum(values, 1e-15 * max(float(values[-1]), 1e-300))
     return np.asarray((vectors / values) @ vectors.T, dtype=np.float64)
@@ -77,9 +83,22 @@ def likely_size(information: Floats, weighted: Floats, p: int) -> float:
 
     The estimates of the p coefficients are N(0, V + size^2) for the covariance V of their noise; log size has a normal
     prior.
+
+    Parameters
+    ----------
+    information, weighted : array of shape (m, m) and (m,)
+        J and J t of `merged`.
+    p : int
+        Number of coefficients, the first entries of theta.
+
+    Returns
+    -------
+    float
+        One of 41 values from exp(-4) to exp(1). The grid was chosen by hand; no benchmark recorded.
     """
     covariance = np.linalg.inv(information)
     values, vectors = np.linalg.eigh(covariance[:p, :p])
+    # In the eigenvectors of V the estimates are independent under a prior with equal variances.
     squares = (vectors.T @ (covariance @ weighted)[:p]) ** 2
     grid = np.exp(np.linspace(-4, 1, 41))
     variance = np.maximum(values, 0.0) + grid[:, None] ** 2
@@ -96,6 +115,7 @@ def evidence(information: Floats, weighted: Floats, prior: Floats) -> float:
     information, weighted : J and J t of `merged`.
     prior : precision of the prior (m, m).
     """
+    # log N(t; 0, J^-1 + prior^-1) up to terms without the prior, by completing the square.
     whole = information + prior
     size = np.linalg.slogdet(prior)[1] - np.linalg.slogdet(whole)[1]
     return 0.5 * float(size + weighted @ np.linalg.solve(whole, weighted))

@@ -2,7 +2,18 @@
 
 They were chosen on made-up cohorts (`benchmarks/cox.py --cohorts`): proportional hazards, staggered entry, effects that
 fade, rare levels and nearly collinear columns. `parts`, `smooth`, `drift`, `within` and `band` were changed after a
-look at the real sets of that benchmark, so that its figures are not blind for them.
+look at the real sets of that benchmark, so that its figures are not blind for them. No record says which run chose
+which value.
+
+No privacy depends on these constants. `zerosum.statistics.cox` proves the sensitivity for any stop, weight and matrix
+within its limits. The constants decide three things:
+
+- how the budget is split between the moments, the table and the rounds (`moments_share`, `table_share`, `rounds`);
+- where rows are stopped and weighted, as a trade of privacy noise against lost information (`stops`, `rooms`, `drift`);
+- the priors of the fit and the errors beside privacy noise that intervals contain (`shift`, `smooth`, `wander`,
+  `within`, `band`, `loose`).
+
+Constants of one step, such as floors of eigenvalues, stand beside their use in `program`, `baseline` and `estimation`.
 """
 
 from __future__ import annotations

@@ -105,7 +105,12 @@ def shrink_moves(step: Step, basis: Floats | None) -> Floats:
     The parts of a move inside the subspace of the means and orthogonal to it are shrunk separately, each by the share
     of its squared length that its noise explains. A move that noise explains leaves the mean of the earlier rounds.
 
-    `basis` is (D, P), orthonormal; None: there is no subspace.
+    Parameters
+    ----------
+    step : Step
+        Moves (K, D) of the components in a round, with the noise of each.
+    basis : array of shape (D, P), optional
+        Orthonormal; None: there is no subspace.
     """
     if basis is None:
         return _shrink(step.moves, step.noise, step.moves.shape[1])
@@ -117,8 +122,16 @@ def shrink_moves(step: Step, basis: Floats | None) -> Floats:
 def _shrink(moves: Floats, noise: Floats, width: int) -> Floats:
     """Positive-part James-Stein: moves (K, D) times max(0, 1 - (width - 2) noise^2/|move|^2).
 
-    `noise` (K,) is the standard deviation per coordinate, and `width` the dimension of the space in which the moves
-    lie. Below three dimensions nothing is shrunk, since no estimator is uniformly better there (Stein 1956).
+    Below three dimensions nothing is shrunk, since no estimator is uniformly better there (Stein 1956).
+
+    Parameters
+    ----------
+    moves : array of shape (K, D)
+        Noisy moves.
+    noise : array of shape (K,)
+        Standard deviation of a coordinate of each move.
+    width : int
+        Dimension of the space in which the moves lie.
     """
     squares = np.maximum(np.sum(moves**2, axis=1), 1e-300)
     return np.asarray(moves * np.maximum(0.0, 1 - max(width - 2, 0) * noise**2 / squares)[:, None])
@@ -165,6 +178,13 @@ def kept_shift(clip: float, width: int) -> float:
 
     A standard normal vector x in `width` dimensions is clipped to norm `clip`. Below the clip the derivative is 1.
     Above it, x clip/|x| depends only on the direction of x, and the derivative is clip/|x| (1 - 1/width) on average.
+
+    Parameters
+    ----------
+    clip : float
+        Largest norm, in standard deviations of a coordinate.
+    width : int
+        Dimension of x.
 
     >>> round(kept_shift(100.0, 5), 6), kept_shift(1.0, 5) < 0.5
     (1.0, True)

@@ -89,17 +89,32 @@ class AugmentedMoments:
     def from_release(cls, released: Floats, columns: int, noise: float) -> AugmentedMoments:
         """Split a release of the whole matrix.
 
-        `released` holds the isometric coordinates of a symmetric matrix of order D + 1, (D + 1)(D + 2)/2 numbers.
-        `columns` is D and `noise` the standard deviation of each coordinate.
+        Parameters
+        ----------
+        released : array of shape ((D + 1) (D + 2)/2,)
+            Isometric coordinates of a symmetric matrix of order D + 1.
+        columns : int
+            D.
+        noise : float
+            Standard deviation of each coordinate.
         """
         whole = coordinates.unpack(released, columns + 1)
         return cls(whole[:-1, :-1], whole[:-1, -1], float(whole[-1, -1]), noise)
 
     @classmethod
     def from_column(cls, released: Floats, columns: int, noise: float) -> AugmentedMoments:
-        """Split a release of the last column alone: `released` has D + 1 entries, each with standard deviation `noise`.
+        """Split a release of the last column alone.
 
         The matrix is empty. `centred_matrix`, `edge` and `count_above_noise` must not be called on such a release.
+
+        Parameters
+        ----------
+        released : array of shape (D + 1,)
+            v, then W.
+        columns : int
+            D.
+        noise : float
+            Standard deviation of each entry.
         """
         # The class has variance s^2/2 in each entry of v, so s is sqrt(2) times the noise of an entry here. The noise
         # of the corner is then overstated by sqrt(2), which only makes the tests of the corner stricter.
@@ -144,7 +159,12 @@ class AugmentedMoments:
     def centred_product(self, product: Floats, basis: Floats) -> Floats:
         """`centred_matrix` for the subspace solver: M Q - k^2 v (v'Q)/W.
 
-        `product` is M Q and `basis` is Q, both of shape (D, width). M itself is not known.
+        Parameters
+        ----------
+        product : array of shape (D, width)
+            M Q; M itself is not known.
+        basis : array of shape (D, width)
+            Q.
         """
         if not self.corner > TUNING.corner_significance * self.noise:
             return product
@@ -323,10 +343,16 @@ class Norms:
 
     @classmethod
     def from_counts(cls, edges: Floats, released: Floats, units: float | None) -> Norms:
-        """From noisy counts `released`, of shape (bins,). `units` is n where it is public.
+        """From noisy counts, projected to the simplex, since noise makes some of them negative.
 
-        Where n is not public, the sum of the noisy counts estimates it. The counts are projected to the simplex, since
-        noise makes some of them negative.
+        Parameters
+        ----------
+        edges : array of shape (bins + 1,)
+            Rising edges of the bins of norms.
+        released : array of shape (bins,)
+            Noisy counts.
+        units : float, optional
+            n where it is public; else the sum of the noisy counts estimates it.
         """
         count = units if units is not None else float(np.sum(released))
         return cls(edges, nearest_probabilities(released, max(count, 1.0)))
@@ -343,8 +369,14 @@ class Norms:
     def mean_contribution(self, clip: float, square: float) -> float:
         """Mean norm of z z' that a unit contributes: the mean over units of r/max(c, r + a^2), with r its norm.
 
-        `clip` is c and `square` is a^2. Of a single row, r + a^2 is exactly the norm of u u'; of several rows it is an
-        upper bound.
+        Of a single row, r + a^2 is exactly the norm of u u'; of several rows it is an upper bound.
+
+        Parameters
+        ----------
+        clip : float
+            c.
+        square : float
+            a^2.
         """
         # The mean over the norms in a bin has no closed form. Five points per bin, evenly spaced in the logarithm
         # (midpoint rule): r varies by a factor of 1.4 within a bin.

@@ -408,7 +408,17 @@ class NoisySpectrum:
 
 
 def _simulate_release(values: Floats, noise: float, rng: np.random.Generator) -> Floats:
-    """A simulated release: diag(`values`) plus noise of standard deviation s = `noise` in isometric coordinates."""
+    """A simulated release: diag(`values`) plus noise of standard deviation s = `noise` in isometric coordinates.
+
+    Parameters
+    ----------
+    values : array of shape (R,)
+        Diagonal of the matrix without noise.
+    noise : float
+        s.
+    rng : Generator
+        Source of the simulated noise.
+    """
     drawn = rng.normal(size=(len(values), len(values)))
     # (G + G')/2 has variance 1 on the diagonal and 1/2 off it, as isometric coordinates have.
     return np.asarray(np.diag(values) + noise * (drawn + drawn.T) / 2)
@@ -440,8 +450,14 @@ def compare_with_identity(matrix: Floats, noise: float) -> tuple[float, float, f
 def whiten_again(matrix: Floats, noise: float) -> tuple[Floats, Floats]:
     """Whiten again: projection and reconstruction (each R x R) from a second release in nearly white coordinates.
 
-    The arguments are those of `compare_with_identity`. The deviation from the identity is multiplied by the share that
-    noise does not explain, and the result is inverted.
+    The deviation from the identity is multiplied by the share that noise does not explain, and the result is inverted.
+
+    Parameters
+    ----------
+    matrix : array of shape (R, R)
+        A release in nearly white coordinates.
+    noise : float
+        Its s.
     """
     R = len(matrix)
     scale, relative, share = compare_with_identity(matrix, noise)

@@ -106,7 +106,16 @@ def _power_law(columns: int) -> Floats:
 def _captured_energy(signal: Floats, components: int, noise: float, schedule: Schedule) -> float:
     """Energy that one simulated subspace iteration captures, over the best possible: a number from 0 to 1.
 
-    `signal` (D) are the eigenvalues of the model and `noise` the standard deviation of an entry at share 1.
+    Parameters
+    ----------
+    signal : array of shape (D,)
+        Eigenvalues of the model.
+    components : int
+        K, the number of directions that are wanted.
+    noise : float
+        Standard deviation of an entry at share 1.
+    schedule : Schedule
+        Shares of the rounds and number of extra columns.
     """
     rng = np.random.default_rng(0)
     width = min(components + schedule.extra, len(signal))

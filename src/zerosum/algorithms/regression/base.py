@@ -40,7 +40,7 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Estimate, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.regression.goodness_of_fit import fit_of, spread_of
-from zerosum.algorithms.regression.inference import Posterior, table
+from zerosum.algorithms.regression.inference import Posterior, joint_wald, table
 from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Kind, Quantity
@@ -112,7 +112,7 @@ class Regression(RangedAlgorithm):
 
     - `coefficients`, `intercept`;
     - `pooled_std`, `pooled_interval_90`, `pooled_interval_95`: error relative to the same regression on the pooled
-      data, from privacy noise alone;
+      data, from privacy noise and from what clips and weights of rows change;
     - `population_std` and its intervals: error relative to the population, from sampling and privacy noise;
     - `p_value`: Wald's p value of each coefficient, and `wald_statistic`, `wald_p_value`, the joint test of all
       coefficients but the intercept, for the population;
@@ -574,6 +574,9 @@ class Regression(RangedAlgorithm):
             kind: matrix @ each.covariance @ matrix.T for kind, each in (("pooled", pooled), ("population", population))
         }
         errors = table(found, covariances["pooled"], covariances["population"], known)
+        if len(found) > 1:
+            statistic, _, p = joint_wald(found[:-1], (matrix @ population.covariance @ matrix.T)[:-1, :-1])
+            errors |= {"wald_statistic": np.array([statistic]), "wald_p_value": np.array([p])}
         named = self._named({"coefficients": found[:-1], "intercept": found[-1:], **errors})
         # A combination is identified by the criterion of `table`: a variance of at most ratio^2 times the prior one.
         covariances["identified"] = TUNING.identified_ratio**2 * (matrix * prior**2) @ matrix.T

@@ -88,7 +88,8 @@ class NewtonRegression(Regression):
     """Base of logistic and Poisson regression: Newton rounds that release gradient and Hessian together.
 
     Coefficients are posterior means. The posterior uses all releases, accounts for the noise of gradients and Hessians,
-    and has a weak prior: a typical change of one feature changes the linear predictor by 1.25 in standard deviation.
+    and has a weak prior: a typical change of one feature changes the linear predictor by `TUNING.predictor_spread`
+    (1.75) in standard deviation.
     Directions without signal keep the prior and are reported as not identified, so no step can diverge.
 
     Results besides those of `Regression`: `score_coefficients` and `score_intercept`, from a narrower prior. They rank
@@ -406,6 +407,7 @@ class LogisticRegressionProgram(NewtonRegression):
         # Prior standard deviation over the noise of a coefficient (`_prior`, `_coefficient_noise`), both for a squared
         # clip of one per coefficient.
         width = self.features + int(self.intercept)
+        # `_coefficient_noise` without the Hessian: sensitivity 2 and a clip of sqrt(width).
         gradient_noise = 2 * math.sqrt(width) * max(self._unit_noise(facts), 1e-300)
         known = TUNING.hessian_typical * TUNING.predictor_spread / gradient_noise
         method = self.method
@@ -607,7 +609,25 @@ class PoissonRegressionProgram(NewtonRegression):
         return TUNING.predictor_spread
 
     def _scaled(self, statistic: NewtonStep, value: Floats, noise: float, weight: float, scale: Scale) -> Scale:
-        """The spread of the residuals and the dispersion, from the released mean square of the clipped residuals."""
+        """The spread of the residuals and the dispersion, from the released mean square of the clipped residuals.
+
+        The mean square q of residuals clipped at b is that of a normal residual of deviation s: q = b^2 f(s/b), which
+        `relative_clip` inverts. Quasi-Poisson: the dispersion is s^2/m. Negative binomial: residuals were divided by
+        1 + a m, so that s^2 (1 + a m)^2 is the variance m + a m^2 of a count, which gives a (`_shaped`).
+
+        Parameters
+        ----------
+        statistic : NewtonStep
+            The `CountStep` of the round.
+        value : array of shape (statistic.size,)
+            Its released mean over units.
+        noise : float
+            Standard deviation of the noise of an entry.
+        weight : float
+            Mean weight of a unit in the fit.
+        scale : Scale
+            The scale so far.
+        """
         step = cast(CountStep, statistic)  # the statistic of `_step`
         # units of weight zero have no residual; the noise is added, because a bound that is too small biases the fit
         square = (step.mean_square(value) + step.bound**2 * noise) / weight
@@ -623,6 +643,8 @@ class PoissonRegressionProgram(NewtonRegression):
         if statistic.intercept > 0:
             kept = 1 - lost_information(statistic.width, self._rooms[0])
             mean = float(statistic.split(value)[1][-1, -1]) / (statistic.intercept**2 * weight * kept)
+            # h = m/(1 + a m) is below 1/a, and noise may exceed that; the factors 0.9 and 3 are limits on noise, chosen
+            # by hand, no benchmark recorded.
             mean = min(max(mean, 0.0), 0.9 / max(scale.shape, 1e-9))
             effective = float(np.clip(mean / (1 - scale.shape * mean), scale.rate / 3, 3 * scale.rate))
         found = self._shaped(replace(scale, rate=effective), (spread * (1 + scale.shape * effective)) ** 2)
@@ -632,6 +654,13 @@ class PoissonRegressionProgram(NewtonRegression):
         """The scale of a negative binomial whose counts have this variance about their means, at the mean count.
 
         The variance m + a m^2 gives the shape a, and residuals over 1 + a m have the variance m/(1 + a m).
+
+        Parameters
+        ----------
+        scale : Scale
+            Mean count m as `rate`, and the shape so far.
+        variance : float
+            Variance of the counts about their means.
         """
         shape = max(variance - scale.rate, 0.0) / scale.rate**2
         shape = min(shape, TUNING.shape_most)
@@ -698,7 +727,13 @@ class PoissonRegressionProgram(NewtonRegression):
         return (ends[1] - ends[0]) / 2 * math.sqrt(float(np.clip(variance[self.features], 0, 1)))
 
     def _mean_offset(self, mean: Floats, variance: Floats) -> float:
-        """Logarithm of the mean exposure, log E exp(o) = E o + var(o)/2 for normal o, at most the end of the range."""
+        """Logarithm of the mean exposure, log E exp(o) = E o + var(o)/2 for normal o, at most the end of the range.
+
+        Parameters
+        ----------
+        mean, variance : array of shape (columns,)
+            Released moments of the columns in [-1, 1].
+        """
         if (ends := self._offset_range) is None:
             return 0.0
         middle = super()._mean_offset(mean, variance)

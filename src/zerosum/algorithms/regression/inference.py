@@ -190,8 +190,16 @@ def unclipped_share(mean_square: float, bound: float) -> float:
     """The share of normal residuals within `bound`, from the mean square of those clipped to it.
 
     By Stein's lemma this share is also the derivative of the mean clipped residual to the mean residual: the factor by
-    which clipping reduces the gradient (`slope` of `posterior`). Arguments as for `relative_clip`; the share is in (0,
-    1].
+    which clipping reduces the gradient (`slope` of `posterior`).
+
+    Parameters
+    ----------
+    mean_square : released mean of min(r^2, bound^2).
+    bound : clip of the residuals, in the same units.
+
+    Returns
+    -------
+    share : in (0, 1].
 
     >>> unclipped_share(1.0, 10.0)
     1.0
@@ -202,10 +210,10 @@ def unclipped_share(mean_square: float, bound: float) -> float:
 
 
 def table(mean: Floats, pooled: Floats, population: Floats, known: Floats) -> dict[str, Floats]:
-    """Standard errors, 90 % and 95 % intervals of both kinds, p values, the joint test, and `identified` (0 or 1).
+    """Standard errors, 90 % and 95 % intervals of both kinds, p values, and `identified` (0 or 1).
 
-    Intervals are Wald's: estimate plus or minus a normal quantile times the standard error. P values and the joint test
-    of all coefficients but the last one, the intercept, are about the population.
+    Intervals are Wald's: estimate plus or minus a normal quantile times the standard error. P values are
+    about the population.
 
     Parameters
     ----------
@@ -216,8 +224,7 @@ def table(mean: Floats, pooled: Floats, population: Floats, known: Floats) -> di
 
     Returns
     -------
-    results : by name, standard errors, p values and `identified` (n,), intervals (n, 2) with lower and upper ends, and
-        `wald_statistic`, `wald_p_value` (1,).
+    results : by name, standard errors, p values and `identified` (n,), intervals (n, 2) with lower and upper ends.
     """
     found: dict[str, Floats] = {}
     for kind, covariance in (("pooled", pooled), ("population", population)):
@@ -227,9 +234,6 @@ def table(mean: Floats, pooled: Floats, population: Floats, known: Floats) -> di
         for level, quantile in _LEVELS.items():
             found[f"{kind}_interval_{level}"] = np.stack([mean - quantile * std, mean + quantile * std], axis=1)
     found["p_value"] = wald_p_values(mean, found["population_std"])
-    if len(mean) > 1:
-        statistic, _, p = joint_wald(mean[:-1], population[:-1, :-1])
-        found |= {"wald_statistic": np.array([statistic]), "wald_p_value": np.array([p])}
     found["identified"] = (found["pooled_std"] <= TUNING.identified_ratio * known).astype(np.float64)
     return found
 

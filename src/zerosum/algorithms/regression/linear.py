@@ -312,6 +312,8 @@ class LinearRegressionProgram(Regression):
         if self.clip is not None:
             return frame
         wider = (self.room or TUNING.linear_room[0]) / TUNING.linear_room[0]
+        # The clip bounds the whole row: the constant column has its square in it, and the features the rest. No row is
+        # longer than the farthest corner.
         squares = max(wider, 1.0) * (frame.clip**2 - frame.intercept**2) + frame.intercept**2
         return replace(frame, clip=math.sqrt(max(min(squares, _corner(frame)), frame.clip**2)))
 
@@ -364,8 +366,14 @@ class LinearRegressionProgram(Regression):
         return self._told(frame, LinearFit(at, pooled, population), dispersion)
 
     def _descend(self, frame: Frame, adjacency: Adjacency) -> Program:
-        """Rounds of the method "gradient", with the arguments of `_newton`. Of the Hessian only the bound clip^2 on its
-        norm is known.
+        """Rounds of the method "gradient". Of the Hessian only the bound clip^2 on its norm is known.
+
+        Parameters
+        ----------
+        frame : Frame
+            How features enter, and the coefficients (width,) of the first round.
+        adjacency : Adjacency
+            Whether the release holds a count of units.
         """
         rounds, rate = self._turns, self.learning_rate or 1.0
         at, speed, bound = frame.start, np.zeros(frame.width), self._widest

@@ -31,7 +31,13 @@ from zerosum.arrays import Floats
 def residual_bias(clip: float) -> float:
     """Typical bias of a coordinate of the gradient from residuals clipped at `clip` standard deviations.
 
-    In standard deviations of the residuals, for a feature of mean square 1.
+    In standard deviations of the residuals, for a feature of mean square 1. The model a exp(-k (clip - least)) has two
+    constants, which are root mean squares over made-up data (`TUNING.residual_bias`).
+
+    Parameters
+    ----------
+    clip : float
+        Bound of the residuals, over their standard deviation.
     """
     size, rate = TUNING.residual_bias
     least, most = TUNING.closing_residual_clip
@@ -39,7 +45,13 @@ def residual_bias(clip: float) -> float:
 
 
 def row_bias(room: float) -> float:
-    """The same from rows clipped at a squared norm of `room` times the average, in the same units."""
+    """The same from rows clipped at a squared norm of `room` times the average, in the same units.
+
+    Parameters
+    ----------
+    room : float
+        Squared norm at which rows are clipped, over the mean square of the rows.
+    """
     size, rate = TUNING.row_bias
     least, most = TUNING.closing_room
     return size * (math.exp(-rate * (room - least)) if room < most else 0.0)
@@ -96,6 +108,7 @@ class Level:
             self.gradient = self.gradient + gradient / bound**2
             self.weight += bound**-2
         # The noise of the mean square is in proportion to bound^2.
+        # Running mean with weights of inverse variance: bound^-4.
         share = 1.0 if self.turns == 1 else bound**-4 / (self.squares + bound**-4)
         self.square += share * (square - self.square)
         self.squares, self.bound = self.squares + bound**-4, bound
@@ -142,6 +155,17 @@ def mean_moments(opening: Level, closing: Level) -> tuple[Floats, float]:
 
     The tight clip shortens rows, so that the opening moments are scaled to the trace of the closing ones. What differs
     beyond the scale counts as noise of them.
+
+    Parameters
+    ----------
+    opening, closing : Level
+        Sums of both levels; the opening one has at least one round.
+
+    Returns
+    -------
+    moments : array of shape (D, D)
+    noise : float
+        Standard deviation of a diagonal entry.
     """
     first = opening.moments / opening.turns
     if not closing.turns:
@@ -151,6 +175,7 @@ def mean_moments(opening: Level, closing: Level) -> tuple[Floats, float]:
     before = (ratio * opening.hessian_noise) ** 2 / opening.turns
     mismatch = (TUNING.moments_mismatch * float(np.mean(np.abs(np.diag(last))))) ** 2 if ratio > 1 else 0.0
     after = closing.hessian_noise**2 / closing.turns
+    # Weights of inverse mean squared error. The mismatch decides the weights but is no noise of the result.
     share = (before + mismatch) / max(before + mismatch + after, 1e-300)
     return share * last + (1 - share) * ratio * first, math.sqrt(share**2 * after + (1 - share) ** 2 * before)
 
@@ -209,6 +234,7 @@ def linear_fit(
     # Noise alone spreads the eigenvalues of k empty directions over a semicircle of radius blur sqrt(2 k); k is a
     # smooth count of the eigenvalues that do not exceed that radius for all D.
     floor = max(blur, 1e-9 * max(float(np.max(np.abs(values))), 1e-12))
+    # The fourth power makes the count continuous in the eigenvalues; chosen by hand, no benchmark recorded.
     vanishing = 1 / (1 + (np.maximum(values, 0.0) / (floor * math.sqrt(2 * width))) ** 4)
     scale = floor * np.sqrt(1 + (np.sum(vanishing) - vanishing) / 2)
     # The prior of a true eigenvalue is between uniform and uniform on a logarithmic scale: small ones, of nearly
@@ -230,6 +256,7 @@ def linear_fit(
         shape = shape * (1 + TUNING.intercept_bias * basis[-1] ** 2)
 
     at, before = opening.at / opening.weight, opening.gradient / opening.weight
+    # Clipped residuals make the gradient smaller by `slope`: divided by it, the noise grows.
     before_noise = opening.gradient_noise**2 / opening.weight / opening.slope**2
     before_bias = opening.bias**2 * shape
     if closing.turns:
@@ -254,6 +281,8 @@ def linear_fit(
     if closing.turns:
         released = (basis @ own, math.sqrt(own_noise))
         size = float(np.sum(gradient**2 / last))
+        # The step is gradient/last; in the metric of `last` its squared length is the sum of gradient^2/last, and that
+        # of its noise the sum of variance/last.
         trust = max(0.0, 1 - float(np.sum(variance / last)) / size) if size > 0 else 1.0
     # Mean square of what the opening steps leave, and of the error after the last step, by direction and true
     # eigenvalue. Where a direction moves slowly, the noise of all steps remains; else that of the average.
@@ -282,6 +311,8 @@ def linear_fit(
     # The part of one direction that its noisy eigenvector has in another (perturbation of first order): what the
     # other directions leave enters by it.
     gaps = (values[:, None] - values) ** 2 + scale**2
+    # An eigenvector v_i of a matrix with noise E has the part v_j'E v_i/(e_i - e_j) of v_j; an entry off the diagonal
+    # has variance blur^2/2. scale^2 keeps equal eigenvalues finite.
     shares = blur**2 / 2 / gaps * (1 - np.eye(width))
     leaked = shares @ _mixed_variance(mass, (rest * left) ** 2 * wide[:, None])
     each = heard + (rest * left) ** 2 * wide[:, None] + leaked[:, None]
@@ -291,6 +322,7 @@ def linear_fit(
     followed = np.sum(mass * (1 - rest * left) ** 2 / np.maximum(true, scale[:, None]), axis=1) * sampling
     pooled = _mixed_variance(mass, each) + last_level.unseen * followed
 
+    # The shift towards the mean is a bias: its square is counted as if it were a variance.
     pooled = pooled + (basis.T @ shift) ** 2
     # without noise all variances are 0 up to rounding
     pooled = np.where(pooled > 1e-30, pooled, 0.0)
@@ -328,6 +360,7 @@ def _share_kept(
         way[-1] = -float(moments[-1, :-1] @ place[:-1]) / own
     # of noisy moments the form may be negative: it is at least a share of that of uncorrelated features
     alone = float(np.maximum(np.diag(moments), 0.0) @ way**2)
+    # Mean square of the predictions along the way: the quadratic term of the mean squared error.
     bend = max(float(way @ moments @ way), TUNING.bend_least * alone)
     if not bend > 0:
         return 1.0, way
@@ -335,8 +368,10 @@ def _share_kept(
     if released is None:
         return known, way
     gradient, error = released
+    # The quadratic f(t) along the way has f'(1) = -way.g and f'' = bend: its minimum is at 1 + way.g/bend.
     seen = float(np.clip(1 + float(way @ gradient) / bend, 0.0, 1.0))
     doubt = (error * float(np.linalg.norm(way)) / bend) ** 2
+    # Inverse-variance weights of the two estimates of the share.
     share = doubt / (doubt + TUNING.shrinkage_doubt**2)
     return share * known + (1 - share) * seen, way
 
@@ -355,6 +390,7 @@ def moderated(hessian: Floats, noise: float) -> Floats:
     sizes = np.diag(_squares(hessian, noise))
     off = hessian[np.triu_indices(len(hessian), 1)]
     square = float(np.mean(off**2)) if len(off) else 0.0
+    # The shrinkage of Ledoit and Wolf 2004 with the known noise in place of an estimated one.
     kept = max(0.0, 1 - noise**2 / 2 / square) if square > 0 else 0.0
     return np.asarray(sizes + kept * (hessian - np.diag(np.diag(hessian))))
 
@@ -371,6 +407,8 @@ def _mixed_variance(mass: Floats, variances: Floats) -> Floats:
     from scipy.special import erfc  # heavy: loaded when it is used
 
     size = np.sqrt(np.maximum(variances, 1e-300))
+    # The 90 % half width of a normal law is 1.645 deviations: the mixture's is between those of its narrowest and
+    # widest law.
     low, high = 1.6 * np.min(size, axis=1), 1.7 * np.max(size, axis=1)
     for _ in range(50):  # bisection on the logarithm: the outside probability falls with the half width
         half = np.sqrt(low * high)
@@ -405,6 +443,7 @@ def _averaged(
     # A direction that differs more than the others has a bias of its own.
     biased = np.maximum(common * typical, excess)
     factor = np.clip((excess - noise) / np.maximum(typical + noise, 1e-30), common, TUNING.bias_most)
+    # Mean squared error of the opening gradient; the closing one has its noise alone.
     before = moved_noise + biased
     share = before / np.maximum(before + own_noise, 1e-300)  # of the closing level
     return share * own + (1 - share) * moved, share**2 * own_noise + (1 - share) ** 2 * before, factor
