@@ -219,6 +219,15 @@ def regression(
     return estimator(name, attributes, rows[:, :2], rows[:, 2], lower=[-1.0, -1.0], upper=[1.0, 1.0], **limits)
 
 
+def lifetimes() -> dict[str, Any]:
+    """Times to an event that depend on two columns, with censoring, of all sites."""
+    rng = np.random.default_rng(11)
+    columns = rng.normal(size=(sum(SIZES), 2))
+    death = rng.exponential(4.0 * np.exp(-0.7 * columns[:, 0]))
+    end = rng.uniform(2, 10, len(columns))
+    return split(np.column_stack([columns, np.minimum(death, end), death <= end]).astype(np.float64))
+
+
 def runs() -> dict[str, Callable[[], dict[str, Any]]]:
     """Every run by name, the nineteen first."""
     table, wide, groups = split(patients()), split(correlated()), clusters()
@@ -238,6 +247,9 @@ def runs() -> dict[str, Callable[[], dict[str, Any]]]:
     ranges = {name: (low, high) for name, low, high in zip(COLUMNS, LOWER, UPPER, strict=True)}
     sex = np.random.default_rng(10).integers(0, 2, sum(SIZES)).astype(float)
     by_sex = split(np.column_stack([patients(), sex]))
+    by_levels = {"levels": {"sex": [0.0, 1.0]}, "by": "sex"}
+    one_by_sex = {name: rows[:, [0, -1]] for name, rows in by_sex.items()}
+    hazards = {"columns": ["a", "b", "time", "event"], "lower": [-3, -3, 0, 0], "upper": [3, 3, 10, 1]}
     square = {"table": [[0.0, 0.0, 1.0], [0.0, -2.0, 0.0], [1.0, 0.0, 0.0]]}
     people = recordings(60, 30, 6)
     schemes = ("secure-sum", "zero-sum", "pairwise", "cape-published", "cape-helper", "pooled", "local")
@@ -285,6 +297,20 @@ def runs() -> dict[str, Callable[[], dict[str, Any]]]:
         "covariance, study file": through_study_file,
         "histogram, values": seeded("histogram", {"columns": ["sex"], "values": [0.0, 1.0]}, column(by_sex, 3)),
         "k-means, local": seeded("k-means", {**three, "n_clusters": 3, "rounds": 3}, groups, scheme="local"),
+        "correlation": seeded("correlation", ranged, table),
+        "correlation, spearman": seeded("correlation", {**ranged, "method": "spearman"}, table),
+        "hypothesis test": seeded(
+            "hypothesis-test",
+            {"columns": ["age", "sex"], "test": "welch", "ranges": {"age": ranges["age"]}, **by_levels},
+            one_by_sex,
+        ),
+        "hypothesis test, ranks": seeded(
+            "hypothesis-test",
+            {"columns": ["age", "sex"], "test": "mann-whitney", "ranges": {"age": ranges["age"]}, **by_levels},
+            one_by_sex,
+        ),
+        "cox regression": seeded("cox-regression", hazards, lifetimes()),
+        "cox regression, one baseline, large noise": seeded("cox-regression", hazards, lifetimes(), epsilon=0.5),
         "describe": seeded("describe", {"columns": COLUMNS, "ranges": ranges}, table),
         "describe by group": seeded("describe", {**described, "ranges": ranges}, by_sex),
         "describe by group, add-remove": seeded(

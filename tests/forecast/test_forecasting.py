@@ -210,7 +210,8 @@ def test_forecast_of_test_is_its_power_for_the_planned_effect() -> None:
     assert planned.level == "power"
     weak, strong = (planned.at(replace(planned.own, epsilon=epsilon), 8) for epsilon in (0.2, 4.0))
     lost = [each.expected if each.expected is not None else np.nan for each in (strong, weak)]
-    assert 0 < lost[0] < lost[1] < 1
+    # eight rehearsals of the strong study may all reject
+    assert 0 <= lost[0] < lost[1] < 1
     without = Advisor(study_of("hypothesis-test", question))
     assert without.at(without.own, 20).lines[0].noise > 0
     with pytest.raises(BadParameter, match="effect"):

@@ -82,7 +82,7 @@ def test_gaussian_intervals_are_those_of_the_normal_quantile_to_the_bit() -> Non
 
 
 def test_intervals_widen_where_sites_are_lost() -> None:
-    rehearsal = Rehearsal(MEAN, 40, 4, 1.0, 1e-5)
+    rehearsal = Rehearsal(MEAN, 40, 4, 1.0, 1e-5, noise="laplace")
     estimate = rehearsal.run(Units.from_rows(np.full((40, 1), 0.5)), 0)
     whole, fewer = (with_reach(estimate, rehearsal.plan, [names]) for names in (("a", "b", "c", "d"), ("a", "b", "c")))
     assert whole["mean"].reach == interval_factor(SHARES) < fewer["mean"].reach == interval_factor(1.0)
@@ -90,7 +90,7 @@ def test_intervals_widen_where_sites_are_lost() -> None:
 
 
 def test_warning_of_a_wide_interval_has_the_width_of_the_noise_law() -> None:
-    rehearsal = Rehearsal(MEAN, 40, 4, 1.0, 1e-5)
+    rehearsal = Rehearsal(MEAN, 40, 4, 1.0, 1e-5, noise="laplace")
     # Between the two laws: a normal interval fits into the range of width 1, a Laplace interval does not.
     std = np.array([1 / (NORMAL_95 + interval_factor(SHARES))])
     estimate = {"mean": Quantity(np.array([0.5]), "mean", (MEAN.column_axis,), std)}

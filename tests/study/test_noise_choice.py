@@ -105,14 +105,14 @@ def test_mean_with_laplace_noise_has_the_smaller_error() -> None:
     assert found["gaussian"] / found["auto"] == pytest.approx(2.637, rel=0.15)
 
 
-@pytest.mark.parametrize(("columns", "law"), [(1, "laplace"), (20, "gaussian")])
-def test_rehearsal_and_plan_have_the_noise_of_a_run_by_default(columns: int, law: str) -> None:
+@pytest.mark.parametrize("columns", [1, 20])
+def test_noise_by_default_is_gaussian_everywhere(columns: int) -> None:
     rehearsal = Rehearsal(mean(columns), 400, 4, 1.0, 1e-5)
-    assert [release.noise for release in rehearsal.plan.releases] == [law]
-    assert [release.noise for release in make_plan(mean(columns), terms(), "default").releases] == [law]
+    assert [release.noise for release in rehearsal.plan.releases] == ["gaussian"]
+    assert [release.noise for release in make_plan(mean(columns), terms(), "default").releases] == ["gaussian"]
     defaults = [signature(each).parameters["noise"].default for each in (run, make_plan, Rehearsal, Mean)]
-    assert defaults == ["auto"] * 4
-    assert PrivacyTable.model_fields["noise"].default == "auto"
+    assert defaults == ["gaussian"] * 4
+    assert PrivacyTable.model_fields["noise"].default == "gaussian"
 
 
 def test_rehearsal_takes_the_noise_that_is_asked_for() -> None:

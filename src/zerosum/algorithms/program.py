@@ -264,10 +264,11 @@ class RangedAlgorithm(MissingAlgorithm):
             raise ValueError("lower and upper belong together")
         if any(bound is not None and bound.shape != (len(self.columns),) for bound in (self.lower, self.upper)):
             raise ValueError(f"lower and upper must hold one number for each of the {len(self.columns)} columns")
-        if self.lower is not None and self.upper is not None and not np.all(self.lower < self.upper):
-            at = int(np.argmin(self.lower < self.upper))
+        # Equal ends are refused where a width is needed, with the reason.
+        if self.lower is not None and self.upper is not None and np.any(self.lower > self.upper):
+            at = int(np.argmax(self.lower > self.upper))
             raise ValueError(
-                f"the range of column {self.columns[at]!r} must have its lower end first, got {self.lower[at]:g} to "
+                f"lower must not exceed upper: the range of column {self.columns[at]!r} is {self.lower[at]:g} to "
                 f"{self.upper[at]:g}"
             )
         if self.clip is None and self.lower is None:

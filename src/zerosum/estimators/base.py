@@ -114,7 +114,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     unit: Unit | None = None
     adjacency: AdjacencyName = "replace-one"
     calibration: CalibrationName = "exact"
-    noise: NoiseChoice = "auto"
+    noise: NoiseChoice = "gaussian"
     policies: Mapping[str, Policy] | None = None
     random_state: int | None = None
     data: DataMark = "private"

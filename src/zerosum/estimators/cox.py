@@ -118,9 +118,6 @@ class CoxRegression(Supervised, ColumnRanges):
         "horizon": optional(POSITIVE),
         "stratify_by_site": BOOLEAN,
         "events": LIST,
-        "time_step": optional(POSITIVE),
-        "parts": WHOLE,
-        "rounds": WHOLE,
         "measured_in": optional(MAPPING),
     }
 

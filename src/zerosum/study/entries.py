@@ -46,7 +46,7 @@ class PrivacyTable(Table):
     calibration: Calibration = "exact"
     """`published`: noise by the papers' formulas, for `pooled`, `local` and the cape schemes, on public or
     synthetic data only."""
-    noise: NoiseChoice = "auto"
+    noise: NoiseChoice = "gaussian"
     """Law of the noise: `gaussian`, `laplace`, or `auto`, which takes the one with the smaller noise for a mean or a
     histogram in one release, and Gaussian noise for all else."""
     random_state: int | None = None

@@ -31,7 +31,7 @@ def make_plan(
     terms: Terms,
     name: str,
     provenance: Provenance | None = None,
-    noise: NoiseChoice = "auto",
+    noise: NoiseChoice = "gaussian",
 ) -> Plan:
     """Make a plan with a new study name. Each run of a plan is a separate study.
 
@@ -45,8 +45,8 @@ def make_plan(
         Name of the study. Eight random bytes are appended, so that ledgers distinguish repeated studies.
     provenance : Provenance, optional
         Public facts about the data.
-    noise : {"auto", "gaussian", "laplace"}, default="auto"
-        One law for all releases, or "auto": the law with the smaller noise (`_plan_of`); the default everywhere.
+    noise : {"auto", "gaussian", "laplace"}, default="gaussian"
+        One law for all releases, or "auto": the law with the smaller noise (`_plan_of`).
     """
     resolved = resolve(algorithm, terms)
     # The resolved parameters and not the given ones: sites compute from the plan alone and consent to these values.

@@ -169,7 +169,7 @@ class Rehearsal(PlanSimulation):
         Colluding sites.
     scheme : str
         Noise scheme.
-    noise : {"auto", "gaussian", "laplace"}, default="auto"
+    noise : {"auto", "gaussian", "laplace"}, default="gaussian"
         Law of the noise, chosen as for a run.
     """
 
@@ -182,7 +182,7 @@ class Rehearsal(PlanSimulation):
         delta: float,
         colluders: int = 1,
         scheme: str = DEFAULT_SCHEME,
-        noise: NoiseChoice = "auto",
+        noise: NoiseChoice = "gaussian",
     ) -> None:
         # Rounded cumulative sizes: the sizes differ by at most 1 and sum to `units`.
         each = np.diff(np.linspace(0, units, sites + 1).astype(int))

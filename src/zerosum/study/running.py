@@ -128,7 +128,7 @@ def run(
     measured_in: Mapping[str, str] | None = None,
     budget: Budget | None = None,
     name: str | None = None,
-    noise: NoiseChoice = "auto",
+    noise: NoiseChoice = "gaussian",
 ) -> Result:
     """Run a program of `zerosum.algorithms` over sites held in memory. Each call spends budget again.
 
@@ -177,7 +177,7 @@ def run(
         Shared budget of several studies. A study beyond it is refused.
     name : str, optional
         Name of the study in ledgers and reports; by default the name of its algorithm.
-    noise : {"auto", "gaussian", "laplace"}, default="auto"
+    noise : {"auto", "gaussian", "laplace"}, default="gaussian"
         Law of the noise. "auto" takes the one with the smaller noise for means and histograms that are one release, and
         Gaussian noise for all other programs.
 

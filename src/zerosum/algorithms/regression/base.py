@@ -57,9 +57,6 @@ _BY_COEFFICIENT = frozenset(
         *(f"{kind}_{what}" for kind in ("pooled", "population") for what in ("std", "interval_90", "interval_95")),
     }
 )
-# Largest number of coefficients whose covariances are in the result: the text of the matrices then stays within the
-# disk space that is reserved for a result. Chosen by hand; no benchmark recorded.
-_COVARIANCES_MOST = 48
 
 
 @dataclass(frozen=True, eq=False)
@@ -595,7 +592,7 @@ class Regression(RangedAlgorithm):
         """
         found: dict[str, Quantity] = {}
         names = (*self.columns[: self.features], "intercept")
-        if len(names) <= _COVARIANCES_MOST:
+        if len(names) <= TUNING.covariances_most:
             axes = Axis("coefficient", names), Axis("coefficient", names)
             found |= {f"{kind}_covariance": Quantity(each, "diagnostic", axes) for kind, each in covariances.items()}
         if frame.moments is not None:

@@ -114,9 +114,13 @@ class Tuning:
     bound_fall_most: float = 2.0
     """Largest factor by which the bound of the residuals falls in one round, so that one noisy release cannot clip all
     later ones. Chosen by hand; no benchmark recorded."""
+    covariances_most: int = 48
+    """Largest number of coefficients whose covariances are in the result: the text of the matrices then stays within
+    the disk space that is reserved for a result. Chosen by hand; no benchmark recorded."""
     bound_margin: float = 2.0
     """Standard deviations of its noise that are added to the mean square of the residuals, from which the next bound
-    follows. A bound only falls, so that with fewer it follows the smallest noise."""
+    follows. A bound only falls, so that with fewer it follows the smallest noise.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     gradient_momentum: float = 0.7
     """Momentum of the method "gradient". Prototype's value."""
     learning_time: float = 0.17
@@ -149,11 +153,14 @@ class Tuning:
     # `benchmarks/coverage.py`
 
     closing_residual_clip: tuple[float, float] = (1.5, 8.0)
-    """Least and largest clip of residuals in closing rounds, in their standard deviations."""
+    """Least and largest clip of residuals in closing rounds, in their standard deviations.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     closing_room: tuple[float, float] = (0.8, 8.0)
-    """Least and largest squared clip of rows in closing rounds, over their mean square."""
+    """Least and largest squared clip of rows in closing rounds, over their mean square.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     closing_steps: int = 24
-    """Clips of each kind among which the planner chooses."""
+    """Clips of each kind among which the planner chooses.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     residual_bias: tuple[float, float] = (0.012, 0.45)
     """Typical bias of the gradient at the tightest clip of residuals, and its rate of decay with the clip, both in
     standard deviations of the residuals. Root mean squares over the made-up kinds of `benchmarks/coverage.py`."""
@@ -161,53 +168,70 @@ class Tuning:
     """The same for the clip of rows, with the rate per unit of `room`."""
     unseen_residuals: tuple[float, float] = (0.04, 1.3)
     """Relative loss of efficiency by the tightest clip of residuals (Huber's estimate at 1.5: .037), and its rate of
-    decay with the clip."""
+    decay with the clip. Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     unseen_rows: tuple[float, float] = (0.08, 2.5)
     """The same for rows; of normal features."""
     intercept_bias: float = 8.0
-    """Squared typical bias of the intercept, over that of other coefficients, less 1."""
+    """Squared typical bias of the intercept, over that of other coefficients, less 1.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     bias_prior: float = 2.0
-    """Number of coordinates that the typical bias counts for, beside those of the data."""
+    """Number of coordinates that the typical bias counts for, beside those of the data.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     bias_least: float = 0.03
-    """Smallest squared factor between the bias of the data and the typical one."""
+    """Smallest squared factor between the bias of the data and the typical one.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     bias_most: float = 100.0
-    """Largest such factor, by coordinate."""
+    """Largest such factor, by coordinate. Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     trace_ratio_most: float = 3.0
-    """Largest factor by which the wide clip lengthens rows, in squares."""
+    """Largest factor by which the wide clip lengthens rows, in squares.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     moments_mismatch: float = 0.03
-    """Relative difference of moments with tight and wide clips beyond their scale."""
+    """Relative difference of moments with tight and wide clips beyond their scale.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     constant_kept: tuple[float, float] = (0.3, 1.05)
-    """Limits of the released mean square of the constant column, over its square before rows are clipped."""
+    """Limits of the released mean square of the constant column, over its square before rows are clipped.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     eigenvalue_least: float = 0.002
-    """Least eigenvalue of the features' moments that the errors allow for, over their average."""
+    """Least eigenvalue of the features' moments that the errors allow for, over their average.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     eigenvalue_exponent: float = 0.2
     """The prior density of an eigenvalue falls with this power of it: 0 is uniform, 1 is uniform on a logarithmic
-    scale."""
+    scale. Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     eigenvalue_nodes: int = 48
-    """Nodes of the average over the true eigenvalue of a direction."""
+    """Nodes of the average over the true eigenvalue of a direction.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     square_least: float = 0.1
-    """Least mean square of a feature, over the average, that the prior assumes."""
+    """Least mean square of a feature, over the average, that the prior assumes.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     slope_least: float = 0.7
-    """Least share of unclipped residuals by which a gradient is divided."""
+    """Least share of unclipped residuals by which a gradient is divided.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     bias_caution: float = 3.0
-    """Factor on the typical bias where clips are chosen for inference."""
+    """Factor on the typical bias where clips are chosen for inference.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     shrinkage_noise: float = 0.3
-    """Factor on the noise of the steps in that share: the noise is an upper estimate where moments are noisy."""
+    """Factor on the noise of the steps in that share: the noise is an upper estimate where moments are noisy.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     shrinkage_doubt: float = 0.35
-    """Standard deviation of the share of the slopes to keep, from the known noise alone."""
+    """Standard deviation of the share of the slopes to keep, from the known noise alone.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     bend_least: float = 0.3
-    """Least mean square of the predictions, over that with uncorrelated features."""
+    """Least mean square of the predictions, over that with uncorrelated features.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     check_share: float = 0.25
-    """Share of closing rounds where wide clips do not pay."""
+    """Share of closing rounds where wide clips do not pay.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     closing_share: float = 0.4
-    """Share of the rounds with wide clips."""
+    """Share of the rounds with wide clips. Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     prior_spread: float = 1.0
     """Widest prior standard deviation of the effect of a typical change of one feature, in standard deviations of the
-    response."""
+    response. Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     response_ratio: float = 4.0
-    """Variance of the response over that of the residuals where no variance of the response was released."""
+    """Variance of the response over that of the residuals where no variance of the response was released.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     bound_growth_most: float = 1.3
-    """Largest factor by which the bound of the residuals changes in one closing round."""
+    """Largest factor by which the bound of the residuals changes in one closing round.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
 
     # ---- glm: clips ----------------------------------------------------------------------------------------------
 
@@ -215,9 +239,11 @@ class Tuning:
     """Least squared clip per scaled feature that the planner tries, over its mean square. Chosen by hand: below it
     nearly all rows have less weight, which changes nothing."""
     newton_room_step: float = 1.25
-    """Factor between the squared clips that the planner tries."""
+    """Factor between the squared clips that the planner tries.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     newton_room_steps: int = 16
-    """Number of the squared clips that the planner tries; the largest is 0.8 * 1.25^15 = 23."""
+    """Number of the squared clips that the planner tries; the largest is 0.8 * 1.25^15 = 23.
+    Chosen by hand on the kinds of data of `benchmarks/coverage.py`."""
     misfit: float = 0.01
     """Bias of a coefficient at a squared clip of the mean square, where the model is wrong. The planner's model of it
     is this over the squared clip. Chosen by hand on made-up data (`benchmarks/coverage.py`)."""

@@ -42,7 +42,7 @@ class Tuning:
     clip_exponent: float = 0.14
     """The same exponent of the clip. Fit to the same search."""
     directions: float = 400.0
-    """Number of whitened directions in that search."""
+    """Number of whitened directions in that search. The number of that search, chosen by hand."""
     directions_exponent: float = 0.5
     """Exponent of the number of directions in the learning time: between 1, which keeps the number of time constants,
     and 0, which keeps the noise of the predictor. Chosen by hand on made-up tables."""
