@@ -19,7 +19,7 @@ from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import ColumnRanges, Tables
 from zerosum.estimators.documentation import documented
 from zerosum.estimators.supervised import Supervised
-from zerosum.estimators.validation import BOOLEAN, LIST, MAPPING, POSITIVE, WHOLE, Constraint, optional
+from zerosum.estimators.validation import BOOLEAN, LIST, MAPPING, POSITIVE, Constraint, optional
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
 from zerosum.report.coefficients import CoefficientTable
