@@ -268,8 +268,8 @@ class RangedAlgorithm(MissingAlgorithm):
         if self.lower is not None and self.upper is not None and np.any(self.lower > self.upper):
             at = int(np.argmax(self.lower > self.upper))
             raise ValueError(
-                f"lower must not exceed upper: the range of column {self.columns[at]!r} must have its lower end first, got "
-                f"{self.lower[at]:g} to {self.upper[at]:g}"
+                f"lower must not exceed upper: the range of column {self.columns[at]!r} must have its lower end first, "
+                f"got {self.lower[at]:g} to {self.upper[at]:g}"
             )
         if self.clip is None and self.lower is None:
             raise ValueError("give public ranges (lower and upper) or a clip, since data must not set their own bounds")
