@@ -25,6 +25,8 @@ def spent(tmp_path: Path) -> Path:
     """A folder with a study that was run, whose first site has a policy with a ledger and a counter of its own."""
     (tmp_path / "policy.toml").write_text(POLICY)
     study = write_study(tmp_path, STUDY.replace("[parameters]", 'measured_in = { age = "years" }\n\n[parameters]'))
+    # Laplace noise, whose cost is no mu.
+    study.write_text(study.read_text().replace("delta = 1e-5", 'delta = 1e-5\nnoise = "laplace"'))
     study.write_text(study.read_text().replace('data = "0.csv"', 'data = "0.csv"\npolicy = "policy.toml"'))
     done = zerosum("run", "study.toml", "--out", "result", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -216,19 +217,30 @@ def test_parquet_folder_with_different_types_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgresql() -> Iterator[str]:
     """The address of a PostgreSQL server on a Unix socket, with the table `people`."""
     dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
     if not SERVER:
         pytest.skip("there is no PostgreSQL server: apt-get install postgresql")
-    folder = tmp_path_factory.mktemp("pg")
+    # Not a folder of pytest, which only the user of the tests may enter; and a path of a socket must be short.
+    with TemporaryDirectory(prefix="pg-") as name:
+        yield from serve(Path(name), dbapi)
+
+
+def serve(folder: Path, dbapi: Any) -> Iterator[str]:
+    """Runs the server until the address is not needed any more.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the data and of the socket.
+    dbapi : module
+        ADBC's driver.
+    """
     programs = SERVER[-1].parent
     # The server refuses to run as root.
     own = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
     if own:
-        for parent in (folder, *folder.parents):
-            if parent.name.startswith(("pg", "pytest-")):
-                parent.chmod(0o755)
         subprocess.run(["chown", "postgres", str(folder)], check=True)
     (folder / "word").write_text("s3cret: /@")
     if own:

@@ -86,7 +86,7 @@ def table_one(estimate: Estimate, question: Question, units: float | None = None
         elif name in categories:
             rows += _category_rows(estimate, name, list(levels[name]), sizes, may_miss, several)
     title = f"Characteristics of the units{f' by {by}' if several else ''}"
-    return PaperTable("table1", title, ("", *heads, *differ), tuple(rows), _notes(estimate, several))
+    return PaperTable("table1", title, ("Characteristic", *heads, *differ), tuple(rows), _notes(estimate, several))
 
 
 def _sizes(estimate: Estimate, groups: Sequence[str], units: float | None) -> list[float | None]:
