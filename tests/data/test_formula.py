@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.interpolate import BSpline
 
 from zerosum.compute.units import Units
 from zerosum.data.design import Design
-from zerosum.data.formula import Formula, Function, expanded
+from zerosum.data.formula import Formula, Function, expanded, is_expanded
 
 RANGES = {"age": (20.0, 80.0), "dose": (0.5, 8.0), "score": (-3.0, 3.0), "y": (0.0, 1.0)}
 FACTORS = (
@@ -150,6 +151,33 @@ def test_formula_beyond_public_constants_is_refused(formula: str, word: str) -> 
 def test_formula_is_never_evaluated_as_python(factor: str) -> None:
     with pytest.raises(ValueError, match=r"formula|term|power|nested|options"):
         Formula.parse(factor)
+
+
+@pytest.mark.parametrize(
+    ("formula", "word"),
+    [
+        ("*".join(f"x{at}" for at in range(40)), "40"),
+        ("C(" + " " * 19_000 + "x", "formula"),
+        ("bs(age, knots=[" + "9" * 4000 + "])", "knots"),
+        ("a + " * 6000 + "a", "characters"),
+    ],
+)
+def test_formula_that_would_take_long_is_refused_at_once(formula: str, word: str) -> None:
+    began = time.process_time()
+    with pytest.raises(ValueError, match=word):
+        Formula.parse(formula)
+    assert time.process_time() - began < 2
+
+
+def test_function_power_that_overflows_is_refused() -> None:
+    with pytest.raises(ValueError, match="beyond"):
+        Function.parse("I(age**10)").terms({"age": (0.0, 1e100)})
+
+
+@pytest.mark.parametrize("formula", ["(a + b)**26", "a - b", "(a + b):c", "a/b", "a + 1"])
+def test_formula_with_terms_to_expand_is_not_expanded(formula: str) -> None:
+    assert not is_expanded(formula)
+    assert is_expanded("y ~ a*b + log(a) + I(a - 1)")
 
 
 def test_function_columns_are_named_once() -> None:
