@@ -472,9 +472,10 @@ def _interval(node: ast.expr, ranges: Mapping[str, Range], text: str) -> Interva
             low, high = _interval(left, ranges, text)
             if float(power) != int(power) and low < 0:  # type: ignore[arg-type]
                 raise ValueError(f"{text!r} takes a broken power of numbers down to {low:g}")
-            with np.errstate(all="ignore"):  # inf for a power that overflows, where math.pow raises OverflowError
-                powers = np.power(np.array([low, high]), float(power))  # type: ignore[arg-type]
-            ends = [_bounded(float(each), text) for each in powers]
+            try:
+                ends = [_bounded(math.pow(end, float(power)), text) for end in (low, high)]  # type: ignore[arg-type]
+            except OverflowError:
+                _bounded(math.inf, text)
             # An even power of an interval around 0 has its least value there.
             return min([*ends, 0.0]) if low < 0 < high else min(ends), max(ends)
         case ast.BinOp(left=left, op=op, right=right):
