@@ -44,8 +44,8 @@ from zerosum.statistics.regression import SQUARE
 
 # Weight b of the second moments of all people in the first round; the proof of `CoxStep` holds up to it.
 ALL_ROWS = math.sqrt(0.5) * (1 - 1e-12)
-# Largest weight a of a part of the time in the proof of `CoxStep`.
-PART_MOST = 0.5
+# Least weight a of a part of the time, and the largest one in the proof of `CoxStep`.
+PART_LEAST, PART_MOST = 0.01, 0.5
 # Linear predictors are clipped to this absolute value before exp, which avoids overflow. exp(-30) = 9e-14. Chosen by
 # hand; no benchmark recorded.
 _STEEPEST = 30.0
@@ -358,7 +358,7 @@ class CoxStep(CoxRows):
     matrix: FloatArray
     shift: FloatArray
     bound: float = Field(default=1.0, ge=1, le=1e6)
-    part_weight: float = Field(default=0.3, ge=0.01, le=PART_MOST)
+    part_weight: float = Field(default=0.3, ge=PART_LEAST, le=PART_MOST)
     stratum_weight: float = Field(default=0.3, ge=0, le=1)
     curvature: float = Field(default=1.0, ge=0.01, le=math.sqrt(2))
     all_rows: bool = False
