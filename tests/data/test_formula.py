@@ -184,6 +184,20 @@ def test_function_columns_are_named_once() -> None:
     assert Function.parse("I(age + log(dose)*age)").columns == ("age", "dose")
 
 
+@pytest.mark.parametrize("name", ["log", "center", "poly"])
+def test_function_column_with_name_of_a_function_is_read(name: str) -> None:
+    factor = f"{name}({name})"
+    found = Design(response="y", ranges={name: (1.0, 2.0), "y": (0.0, 1.0)}, formula=factor)
+    assert found.read == (name, "y")
+    assert len(found.expand(Units(np.array([[1.5, 0.5]])), "a").rows) == 1
+
+
+@pytest.mark.parametrize("factor", ["I(3)", "log(2)", "poly(1, 2)"])
+def test_function_without_columns_is_refused(factor: str) -> None:
+    with pytest.raises(ValueError, match="no column"):
+        Formula.parse(factor)
+
+
 def test_formula_without_nested_terms_is_expanded_without_a_library() -> None:
     for text in ("y ~ a*b + log(c)", "a + I(b - 1) + bs(c, df=4):a"):
         assert expanded(text) == text

@@ -264,9 +264,8 @@ class Function:
             raise ValueError(f"{_RULE}, got the term {text!r}") from None
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in _BASES:
             return cls._basis(text, tree, tree.func.id)
-        found = cls(text, "", tree)
         _check(tree, text)
-        return found
+        return cls(text, "", tree)._reading()
 
     @classmethod
     def _basis(cls, text: str, call: ast.Call, kind: str) -> Function:
@@ -286,7 +285,13 @@ class Function:
         _check(call.args[0], text)
         found = cls(text, kind, call.args[0], tuple(options.items()))
         found._check_options()
-        return found
+        return found._reading()
+
+    def _reading(self) -> Function:
+        """This function, if it reads a column: a constant is the intercept, and has no values for rows."""
+        if not self.columns:
+            raise ValueError(f"the term {self.text!r} has no column")
+        return self
 
     def _check_options(self) -> None:
         """Refuse options of a basis that are no public constants of a sensible size."""
@@ -320,9 +325,10 @@ class Function:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns that the function reads, in order."""
-        names = [node.id for node in ast.walk(self.argument) if isinstance(node, ast.Name)]
-        called = {node.func.id for node in ast.walk(self.argument) if isinstance(node, ast.Call)}  # type: ignore[attr-defined]
-        return tuple(dict.fromkeys(name for name in names if name not in called))
+        # By node and not by name: a column may have the name of a function.
+        called = {id(node.func) for node in ast.walk(self.argument) if isinstance(node, ast.Call)}
+        found = [node for node in ast.walk(self.argument) if isinstance(node, ast.Name) and id(node) not in called]
+        return tuple(dict.fromkeys(node.id for node in found))
 
     def terms(self, ranges: Mapping[str, Range]) -> list[tuple[str, float, float]]:
         """The columns of the design, as (name, low, high).
