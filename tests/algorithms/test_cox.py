@@ -95,6 +95,31 @@ def test_cox_program_requests_are_as_planned() -> None:
         assert math.fsum(share for *_rest, share in planned) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("features", [1, 12])
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_cox_program_rounds_are_within_the_plan_at_any_number_of_covariates(
+    features: int, adjacency: Adjacency
+) -> None:
+    """Sites compare both bounds of a request with the plan, whatever its adjacency is."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (300, features))
+    rows = np.column_stack([x, rng.exponential(np.exp(-x[:, 0])), np.ones(300)])
+    columns = (*(f"x{at}" for at in range(features)), "time", "event")
+    ends = np.ones(features)
+    asked = program(columns=columns, lower=[*-ends, 0, 0], upper=[*ends, 4, 1], rounds=2)
+    running, planned = asked.program(adjacency), asked.requests(adjacency)
+    request = next(running)
+    for each in planned:
+        assert isinstance(request, PrivateSum)
+        for kind in Adjacency:
+            assert request.statistic.sensitivity(kind) <= each.statistic.sensitivity(kind)
+        if each is not planned[-1]:
+            total = request.statistic.total(Units.from_rows(rows))
+            request = running.send(Release(total, 0.5, 300.0, ("all",)))
+    assert isinstance(request, PrivateSum)
+    assert request.statistic.name == "cox_step"
+
+
 def test_cox_program_strata_take_up_different_baselines() -> None:
     """Stratum 1 has ten times the hazard and mostly a = high: one baseline would bias the coefficient."""
     low, high = people(3000, 1), people(3000, 2, factor=10.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.interpolate import BSpline
 
 from zerosum.compute.units import Units
 from zerosum.data.design import Design
-from zerosum.data.formula import Formula, Function, expanded
+from zerosum.data.formula import Formula, Function, expanded, is_expanded
 
 RANGES = {"age": (20.0, 80.0), "dose": (0.5, 8.0), "score": (-3.0, 3.0), "y": (0.0, 1.0)}
 FACTORS = (
@@ -152,8 +153,49 @@ def test_formula_is_never_evaluated_as_python(factor: str) -> None:
         Formula.parse(factor)
 
 
+@pytest.mark.parametrize(
+    ("formula", "word"),
+    [
+        ("*".join(f"x{at}" for at in range(40)), "40"),
+        ("C(" + " " * 19_000 + "x", "formula"),
+        ("bs(age, knots=[" + "9" * 4000 + "])", "knots"),
+        ("a + " * 6000 + "a", "characters"),
+    ],
+)
+def test_formula_that_would_take_long_is_refused_at_once(formula: str, word: str) -> None:
+    began = time.process_time()
+    with pytest.raises(ValueError, match=word):
+        Formula.parse(formula)
+    assert time.process_time() - began < 2
+
+
+def test_function_power_that_overflows_is_refused() -> None:
+    with pytest.raises(ValueError, match="beyond"):
+        Function.parse("I(age**10)").terms({"age": (0.0, 1e100)})
+
+
+@pytest.mark.parametrize("formula", ["(a + b)**26", "a - b", "(a + b):c", "a/b", "a + 1"])
+def test_formula_with_terms_to_expand_is_not_expanded(formula: str) -> None:
+    assert not is_expanded(formula)
+    assert is_expanded("y ~ a*b + log(a) + I(a - 1)")
+
+
 def test_function_columns_are_named_once() -> None:
     assert Function.parse("I(age + log(dose)*age)").columns == ("age", "dose")
+
+
+@pytest.mark.parametrize("name", ["log", "center", "poly"])
+def test_function_column_with_name_of_a_function_is_read(name: str) -> None:
+    factor = f"{name}({name})"
+    found = Design(response="y", ranges={name: (1.0, 2.0), "y": (0.0, 1.0)}, formula=factor)
+    assert found.read == (name, "y")
+    assert len(found.expand(Units(np.array([[1.5, 0.5]])), "a").rows) == 1
+
+
+@pytest.mark.parametrize("factor", ["I(3)", "log(2)", "poly(1, 2)"])
+def test_function_without_columns_is_refused(factor: str) -> None:
+    with pytest.raises(ValueError, match="no column"):
+        Formula.parse(factor)
 
 
 def test_formula_without_nested_terms_is_expanded_without_a_library() -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -144,6 +145,19 @@ def test_latex_escapes_names_and_has_three_rules() -> None:
     assert "{[}$-$1]" in text
     assert "\\quad x & 1 $^\\dagger$ $\\pm$ \\\\" in text
     assert text.count("{") == text.count("}") + text.count("\\{") - text.count("\\}")
+
+
+def test_latex_label_has_letters_digits_and_hyphens_only() -> None:
+    odd = PaperTable("a_b}\\input{x", ODD.title, ODD.heading, ODD.rows, ODD.notes)
+    assert r"\label{tab:a-b-input-x}" in latex([odd])
+
+
+@pytest.mark.parametrize("name", ["../mean", "/tmp/mean", "a\\b", "C:mean"])
+def test_csv_name_that_leads_out_of_the_folder_is_refused(name: str) -> None:
+    result = linear()
+    strange = replace(result, estimate={**result.estimate, name: Quantity(np.ones(2))})
+    with pytest.raises(BadInput, match="name of a file"):
+        exported(strange, "csv")
 
 
 def test_html_escapes_names() -> None:

@@ -119,6 +119,21 @@ def test_cox_step_row_is_stopped_where_its_expected_number_reaches_the_bound() -
     assert np.allclose(score[1:3], [0.2 * -0.6, 0.2 * -0.4])
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e6, 1e16, 1e17])
+def test_cox_step_huge_hazards_before_the_entry_keep_the_sensitivity(scale: float) -> None:
+    # Beside a hazard of 1e16 the neighbours of a double are 2 apart, so that the sum of hazard and bound rounds.
+    statistic = step(
+        **{"columns": 4, "entry": True, "hazards": [[0.0, 0.0, scale + 2, 2 * scale + 4]], "parts": [1, 3]},
+        **{"matrix": [[0.95]], "part_weight": 0.3, "stratum_weight": 0.0, "curvature": 0.01},
+    )
+    stopped, early = one(statistic, 1.0, 2.0, 4.0, 0.0), one(statistic, 1.0, 0.0, 0.4, 1.0)
+    late = one(statistic, 1.0, 2.0, 3.0, 1.0)
+    for row, other in ((stopped, early), (late, early), (late, stopped)):
+        assert np.linalg.norm(row - other) <= statistic.sensitivity(Adjacency.REPLACE_ONE)
+    for row in (stopped, early, late):
+        assert np.linalg.norm(row) <= statistic.sensitivity(Adjacency.ADD_REMOVE)
+
+
 def test_cox_step_entry_removes_the_time_before() -> None:
     statistic = step(columns=4, entry=True)
     score, _moments = statistic.split(one(statistic, 0.0, 0.5, 2.0, 0))

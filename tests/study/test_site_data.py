@@ -298,6 +298,17 @@ def test_load_for_plan_with_bad_question_is_refused(parameters: dict[str, Any], 
         load_for(replace(plan, algorithm="unheard-of"), site_file(tmp_path, study))
 
 
+@pytest.mark.parametrize("formula", ["(age + bmi)**30", "age - bmi", "*".join(["age", "bmi"] * 20)])
+def test_load_for_plan_with_formula_to_expand_is_refused(formula: str, tmp_path: Path) -> None:
+    study = write(tmp_path, CASES["linear"])
+    plan = study.plan()
+    preprocessing = dict(plan.question.preprocessing)
+    preprocessing["design"] = dict(preprocessing["design"]) | {"formula": formula}
+    lie = replace(plan, question=replace(plan.question, preprocessing=preprocessing))
+    with pytest.raises(BadParameter, match=r"expanded|factors"):
+        load_for(lie, site_file(tmp_path, study))
+
+
 @pytest.mark.parametrize("case", ["topics", "images"])
 def test_load_for_plan_without_own_copy_of_public_file_is_refused(case: str, tmp_path: Path) -> None:
     study = write(tmp_path, CASES[case])

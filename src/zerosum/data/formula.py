@@ -48,6 +48,8 @@ _MOST_KNOTS, _MOST_DEGREE, _MOST_SPLINE_DEGREE = 50, 10, 5
 _GRID = 2001
 # Longest formula, and deepest expression: a plan is parsed before anything else is known about it. Chosen by hand.
 _LONGEST, _DEEPEST = 20_000, 20
+# Most factors of a product by *, which stands for up to 2^n terms: a design may have 2000 terms. Chosen by hand.
+_MOST_FACTORS = 10
 _BASES = ("poly", "bs", "cr")
 _ONE_NUMBER: dict[str, Callable[[Any], Any]] = {
     "log": np.log,
@@ -87,13 +89,15 @@ class Formula:
         >>> Formula.parse("sick ~ age*sex + ward")
         Formula(response='sick', features=('age', 'sex', 'ward'), interactions=(('age', 'sex'),))
         """
-        if len(text) > _LONGEST:
-            raise ValueError(f"a formula may have {_LONGEST} characters, and this one has {len(text)}")
+        _check_length(text)
         left, tilde, right = text.rpartition("~")
         features: list[str] = []
         interactions: list[tuple[str, ...]] = []
         for term in _split(right, "+"):
             products = _split(term, "*")
+            if len(products) > _MOST_FACTORS:
+                # Their combinations are counted before they are listed: a short text could name billions.
+                raise ValueError(f"a product by * may have {_MOST_FACTORS} factors, got {len(products)}")
             names = [_tidy(name) for part in products for name in _split(part, ":")]
             if not all(names) or (len(products) > 1 and len(_split(term, ":")) > 1):
                 raise ValueError(f"{_RULE}, got the term {term.strip()!r}")
@@ -128,13 +132,9 @@ def expanded(text: str) -> str:
     >>> expanded("sick ~ age*sex")
     'sick ~ age*sex'
     """
-    left, tilde, right = text.rpartition("~")
-    terms = [each.strip() for each in _split(right, "+")]
-    names = [name.strip() for term in terms for part in _split(term, "*") for name in _split(part, ":")]
-    # A bracket that is not the argument of a function, or an operator of terms outside brackets.
-    nested = any(name.startswith("(") or _outside(name) & set("-^/%|") or "**" in _bare(name) for name in names)
-    if not nested and not {"0", "1", ""} & set(names):
+    if is_expanded(text):
         return text
+    left, tilde, right = text.rpartition("~")
     try:
         from formulaic.parser import DefaultFormulaParser
     except ImportError:
@@ -154,6 +154,28 @@ def expanded(text: str) -> str:
     found.sort(key=lambda factors: (len(factors), [right.find(factor) for factor in factors]))
     joined = " + ".join(":".join(factors) for factors in found if factors != ["1"])
     return f"{left}{tilde} {joined}".strip()
+
+
+def is_expanded(text: str) -> bool:
+    """Whether a formula has only +, : and * between its factors, as in a plan: no parser of R's formulas is needed.
+
+    Parameters
+    ----------
+    text : str
+        A formula. Longer ones than a plan may have raise `ValueError`.
+    """
+    _check_length(text)
+    terms = [each.strip() for each in _split(text.rpartition("~")[2], "+")]
+    names = [name.strip() for term in terms for part in _split(term, "*") for name in _split(part, ":")]
+    # A bracket that is not the argument of a function, or an operator of terms outside brackets.
+    nested = any(name.startswith("(") or _outside(name) & set("-^/%|") or "**" in _bare(name) for name in names)
+    return not nested and not {"0", "1", ""} & set(names)
+
+
+def _check_length(text: str) -> None:
+    """Refuse a formula that is too long to be parsed."""
+    if len(text) > _LONGEST:
+        raise ValueError(f"a formula may have {_LONGEST} characters, and this one has {len(text)}")
 
 
 def _bare(text: str) -> str:
@@ -194,8 +216,9 @@ def _tidy(name: str) -> str:
     if "(" not in name:
         return name
     # C(column) is the column, whose levels are declared.
-    if categories := re.fullmatch(r"C\(\s*([^(),]+?)\s*\)", name):
-        return categories[1]
+    # Blanks are removed afterwards: a pattern with blanks on both sides takes cubic time on a text of blanks.
+    if (categories := re.fullmatch(r"C\(([^(),]+)\)", name)) and (column := categories[1].strip()):
+        return column
     try:
         return ast.unparse(ast.parse(name, mode="eval"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -241,9 +264,8 @@ class Function:
             raise ValueError(f"{_RULE}, got the term {text!r}") from None
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in _BASES:
             return cls._basis(text, tree, tree.func.id)
-        found = cls(text, "", tree)
         _check(tree, text)
-        return found
+        return cls(text, "", tree)._reading()
 
     @classmethod
     def _basis(cls, text: str, call: ast.Call, kind: str) -> Function:
@@ -263,7 +285,13 @@ class Function:
         _check(call.args[0], text)
         found = cls(text, kind, call.args[0], tuple(options.items()))
         found._check_options()
-        return found
+        return found._reading()
+
+    def _reading(self) -> Function:
+        """This function, if it reads a column: a constant is the intercept, and has no values for rows."""
+        if not self.columns:
+            raise ValueError(f"the term {self.text!r} has no column")
+        return self
 
     def _check_options(self) -> None:
         """Refuse options of a basis that are no public constants of a sensible size."""
@@ -278,7 +306,7 @@ class Function:
         if "knots" in options:
             knots = options["knots"]
             numbers = isinstance(knots, list | tuple) and all(
-                isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each) for each in knots
+                isinstance(each, int | float) and not isinstance(each, bool) and abs(each) <= _LARGEST for each in knots
             )
             if not numbers or not 1 <= len(knots) <= _MOST_KNOTS or any(np.diff(knots) <= 0):
                 raise ValueError(f"knots of {self.text!r} must be rising numbers, {_MOST_KNOTS} at most")
@@ -297,9 +325,10 @@ class Function:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns that the function reads, in order."""
-        names = [node.id for node in ast.walk(self.argument) if isinstance(node, ast.Name)]
-        called = {node.func.id for node in ast.walk(self.argument) if isinstance(node, ast.Call)}  # type: ignore[attr-defined]
-        return tuple(dict.fromkeys(name for name in names if name not in called))
+        # By node and not by name: a column may have the name of a function.
+        called = {id(node.func) for node in ast.walk(self.argument) if isinstance(node, ast.Call)}
+        found = [node for node in ast.walk(self.argument) if isinstance(node, ast.Name) and id(node) not in called]
+        return tuple(dict.fromkeys(node.id for node in found))
 
     def terms(self, ranges: Mapping[str, Range]) -> list[tuple[str, float, float]]:
         """The columns of the design, as (name, low, high).
@@ -449,7 +478,10 @@ def _interval(node: ast.expr, ranges: Mapping[str, Range], text: str) -> Interva
             low, high = _interval(left, ranges, text)
             if float(power) != int(power) and low < 0:  # type: ignore[arg-type]
                 raise ValueError(f"{text!r} takes a broken power of numbers down to {low:g}")
-            ends = [_bounded(math.pow(end, float(power)), text) for end in (low, high)]  # type: ignore[arg-type]
+            try:
+                ends = [_bounded(math.pow(end, float(power)), text) for end in (low, high)]  # type: ignore[arg-type]
+            except OverflowError:
+                _bounded(math.inf, text)
             # An even power of an interval around 0 has its least value there.
             return min([*ends, 0.0]) if low < 0 < high else min(ends), max(ends)
         case ast.BinOp(left=left, op=op, right=right):

@@ -200,6 +200,9 @@ def exported(
     if format_ in ("csv", "json"):
         tables = _chosen(tidy(result, wanted), names)
         if format_ == "csv":
+            # Names are those of quantities in a result that others may have written: none may lead out of a folder.
+            if stray := [name for name in tables if set("/\\:\0") & set(name)]:
+                raise BadInput(f"{stray[0]!r} cannot be the name of a file")
             return {f"{name}.{suffix}": each.to_csv().encode() for name, each in tables.items()}
         record: dict[str, Any] = {
             "study": result.plan.study,

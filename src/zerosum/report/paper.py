@@ -7,6 +7,7 @@ files are written by python-docx (the extra `docx`).
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -296,7 +297,7 @@ def latex(tables: Sequence[PaperTable], methods: Sequence[str] = ()) -> str:
             r"\begin{table}[htbp]",
             r"\centering",
             rf"\caption{{{escape_latex(table.title)}}}",
-            rf"\label{{tab:{table.name.replace('_', '-')}}}",
+            rf"\label{{tab:{_label(table.name)}}}",
             rf"\begin{{tabular}}{{l{'r' * (len(table.heading) - 1)}}}",
             r"\toprule",
             " & ".join(map(escape_latex, table.heading)) + r" \\",
@@ -311,6 +312,11 @@ def latex(tables: Sequence[PaperTable], methods: Sequence[str] = ()) -> str:
             lines += ["", r"\medskip", rf"\parbox{{\linewidth}}{{\footnotesize {notes}}}"]
         parts.append("\n".join([*lines, r"\end{table}", ""]))
     return "\n".join(parts)
+
+
+def _label(name: str) -> str:
+    """A table's name as a LaTeX label: letters, digits and hyphens. A folder with a result may come from others."""
+    return re.sub("[^A-Za-z0-9]+", "-", name)
 
 
 def escape_latex(text: str) -> str:

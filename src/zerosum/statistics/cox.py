@@ -44,8 +44,8 @@ from zerosum.statistics.regression import SQUARE
 
 # Weight b of the second moments of all people in the first round; the proof of `CoxStep` holds up to it.
 ALL_ROWS = math.sqrt(0.5) * (1 - 1e-12)
-# Largest weight a of a part of the time in the proof of `CoxStep`.
-PART_MOST = 0.5
+# Least weight a of a part of the time, and the largest one in the proof of `CoxStep`.
+PART_LEAST, PART_MOST = 0.01, 0.5
 # Linear predictors are clipped to this absolute value before exp, which avoids overflow. exp(-30) = 9e-14. Chosen by
 # hand; no benchmark recorded.
 _STEEPEST = 30.0
@@ -358,7 +358,7 @@ class CoxStep(CoxRows):
     matrix: FloatArray
     shift: FloatArray
     bound: float = Field(default=1.0, ge=1, le=1e6)
-    part_weight: float = Field(default=0.3, ge=0.01, le=PART_MOST)
+    part_weight: float = Field(default=0.3, ge=PART_LEAST, le=PART_MOST)
     stratum_weight: float = Field(default=0.3, ge=0, le=1)
     curvature: float = Field(default=1.0, ge=0.01, le=math.sqrt(2))
     all_rows: bool = False
@@ -409,21 +409,21 @@ class CoxStep(CoxRows):
         eta = fold(v * self.coefficients[None, :])
         rate = exponential(np.clip(eta, -_STEEPEST, _STEEPEST))
         from_, to = (rate * self._cumulative(stratum, times) for times in (begin, end))
-        expected = to - from_
         # Stopping: beyond the bound the row is censored, at the time at which its expected number is the bound.
-        stopped = expected > self.bound
-        to = np.where(stopped, from_ + self.bound, to)
+        stopped = to - from_ > self.bound
+        # min of the difference, and not from_ + bound: beside a large from_ the rounded sum may be up to 2 bounds away.
+        expected = np.minimum(to - from_, self.bound)
         event = event & ~stopped
         ends = np.array([0, *self.parts])
-        at_ends = rate[:, None] * hazards[stratum][:, ends]
-        # Cumulative hazards at the ends of parts, clipped to the row's own interval: their differences are E_k.
-        spent = np.clip(at_ends, from_[:, None], to[:, None])
-        counts = np.diff(spent, axis=1)  # E_k
-        # The last part extends to wherever the row was stopped, so that rounding loses nothing.
-        happened = np.zeros_like(counts)
         # A bin belongs to the part that ends after it.
-        part = np.searchsorted(ends[1:], self._bin(end), side="right")
-        happened[np.arange(len(v)), np.minimum(part, K - 1)] = event
+        part = np.minimum(np.searchsorted(ends[1:], self._bin(end), side="right"), K - 1)
+        # Expected numbers from the entry to the ends of parts, at most that of the row: their differences are E_k.
+        spent = np.clip(rate[:, None] * hazards[stratum][:, ends] - from_[:, None], 0.0, expected[:, None])
+        # Nothing is expected after the part of the row's time, whatever is rounded.
+        spent = np.where(np.arange(K + 1) > part[:, None], expected[:, None], spent)
+        counts = np.diff(spent, axis=1)  # E_k
+        happened = np.zeros_like(counts)
+        happened[np.arange(len(v)), part] = event
         z = np.stack([fold(v * row[None, :]) for row in self.matrix], axis=1) + self.shift
         # Every row is in one part and one stratum at a time: |u_k|^2 is |z|^2 + a^2 + c^2 for every k.
         constants = self.part_weight**2 + self.stratum_weight**2

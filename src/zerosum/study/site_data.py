@@ -20,6 +20,7 @@ from zerosum.compute.units import Units
 from zerosum.data.bids import SELECTED_BY
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
+from zerosum.data.formula import is_expanded
 from zerosum.data.imaging import Masker, load_images
 from zerosum.data.scans import MOVED
 from zerosum.data.tables import CellFault, check_reading, join_missing, load_units, table_names
@@ -237,6 +238,10 @@ def _as_bad_parameter() -> Iterator[None]:
 def _design(question: Question) -> Design | None:
     """The design in a question, or None."""
     design = question.preprocessing.get("design")
+    formula = design.get("formula") if isinstance(design, dict) else None
+    # The parser of R's formulas expands powers without a limit, and its input would come from the coordinator.
+    if isinstance(formula, str) and not is_expanded(formula):
+        raise BadParameter("the plan's question: the formula of the design is not expanded into + and :")
     return None if design is None else Design.model_validate(design)
 
 

@@ -83,7 +83,7 @@ from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency, FloatArray
-from zerosum.statistics.cox import ALL_ROWS, PART_MOST, CovariateMoments, CoxStep, ExitTable, free_curvature
+from zerosum.statistics.cox import ALL_ROWS, PART_LEAST, PART_MOST, CovariateMoments, CoxStep, ExitTable, free_curvature
 from zerosum.statistics.regression import SQUARE
 
 # Why a coefficient is not identified; `zerosum.report.coefficients` has the sentences.
@@ -248,11 +248,13 @@ class CoxRegressionProgram(RangedAlgorithm):
             "matrix": np.eye(p),
             "shift": np.zeros(p),
         }
+        # The weight of a part falls with the number of covariates, which the rounds fix. The norm of a contribution is
+        # largest at the least weight, and sites refuse a round with a larger norm than planned.
         return (
             PrivateSum(CovariateMoments(**self._rows), moments),
             PrivateSum(ExitTable(**self._rows), table),
             *(
-                PrivateSum(self._step(**blank, **_second(PART_MOST / 2, first=number == 0)), share)
+                PrivateSum(self._step(**blank, **_second(PART_LEAST, first=number == 0)), share)
                 for number, share in enumerate(rounds)
             ),
         )
