@@ -302,8 +302,8 @@ def test_load_for_plan_with_bad_question_is_refused(parameters: dict[str, Any], 
 def test_load_for_plan_with_formula_to_expand_is_refused(formula: str, tmp_path: Path) -> None:
     study = write(tmp_path, CASES["linear"])
     plan = study.plan()
-    preprocessing = dict(plan.question.preprocessing)
-    preprocessing["design"] = dict(preprocessing["design"]) | {"formula": formula}
+    preprocessing: dict[str, Any] = dict(plan.question.preprocessing)
+    preprocessing["design"] = preprocessing["design"] | {"formula": formula}
     lie = replace(plan, question=replace(plan.question, preprocessing=preprocessing))
     with pytest.raises(BadParameter, match=r"expanded|factors"):
         load_for(lie, site_file(tmp_path, study))
