@@ -8,8 +8,8 @@ noise of known size. H was released in isometric coordinates, so its noise E is 
 diagonal and s^2/2 off it, and for a vector d the product E d has covariance (s^2/2)(|d|^2 I + d d').
 
 With w* the maximiser of the pooled log-likelihood, g = H (w* - w) up to third-order terms. The prior is w* ~ N(c,
-prior^2 I), c public or released. `merge` merges several releases into one, `posterior` gives the posterior N(mean,
-covariance) of w*, and `table` the standard errors, the intervals and the identified coefficients.
+prior^2 I), c public or released. `posterior` gives the posterior N(mean, covariance) of w*, and `table` the
+standard errors, the intervals and the identified coefficients.
 
 The posterior without sampling error is about the regression on the pooled data. With the variance of the sampled
 gradient added to the noise it is about the population.
@@ -23,7 +23,6 @@ that their p values are too large rather than too small.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,51 +44,6 @@ class GradientRelease:
     hessian_noise: float  # standard deviation of an isometric coordinate of the Hessian (a diagonal entry)
 
 
-def merge(points: Sequence[GradientRelease], bend: float = 0.0) -> GradientRelease:
-    """Several points merged into one at the coefficients of the last, with inverse-variance weights.
-
-    A gradient is moved from w to the last coefficients by the mean of the Hessians at both ends, g - (H + H_last)/2 d
-    with d = w_last - w (trapezoidal rule). Two errors of this are counted as further noise: the noise of the two
-    Hessians along d, and the remainder of third order, bend (d'H d)^(3/2).
-
-    Parameters
-    ----------
-    points : in the order of the rounds; the last one is the best known.
-    bend : factor of the remainder; 0 where the log-likelihood is quadratic.
-
-    Returns
-    -------
-    point : gradient (D,), Hessian (D, D) and their noise at the last coefficients.
-    """
-    last = points[-1]
-    gradients, variances = [], []
-    for point in points:
-        way = last.at - point.at
-        # trapezoidal rule: the change of the gradient along `way` is the integral of the Hessian times `way`
-        hessian = (point.hessian + last.hessian) / 2
-        gradients.append(point.gradient - hessian @ way)
-        # a noisy Hessian may be indefinite; the quadratic form is that of a covariance, so it is at least 0
-        left_out = bend * max(float(way @ hessian @ way), 0.0) ** 1.5
-        # noise variance of (E + E_last)/2 is (s^2 + s_last^2)/4, and half of it times |d|^2 remains in each entry of
-        # its product with d; the d d' part is left out
-        blurred = (point.hessian_noise**2 + last.hessian_noise**2) / 8 * float(way @ way)
-        variances.append(point.gradient_noise**2 + blurred + left_out**2)
-    if not min(variances) > 0:  # no noise: the last point is exact
-        return last
-    # Inverse-variance weights give the unbiased average of least variance. The errors of the moved gradients share the
-    # noise of the last Hessian; their covariance is left out.
-    weights = 1 / np.array(variances)
-    weights = weights / np.sum(weights)
-    # the Hessian is averaged with the weights of the gradients: only its product with the last step matters
-    return GradientRelease(
-        last.at,
-        np.asarray(weights @ np.array(gradients)),
-        np.asarray(sum(w * point.hessian for w, point in zip(weights, points, strict=True))),
-        math.sqrt(float(weights**2 @ np.array(variances))),
-        math.sqrt(float(weights**2 @ np.array([point.hessian_noise**2 for point in points]))),
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """Normal posterior of the coefficients."""
@@ -109,7 +63,7 @@ def posterior(
 
     Parameters
     ----------
-    point : one point, or several from `merge`; D coefficients.
+    point : one point; D coefficients.
     prior : standard deviation of each coefficient before any data.
     sampling : dispersion over the number of units, so that sampling * e is the sampling variance of the gradient along
         an eigenvector (information equality); 0 for the posterior about the pooled data.

@@ -307,7 +307,7 @@ def linear_fit(
     found, shift = short, found - short
     final = trust * true / last[:, None]
     rest = 1 - final
-    heard = rest**2 * gains**2 * noise + trust**2 * variance[:, None] / last[:, None] ** 2
+    observed = rest**2 * gains**2 * noise + trust**2 * variance[:, None] / last[:, None] ** 2
     # The part of one direction that its noisy eigenvector has in another (perturbation of first order): what the
     # other directions leave enters by it.
     gaps = (values[:, None] - values) ** 2 + scale**2
@@ -315,7 +315,7 @@ def linear_fit(
     # has variance blur^2/2. scale^2 keeps equal eigenvalues finite.
     shares = blur**2 / 2 / gaps * (1 - np.eye(width))
     leaked = shares @ _mixed_variance(mass, (rest * left) ** 2 * wide[:, None])
-    each = heard + (rest * left) ** 2 * wide[:, None] + leaked[:, None]
+    each = observed + (rest * left) ** 2 * wide[:, None] + leaked[:, None]
     # sampling error: of the population where the releases follow the data, and of the pooled fit where they do not
     last_level = closing if closing.turns else opening
     sampling = last_level.std**2 / units
