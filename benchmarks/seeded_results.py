@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 import zerosum
 from zerosum import Policy, Units, algorithms
+from zerosum.kernel.quantity import Quantity
 
 Floats = NDArray[np.float64]
 Sites = Mapping[str, Any]
@@ -409,6 +410,10 @@ def numbers(value: Any) -> Any:
     """A result as JSON: arrays as lists, numbers without rounding."""
     if isinstance(value, Mapping):
         return {str(key): numbers(each) for key, each in value.items()}
+    if isinstance(value, Quantity):
+        # Field by field: the text of an array has eight digits only, and later versions may have further fields.
+        axes = [[axis.name, *axis.labels] for axis in value.axes]
+        return {"value": numbers(value.value), "std": numbers(value.std), "kind": value.kind, "axes": axes}
     if isinstance(value, np.ndarray):
         return [numbers(each) for each in value.tolist()]
     if isinstance(value, list | tuple):
