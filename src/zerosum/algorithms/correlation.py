@@ -39,7 +39,7 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.intervals import ENDS, Z, within
 from zerosum.algorithms.program import Program, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.quantiles import non_negative_counts
-from zerosum.algorithms.score_tests import Correction, adjusted, normal_tail
+from zerosum.algorithms.score_tests import Correction, adjusted_pairs, normal_tail
 from zerosum.arrays import Floats
 from zerosum.kernel.missing import OWN_ROWS
 from zerosum.kernel.quantity import Axis, Quantity
@@ -218,11 +218,7 @@ class CorrelationProgram(RangedAlgorithm):
             "p_value": Quantity(p, "diagnostic", (axis, axis)),
         }
         if self.correction != "none":
-            # Every pair is one hypothesis: the matrix holds each twice.
-            upper = np.triu_indices(count, 1)
-            every = np.zeros((count, count))
-            every[upper] = adjusted(p[upper], self.correction)
-            found["p_adjusted"] = Quantity(every + every.T, "diagnostic", (axis, axis))
+            found["p_adjusted"] = Quantity(adjusted_pairs(p, self.correction), "diagnostic", (axis, axis))
         return found
 
 

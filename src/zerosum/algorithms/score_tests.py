@@ -34,6 +34,12 @@ from zerosum.arrays import Floats
 Alternative = Literal["two-sided", "less", "greater"]
 Correction = Literal["none", "holm", "benjamini-hochberg"]
 
+# Adjustments for the number of tests, as texts.
+CORRECTIONS: dict[Correction, str] = {
+    "holm": "Holm's method",
+    "benjamini-hochberg": "the method of Benjamini and Hochberg",
+}
+
 # Tables drawn for the law of a table's statistic. The standard error of a p value of 0.05 is then 0.003. Chosen by
 # hand.
 DRAWS = 4999
@@ -498,3 +504,23 @@ def adjusted(p_values: Floats, correction: Correction) -> Floats:
     found = np.empty(count)
     found[order] = np.minimum(rising, 1.0)
     return found
+
+
+def adjusted_pairs(p_values: Floats, correction: Correction) -> Floats:
+    """Adjusted p values of a symmetric matrix with one hypothesis for each pair; the diagonal is 0.
+
+    Parameters
+    ----------
+    p_values : array of shape (n, n)
+        Symmetric.
+    correction : {"none", "holm", "benjamini-hochberg"}
+        As for `adjusted`.
+
+    >>> adjusted_pairs(np.array([[0, 0.01, 0.02], [0.01, 0, 0.5], [0.02, 0.5, 0]]), "holm").round(3).tolist()[0]
+    [0.0, 0.03, 0.04]
+    """
+    # Every pair is one hypothesis: the matrix holds each twice.
+    upper = np.triu_indices(len(p_values), 1)
+    found = np.zeros(p_values.shape)
+    found[upper] = adjusted(p_values[upper], correction)
+    return found + found.T

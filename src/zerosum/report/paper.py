@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zerosum import html
+from zerosum.algorithms.score_tests import CORRECTIONS, Correction
 from zerosum.errors import BadInput
 from zerosum.kernel.names import visible
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.question import Question
-from zerosum.report.coefficients import INTERCEPT, NOT_IDENTIFIED, CoefficientTable, p_text
+from zerosum.report.coefficients import INTERCEPT, NOT_IDENTIFIED, CoefficientTable, JointTest, p_text
 from zerosum.report.document import Picture, Table
 from zerosum.report.number_format import format_number
 from zerosum.report.tidy import TidyTable, tidy_tables
@@ -134,7 +135,11 @@ def _spaced(texts: Iterable[str]) -> Iterator[str]:
 
 
 def paper_tables(
-    estimate: Mapping[str, Quantity], question: Question, algorithm: str, units: float | None = None
+    estimate: Mapping[str, Quantity],
+    question: Question,
+    algorithm: str,
+    units: float | None = None,
+    correction: Correction = "none",
 ) -> dict[str, PaperTable]:
     """Tables of a result for a paper, by name.
 
@@ -148,6 +153,8 @@ def paper_tables(
         Name of the algorithm.
     units : float, optional
         Public number of units.
+    correction : {"none", "holm", "benjamini-hochberg"}
+        Adjustment of p values in Table 1; other tables have theirs in the estimate.
 
     Returns
     -------
@@ -167,7 +174,7 @@ def paper_tables(
         found = [coefficient_table(each) for each in (*ratios, table, *standardised)]
     else:
         if {"mean_population_interval", "proportion"} & estimate.keys():
-            found.append(table_one(estimate, question, units))
+            found.append(table_one(estimate, question, units, correction))
         for each in tables_of(estimate):
             found.append(_plain(each, [one.name for one in found]))
         if not found:
@@ -190,11 +197,14 @@ def coefficient_table(table: CoefficientTable) -> PaperTable:
         # One note for all rows with the dagger, with each reason once.
         reasons |= set() if row.identified else {row.reason or "the estimate is mostly the prior"}
         estimate, pooled, population = table.texts(row)
-        test = (p_text(row.p_value),) if table.tested else ()
-        rows.append(Row((f"{row.label}{mark}", *map(_signed, (f"{estimate} ({population})", pooled)), *test)))
+        texts = map(_signed, (f"{estimate} ({population})", pooled))
+        rows.append(Row((f"{row.label}{mark}", *texts, *table.test_texts(row))))
     notes = [_POPULATION_NOTE, _POOLED_NOTE]
     if table.tested:
         notes.append("p: Wald test for the population.")
+        if table.correction != "none":
+            count = sum(row.p_adjusted is not None for row in table.rows)
+            notes.append(f"Adjusted p: for {count} tests, by {CORRECTIONS[table.correction]}.")
     if reasons:
         notes.append(f"{_DAGGER} {NOT_IDENTIFIED}: {'; '.join(sorted(reasons))}.")
     measure = table.measure[0].upper() + table.measure[1:]
@@ -202,10 +212,41 @@ def coefficient_table(table: CoefficientTable) -> PaperTable:
         "",
         f"{measure} (95{_SPACE}% CI)",
         f"95{_SPACE}% interval, these data",
-        *(("p",) if table.tested else ()),
+        *table.test_headings,
     )
     title = table.title if table.names[-1:] != (INTERCEPT,) else f"{table.title} of the model"
     return PaperTable(table.title.lower().replace(" ", "_"), title, heading, tuple(rows), tuple(notes))
+
+
+def joint_table(tests: Sequence[JointTest], correction: Correction) -> PaperTable:
+    """Table of joint tests, one row each.
+
+    Parameters
+    ----------
+    tests : sequence of JointTest
+        The tests, adjusted if there is a correction.
+    correction : {"none", "holm", "benjamini-hochberg"}
+        The adjustment.
+    """
+    more = correction != "none"
+    rows = tuple(
+        Row(
+            (
+                f"{each.name}{'' if each.identified else f' {_DAGGER}'}",
+                f"{each.statistic:.2f}",
+                str(each.degrees_of_freedom),
+                *map(p_text, (each.p_value, each.p_adjusted)[: 1 + more]),
+            )
+        )
+        for each in tests
+    )
+    notes = ["p: Wald test that all named coefficients or combinations are 0, for the population."]
+    if more:
+        notes.append(f"Adjusted p: for {len(tests)} tests, by {CORRECTIONS[correction]}.")
+    if not all(each.identified for each in tests):
+        notes.append(f"{_DAGGER} a coefficient is {NOT_IDENTIFIED}.")
+    heading = ("", "chi-squared", "df", "p", *(["adjusted p"] if more else []))
+    return PaperTable("joint_tests", "Joint tests of coefficients", heading, rows, tuple(notes))
 
 
 def of_tidy(table: TidyTable) -> PaperTable:
