@@ -14,9 +14,9 @@ import pytest
 
 import zerosum
 from helpers.paper_results import described, linear, logistic
-from zerosum.algorithms.score_tests import adjusted
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
+from zerosum.kernel.significance import adjusted
 from zerosum.report.coefficients import p_text
 from zerosum.report.export import Changes, exported, pictures, tidy
 from zerosum.report.methods_text import methods

@@ -39,11 +39,12 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.intervals import ENDS, Z, within
 from zerosum.algorithms.program import Program, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.quantiles import non_negative_counts
-from zerosum.algorithms.score_tests import Correction, adjusted_pairs, normal_tail
+from zerosum.algorithms.score_tests import normal_tail
 from zerosum.arrays import Floats
 from zerosum.kernel.missing import OWN_ROWS
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.significance import Correction, adjusted_pairs
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.groups import MOST_BINS, GroupedRanks
 from zerosum.statistics.moments import SecondMoment

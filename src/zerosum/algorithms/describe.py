@@ -35,12 +35,11 @@ from zerosum.arrays import Floats
 from zerosum.kernel.missing import OBSERVED
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.significance import GROUP_TESTS
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.groups import FREE_SECOND, Grouped, GroupedCounts, GroupedMoments
 
 Part = Literal["means", "quantiles", "proportions"]
-# Test of the groups that comes with each part.
-GROUP_TESTS: dict[Part, str] = {"means": "Welch", "quantiles": "Kruskal-Wallis", "proportions": "chi-squared"}
 
 # Variance of a quantile, over that of a mean, at the same share of the budget and in units of the range: for a normal
 # density whose range is six standard deviations wide. The derivation is not recorded.

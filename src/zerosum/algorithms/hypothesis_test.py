@@ -45,10 +45,8 @@ from zerosum.algorithms.program import Program, PublicFacts
 from zerosum.algorithms.quantiles import BinnedAlgorithm, non_negative_counts
 from zerosum.algorithms.score_tests import (
     Alternative,
-    Correction,
     GroupSums,
     Scores,
-    adjusted,
     mean_scores,
     noncentral_power,
     normal_tail,
@@ -59,6 +57,7 @@ from zerosum.algorithms.score_tests import (
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Quantity, columns_axis
 from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.significance import Correction, adjusted
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.groups import FREE_SECOND, Grouped, GroupedCounts, GroupedMoments
 

@@ -24,11 +24,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from zerosum.algorithms.regression.inference import joint_wald
-from zerosum.algorithms.score_tests import Correction, adjusted
 from zerosum.arrays import Floats
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.quantity import Quantity
+from zerosum.kernel.significance import Correction, adjusted, joint_wald
 from zerosum.report.document import Forest, ForestRow, Table, known
 
 Interval = tuple[float, float]

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from zerosum.algorithms.score_tests import Correction, adjusted, adjusted_pairs
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.quantity import Quantity
+from zerosum.kernel.significance import Correction, adjusted, adjusted_pairs
 from zerosum.report.coefficients import CoefficientTable, JointTest, combination
 from zerosum.report.document import Forest, Picture, Table, Text
 from zerosum.report.guarantee_text import study_title

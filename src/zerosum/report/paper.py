@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zerosum import html
-from zerosum.algorithms.score_tests import CORRECTIONS, Correction
 from zerosum.errors import BadInput
 from zerosum.kernel.names import visible
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.question import Question
+from zerosum.kernel.significance import CORRECTIONS, Correction
 from zerosum.report.coefficients import INTERCEPT, NOT_IDENTIFIED, CoefficientTable, JointTest, p_text
 from zerosum.report.document import Picture, Table
 from zerosum.report.number_format import format_number

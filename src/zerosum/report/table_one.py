@@ -28,13 +28,12 @@ from typing import Any
 
 import numpy as np
 
-from zerosum.algorithms.describe import GROUP_TESTS, Part
-from zerosum.algorithms.score_tests import CORRECTIONS, Correction, adjusted
 from zerosum.arrays import Floats
 from zerosum.errors import BadInput
 from zerosum.kernel.missing import OBSERVED, rules_by_column
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.question import Question
+from zerosum.kernel.significance import CORRECTIONS, GROUP_TESTS, Correction, adjusted
 from zerosum.report.coefficients import p_text
 from zerosum.report.number_format import format_number
 from zerosum.report.paper import PaperTable, Row
@@ -192,7 +191,7 @@ def _number_rows(
     return rows
 
 
-def _test_cell(tests: Mapping[str, str], name: str, part: Part) -> tuple[str, ...]:
+def _test_cell(tests: Mapping[str, str], name: str, part: str) -> tuple[str, ...]:
     """The cell of a p value; none in a table without tests."""
     return (tests.get(f"{name}: {GROUP_TESTS[part]}", ""),) if tests else ()
 
@@ -378,7 +377,7 @@ def _notes(estimate: Estimate, several: bool, tests: Mapping[str, str], correcti
     if several:
         notes.append("SMD: standardised mean difference, from the noisy numbers.")
     if tests:
-        beside: dict[Part, str] = {"means": "means", "quantiles": "medians", "proportions": "categories"}
+        beside = {"means": "means", "quantiles": "medians", "proportions": "categories"}
         used = [part for part in beside if any(label.endswith(f": {GROUP_TESTS[part]}") for label in tests)]
         named = ", ".join(f"{GROUP_TESTS[part]} ({beside[part]})" for part in used)
         after = "" if correction == "none" else f"; adjusted for {len(tests)} tests by {CORRECTIONS[correction]}"
