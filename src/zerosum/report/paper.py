@@ -27,6 +27,8 @@ from zerosum.report.tidy import TidyTable, tidy_tables
 MOST_ROWS = 500
 # Word files: width of the text and of pictures by kind in cm, and rows of a table that are kept on one page.
 _TEXT_WIDTH, _PICTURE_WIDTHS, _ROWS_OF_A_PAGE = 17.0, {"forest": 17}, 45
+# Word files: fewest characters in a line of the first column.
+_LABEL_LEAST = 14
 _DAGGER = "†"
 _MINUS = "\N{MINUS SIGN}"
 _SPACE, _EM_SPACE = "\N{NO-BREAK SPACE}", "\N{EM SPACE}"
@@ -102,7 +104,12 @@ class PaperTable:
             )
             rows.append(replace(row, cells=(first, *row.cells[1:])))
         heading = tuple(labelled(head.replace(_SPACE, " "), labels) if head else "" for head in self.heading)
-        return replace(self, heading=heading, rows=tuple(rows), title=self.title)
+        # Notes name columns before their noise: "age ±2.8".
+        notes = tuple(
+            re.sub(r"(?<=[ ,])([^ ,]+)(?= ±)", lambda found: labels.get(found[1], found[1]), note)
+            for note in self.notes
+        )
+        return replace(self, heading=heading, rows=tuple(rows), notes=notes)
 
     def as_tidy(self) -> TidyTable:
         """The texts as a table for CSV and data frames; empty headings get a name."""
@@ -486,14 +493,25 @@ def _word_table(document: Any, table: PaperTable) -> None:
 
 
 def _widths(table: PaperTable) -> list[float]:
-    """Widths of the columns of a Word table in cm, in proportion to their longest texts; headings may be wrapped."""
-    lengths = []
+    """Widths of the columns of a Word table in cm, from their longest texts.
+
+    Headings and the names of rows may be wrapped between words; numbers with their intervals may not. A table that is
+    too wide loses width in its first column, and only then in all.
+    """
+    widths = []
     for c, head in enumerate(table.heading):
         words = max(map(len, head.split(" ")), default=0)
-        lengths.append(max(words, *(len(row.cells[c]) + 2 * row.indent for row in table.rows), 6) + 2.0)
-    # 0.19 cm per character of 9 points; a table that is too wide is narrowed as a whole.
-    scale = min(0.19, _TEXT_WIDTH / sum(lengths))
-    return [length * scale for length in lengths]
+        widths.append(_cell_width(max(words, *(len(row.cells[c]) + 2 * row.indent for row in table.rows), 4)))
+    longest = max(len(word) for row in table.rows for word in row.cells[0].split(" ")) if table.rows else 0
+    least = min(widths[0], _cell_width(max(longest, _LABEL_LEAST)))
+    widths[0] -= min(max(sum(widths) - _TEXT_WIDTH, 0.0), widths[0] - least)
+    scale = min(1.0, _TEXT_WIDTH / sum(widths))
+    return [width * scale for width in widths]
+
+
+def _cell_width(characters: int) -> float:
+    """Width of a cell in cm: its margins, and 0.18 cm for each character of 9 points."""
+    return 0.4 + 0.18 * characters
 
 
 def _rule(cell: Any, *, top: bool, bottom: bool) -> None:

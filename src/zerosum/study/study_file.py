@@ -435,7 +435,9 @@ class Study(Table):
         if raw is not None:
             raw.append(units)
         for fault in faults:
-            note = f"{fault.sentence}: they count as other or missing"
+            note = (
+                f"{fault.sentence}: they count as other or missing; `labels` of the site's file can name their meaning"
+            )
             if notes is None:
                 warnings.warn(f"site {site.name!r}: {note}", DataWarning, stacklevel=2)
             else:
