@@ -31,7 +31,7 @@ def synth_sample(
 ) -> None:
     """Draw synthetic records from a result, as often as you like. Nothing is spent."""
     from zerosum.report.record import write_whole
-    from zerosum.report.synthetic import SyntheticTable
+    from zerosum.study.synthetic_table import SyntheticTable
 
     table = SyntheticTable.of(stored_result(id))
     records = table.records(rows, seed)
@@ -71,7 +71,7 @@ def synth_table(
     json_: Json = False,
 ) -> None:
     """Show the table of one to four columns with error bars. Nothing is spent; the errors take some seconds."""
-    from zerosum.report.synthetic import SyntheticTable
+    from zerosum.study.synthetic_table import SyntheticTable
 
     found = SyntheticTable.of(stored_result(id)).marginal(tuple(column))
     half = found.half_width

@@ -17,7 +17,7 @@ from zerosum.estimators.tables import Levels, TableEstimator
 from zerosum.estimators.validation import LIST, MAPPING, RANGES, WHOLE, Constraint, of_type, optional
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.schemes import Scheme
-from zerosum.report.synthetic import INFERENCE_TWINS, Inference, Query, Records, SyntheticTable
+from zerosum.study.synthetic_table import INFERENCE_TWINS, Inference, Query, Records, SyntheticTable
 
 
 @documented

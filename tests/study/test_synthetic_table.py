@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import zerosum
 from zerosum.errors import BadParameter
-from zerosum.report.synthetic import SyntheticTable
+from zerosum.study.synthetic_table import SyntheticTable
 
 Floats = NDArray[np.float64]
 
