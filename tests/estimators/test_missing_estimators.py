@@ -154,7 +154,7 @@ def test_estimator_without_rules_says_so() -> None:
 
 def test_regression_unknown_rule_lists_complete_cases() -> None:
     model = LinearRegression(response=(-5, 5), **BOUNDS, missing="multiple-imputation")
-    with pytest.raises(BadParameter, match=r"complete-cases.*no multiple imputation"):
+    with pytest.raises(BadParameter, match=r"complete-cases.*synthetic-data"):
         model.fit(holes(), np.zeros(300))
 
 

@@ -40,8 +40,8 @@ def test_units_check_nan_without_rule_is_refused() -> None:
 @pytest.mark.parametrize(
     ("rule", "advice"),
     [
-        ("multiple-imputation", "no multiple imputation"),
-        ("MICE", "no multiple imputation"),
+        ("multiple-imputation", "synthetic-data"),
+        ("MICE", "synthetic-data"),
         ("indicator", "`indicators`"),
         ("na.omit", "complete-cases"),
         ("median", "not public"),

@@ -27,7 +27,8 @@ RULES = f"{VALUE}, {MEANINGS[OWN_ROWS]} or {MEANINGS[OBSERVED]}"
 # Names of other packages for what has another name here, or is not available.
 _ELSEWHERE = {
     ("multiple-imputation", "multiple", "imputation", "mice", "mi"): (
-        "there is no multiple imputation: it would need a private joint model of the columns"
+        "sites do not impute from a model: release a model of the columns (algorithm synthetic-data) and impute in its "
+        "records"
     ),
     ("indicator", "indicators", "missing-indicator"): (
         "a 0/1 column for missing values beside an imputed one is `indicators` of a design or of from_formula"
