@@ -510,8 +510,8 @@ def _widths(table: PaperTable) -> list[float]:
 
 
 def _cell_width(characters: int) -> float:
-    """Width of a cell in cm: its margins, and 0.18 cm for each character of 9 points."""
-    return 0.4 + 0.18 * characters
+    """Width of a cell in cm: its margins, and 0.165 cm for each digit of Calibri at 9 points."""
+    return 0.4 + 0.165 * characters
 
 
 def _rule(cell: Any, *, top: bool, bottom: bool) -> None:

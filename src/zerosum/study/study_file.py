@@ -150,6 +150,11 @@ class Study(Table):
             where = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
             if where in RENAMED and first["type"] == "extra_forbidden":
                 raise BadStudy(f"the study file {path}: {where} is called {RENAMED[where]} since 0.2") from None
+            if where == "sites.labels":
+                raise BadStudy(
+                    f"the study file {path}: labels are declared in a site's schema now: `labels = ...` in [columns.NAME] of "
+                    'the file that `schema = "..."` names in [[sites]]'
+                )
             what = _reason(first["type"], first["msg"])
             # An entry that is missing is often there under a misspelt name.
             unknown = [str(each["loc"][-1]) for each in others if each["type"] == "extra_forbidden"]
@@ -438,9 +443,7 @@ class Study(Table):
         if raw is not None:
             raw.append(units)
         for fault in faults:
-            note = (
-                f"{fault.sentence}: they count as other or missing; `labels` of the site's file can name their meaning"
-            )
+            note = f"{fault.sentence}: they count as other or missing; `labels` of the column in the site's schema can map them"
             if notes is None:
                 warnings.warn(f"site {site.name!r}: {note}", DataWarning, stacklevel=2)
             else:
