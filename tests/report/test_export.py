@@ -25,6 +25,9 @@ from zerosum.report.record import Result
 from zerosum.report.table_one import table_one
 from zerosum.report.tidy import tidy_tables
 
+# A name of a row that is longer than its column.
+LONG = "x0=Age at the first visit of the study, completed years"
+
 
 def rows_of(content: bytes) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(content.decode())))
@@ -375,3 +378,26 @@ def test_tidy_effect_of_a_hypothesis_test_has_a_population_interval() -> None:
     }
     rows = [row for table in tidy_tables(estimate).values() for row in table.records()]
     assert [(row["conf_low"], row["conf_high"], row["kind"]) for row in rows] == [(0.5, 2.5, "population")]
+
+
+def test_word_table_p_values_and_intervals_fit_on_one_line() -> None:
+    pytest.importorskip("docx")
+    from docx import Document
+
+    document = Document(
+        io.BytesIO(exported(described(), "docx", ("table1",), Changes.parse(labels=[LONG]))["tables.docx"])
+    )
+    (table,) = document.tables
+    total = 0.0
+    for column in range(1, len(table.columns)):
+        width = table.columns[column].width.cm
+        total += width
+        longest = max(len(row.cells[column].text) for row in table.rows[1:])
+        # A digit of Calibri at 9 points is 0.161 cm wide; cells have margins of 0.19 cm.
+        assert width >= 0.38 + 0.161 * longest
+    assert total + table.columns[0].width.cm <= 17.01
+
+
+def test_labels_are_in_the_notes_of_table_one() -> None:
+    text = exported(described(), "latex", ("table1",), Changes.parse(labels=["x0=Age, years"]))["tables.tex"].decode()
+    assert "Age, years $\\pm$" in text

@@ -152,9 +152,9 @@ class Study(Table):
                 raise BadStudy(f"the study file {path}: {where} is called {RENAMED[where]} since 0.2") from None
             if where == "sites.labels":
                 raise BadStudy(
-                    f"the study file {path}: labels are declared in a site's schema now: `labels = ...` in [columns.NAME] of "
-                    'the file that `schema = "..."` names in [[sites]]'
-                )
+                    f"the study file {path}: labels are declared in a site's schema now: `labels = ...` in "
+                    '[columns.NAME] of the file that `schema = "..."` names in [[sites]]'
+                ) from None
             what = _reason(first["type"], first["msg"])
             # An entry that is missing is often there under a misspelt name.
             unknown = [str(each["loc"][-1]) for each in others if each["type"] == "extra_forbidden"]
@@ -443,7 +443,8 @@ class Study(Table):
         if raw is not None:
             raw.append(units)
         for fault in faults:
-            note = f"{fault.sentence}: they count as other or missing; `labels` of the column in the site's schema can map them"
+            note = f"{fault.sentence}: they count as other or missing"
+            note += "; `labels` of the column in the site's schema can map them"
             if notes is None:
                 warnings.warn(f"site {site.name!r}: {note}", DataWarning, stacklevel=2)
             else:
