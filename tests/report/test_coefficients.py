@@ -11,8 +11,8 @@ from helpers.paper_results import linear, logistic
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.report.coefficients import CoefficientTable, combination
-from zerosum.report.paper import coefficient_table
-from zerosum.report.tidy import of_coefficients
+from zerosum.report.paper import coefficient_table, site_table
+from zerosum.report.tidy import of_coefficients, of_mixed
 
 Z95 = 1.959963984540054
 
@@ -250,3 +250,49 @@ def test_adjusted_values_are_lost_by_tables_of_other_hypotheses() -> None:
     assert given.per({"x0": 10}).test_headings == ("p",)
     assert given.adjusted("none").test_headings == ("p",)
     assert "adjusted p" in str(given)
+
+
+def with_sites(link: str = "linear-regression", last_known: float = 1.0) -> CoefficientTable:
+    """One slope and constants of four sites."""
+    axis = Axis("coefficient", ("age", "site=b", "site=c", "site=d", "intercept"))
+    values = np.array([0.5, 1.0, -2.0, 3.0, 10.0])
+    covariance = np.diag([0.01, 0.2, 0.2, 0.2, 0.1]) + 0.05
+    estimate = {"coefficients": Quantity(values[:4]), "intercept": Quantity(values[4:])}
+    for kind in ("pooled", "population"):
+        scaled = covariance * (1 if kind == "pooled" else 2)
+        std = np.sqrt(np.diag(scaled))
+        estimate[f"{kind}_std"] = Quantity(std, "diagnostic", (axis,))
+        estimate[f"{kind}_covariance"] = Quantity(scaled, "diagnostic", (axis, axis))
+        for level in ("90", "95"):
+            estimate[f"{kind}_interval_{level}"] = Quantity(np.stack([values - std, values + std], axis=1))
+    estimate["identified"] = Quantity(np.array([1.0, 1.0, 1.0, last_known, 1.0]), "diagnostic", (axis,))
+    estimate["p_value"] = Quantity(np.full(5, 0.5), "diagnostic", (axis,))
+    return CoefficientTable.of(estimate, link)
+
+
+def test_random_intercept_replaces_the_constants_of_sites() -> None:
+    mixed = with_sites().random_intercept()
+    assert mixed.fixed.names == ("age", "intercept")
+    assert list(mixed.sites) == ["first site", "b", "c", "d"]
+    assert mixed.interval[0] <= mixed.between <= mixed.interval[1]
+    # Constants are 10, 11, 8, 13: drawn towards the mean, in the same order.
+    values = [value for value, _ in mixed.sites.values()]
+    assert np.argsort(values).tolist() == [2, 0, 1, 3]
+    assert np.ptp(values) < 5
+    slope, mean = mixed.fixed.rows
+    assert slope.population_std > slope.pooled_std
+    assert mean.estimate == pytest.approx(10.5, abs=0.5)
+    # The mean of four sites that differ by about 2 is known to about 1.
+    assert 0.6 < mean.population_std < 2
+    assert "Random intercept" in str(mixed)
+    assert [row.cells[0] for row in site_table(mixed).rows] == list(mixed.sites)
+    assert of_mixed(mixed).records()[0]["estimate"] == mixed.between
+
+
+def test_random_intercept_is_refused_where_it_has_no_meaning() -> None:
+    with pytest.raises(BadInput, match="linear"):
+        with_sites("logistic-regression").random_intercept()
+    with pytest.raises(BadInput, match="site_effects"):
+        table(algorithm="linear-regression").random_intercept()
+    with pytest.raises(BadInput, match="site=d"):
+        with_sites(last_known=0.0).random_intercept()

@@ -166,6 +166,10 @@ def results_export(
     correction: Annotated[
         Adjustment, typer.Option(help="Adjustment of the p values of each table for its number of tests.")
     ] = Adjustment.NONE,
+    random_intercept: Annotated[
+        bool,
+        typer.Option("--random-intercept", help="Linear models with site_effects: a random intercept by site instead."),
+    ] = False,
     label: Labels = None,
     study: Annotated[
         Path | None, typer.Option(help="The study file, for maps of images, or if the result needs its files.")
@@ -184,15 +188,17 @@ def results_export(
             format_,
             out,
             table or (),
-            Changes.parse(per or (), contrast or (), margin or (), label or (), test or (), correction.value),
+            Changes.parse(
+                per or (), contrast or (), margin or (), label or (), test or (), correction.value, random_intercept
+            ),
         )
         return
     if out is None:
         raise BadParameter("give --out, a new folder; or --format, for tables alone")
-    if table or per or contrast or margin or label or test or correction is not Adjustment.NONE:
+    if table or per or contrast or margin or label or test or random_intercept or correction is not Adjustment.NONE:
         raise BadParameter(
-            "--table, --per, --contrast, --margin, --test, --correction and --label are about tables: give --format "
-            "with them"
+            "--table, --per, --contrast, --margin, --test, --correction, --random-intercept and --label are about "
+            "tables: give --format with them"
         )
     loaded = None if study is None else Study.load(study)
     whole = ArchivedStudy.load(id).export(out, None if loaded is None else loaded.build_algorithm())

@@ -25,16 +25,19 @@ from typing import Any, Literal
 import numpy as np
 
 from zerosum.arrays import Floats
+from zerosum.data.design import SITE
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.significance import Correction, adjusted, joint_wald
 from zerosum.report.document import Forest, ForestRow, Table, known
+from zerosum.report.mixed import random_intercept
 
 Interval = tuple[float, float]
 Link = Literal["identity", "logit", "log"]
 
 INTERCEPT = "intercept"
 NOT_IDENTIFIED = "not identified at this budget"
+_SITE_EFFECT = f"{SITE}="  # beginning of the names of site effects
 # Link of each algorithm, and the name of an exponentiated coefficient.
 _MODELS: dict[str, tuple[Link, str]] = {
     "logistic-regression": ("logit", "odds ratio"),
@@ -102,6 +105,42 @@ class JointTest:
     p_value: float
     identified: bool
     p_adjusted: float | None = None
+
+
+@dataclass(frozen=True)
+class MixedTable:
+    """A linear model with a random intercept by site (`zerosum.report.mixed`).
+
+    Attributes
+    ----------
+    fixed : CoefficientTable
+        The slopes and the mean intercept.
+    between : float
+        Standard deviation of the intercepts between sites.
+    interval : tuple of float
+        Its interval of 95 %.
+    sites : mapping of str to tuple of float
+        Intercept of each site, drawn towards the mean, and its standard error.
+    """
+
+    fixed: CoefficientTable
+    between: float
+    interval: Interval
+    sites: Mapping[str, tuple[float, float]]
+
+    @property
+    def note(self) -> str:
+        """The standard deviation between sites with its interval, for tables."""
+        low, high = (f"{end:.3g}" for end in self.interval)
+        return (
+            f"Random intercept by site: standard deviation {self.between:.3g} (95 % CI {low} to {high}) between "
+            f"{len(self.sites)} sites."
+        )
+
+    def __str__(self) -> str:
+        """The coefficients, and the intercepts of the sites."""
+        lines = [f"{name}: {value:.4g} (SE {std:.2g})" for name, (value, std) in self.sites.items()]
+        return "\n".join([str(self.fixed), "", self.note, *lines])
 
 
 @dataclass(frozen=True)
@@ -267,10 +306,6 @@ class CoefficientTable:
             errors[f"{kind}_std"] = std
             for level, quantile in _LEVELS.items():
                 errors[f"{kind}_{level}"] = value - quantile * std, value + quantile * std
-        # The two-sided Wald test with the standard normal distribution, as for a coefficient.
-        error = errors["population_std"]
-        size = abs(value) / error if error > 0 else math.inf if value else 0.0
-        tested = any(row.p_value is not None for row in self.rows)
         identified = all(row.identified for row in self.rows if row.name in given)
         if len(given) > 1 and _IDENTIFIED in self.covariances:
             # The largest pooled variance at which the combination counts as identified: a share of its prior variance.
@@ -280,7 +315,7 @@ class CoefficientTable:
             name or _combination_text(given),
             value,
             identified=identified,
-            p_value=math.erfc(size / math.sqrt(2)) if tested else None,
+            p_value=_wald(value, errors["population_std"]) if self.tested else None,
             **errors,
         )
 
@@ -326,6 +361,76 @@ class CoefficientTable:
             for each in (self.feature_mean, self.feature_std)
         )
         return replace(self, rows=rows, covariances=scaled, feature_mean=mean, feature_std=std, correction="none")
+
+    def random_intercept(self) -> MixedTable:
+        """The model with a random intercept by site in the place of a constant for each site.
+
+        For linear models of a study with `site_effects` and three sites or more. Nothing is released anew: the mixed
+        model follows from the estimates and their covariance.
+
+        Raises
+        ------
+        BadInput
+            If the model is not linear, has no constants of sites, or no covariances, or does not identify a constant.
+        """
+        self._coefficients_only("mixed models")
+        if self.link != "identity":
+            raise BadInput("a random intercept is available for linear regression only; site_effects has fixed ones")
+        own = [row for row in self.rows if row.name.startswith(_SITE_EFFECT)]
+        if len(own) < 2 or INTERCEPT not in self.names:
+            raise BadInput("a random intercept needs site_effects = true, an intercept, and three sites or more")
+        if not self.covariances:
+            raise BadInput("this result has no covariances of its coefficients: it is older, or has too many")
+        if unknown := [row.name for row in own if not row.identified]:
+            raise BadInput(f"the constant of {unknown[0]!r} is {NOT_IDENTIFIED}")
+        slopes = [name for name in self.names if name != INTERCEPT and not name.startswith(_SITE_EFFECT)]
+        # Constants of the sites: the intercept is that of the first, the others differ from it by their effect.
+        names = [*slopes, "first site", *(row.name.removeprefix(_SITE_EFFECT) for row in own)]
+        change = np.zeros((len(names), len(self.names)))
+        for at, name in enumerate(slopes):
+            change[at, self.names.index(name)] = 1.0
+        change[len(slopes) :, self.names.index(INTERCEPT)] = 1.0
+        for at, row in enumerate(own, start=len(slopes) + 1):
+            change[at, self.names.index(row.name)] = 1.0
+        estimate = change @ np.array([row.estimate for row in self.rows])
+        moved = {kind: change @ each @ change.T for kind, each in self.covariances.items()}
+        fit = random_intercept(estimate, moved["population"], len(own) + 1)
+        covariances = {kind: fit.map @ each @ fit.map.T for kind, each in moved.items()}
+        covariances["population"] = fit.covariance
+        rows = []
+        for at, (name, value) in enumerate(zip([*slopes, INTERCEPT], (fit.map @ estimate).tolist(), strict=True)):
+            stds = {kind: math.sqrt(max(float(covariances[kind][at, at]), 0.0)) for kind in _KINDS}
+            ends: dict[str, Any] = {
+                f"{kind}_{level}": (value - quantile * stds[kind], value + quantile * stds[kind])
+                for kind in _KINDS
+                for level, quantile in _LEVELS.items()
+            }
+            before = self.rows[self.names.index(name)]
+            p = _wald(value, stds["population"]) if self.tested else None
+            rows.append(
+                Coefficient(
+                    name,
+                    value,
+                    stds["pooled"],
+                    population_std=stds["population"],
+                    identified=before.identified,
+                    unit=before.unit,
+                    p_value=p,
+                    **ends,
+                )
+            )
+        moments = {name: value for name, value in self.feature_mean.items() if name in slopes}
+        spreads = {name: value for name, value in self.feature_std.items() if name in slopes}
+        fixed = replace(
+            self,
+            rows=tuple(rows),
+            covariances=covariances,
+            feature_mean=moments,
+            feature_std=spreads,
+            correction="none",
+        )
+        constants = zip(fit.constants.tolist(), fit.constant_std.tolist(), strict=True)
+        return MixedTable(fixed, fit.between, fit.interval, dict(zip(names[len(slopes) :], constants, strict=True)))
 
     def standardised(self) -> CoefficientTable:
         """Coefficients per standard deviation of each feature; for a linear model also in deviations of the response.
@@ -636,6 +741,12 @@ def p_text(p: float | None) -> str:
     ('0.032', '< 0.001', '-')
     """
     return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _wald(value: float, error: float) -> float:
+    """P value of the two-sided Wald test with the standard normal distribution."""
+    size = abs(value) / error if error > 0 else math.inf if value else 0.0
+    return math.erfc(size / math.sqrt(2))
 
 
 def _exp(value: float) -> float:

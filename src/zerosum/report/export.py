@@ -26,10 +26,11 @@ from zerosum.report.paper import (
     labelled,
     latex,
     paper_tables,
+    site_table,
 )
 from zerosum.report.record import Result
 from zerosum.report.result_blocks import result_blocks
-from zerosum.report.tidy import TidyTable, of_coefficients, of_joint_tests, tidy_tables
+from zerosum.report.tidy import TidyTable, of_coefficients, of_joint_tests, of_mixed, tidy_tables
 
 FORMATS = ("csv", "json", "latex", "html", "docx")
 _SUFFIXES = {"csv": "csv", "json": "json", "latex": "tex", "html": "html", "docx": "docx"}
@@ -57,6 +58,8 @@ class Changes:
         Terms of joint tests of coefficients by the name of the test (`CoefficientTable.joint`).
     correction : {"none", "holm", "benjamini-hochberg"}
         Adjustment of the p values of each table for its number of tests.
+    random_intercept : bool
+        Whether a linear model has a random intercept by site (`CoefficientTable.random_intercept`).
     """
 
     per: Mapping[str, float] = field(default_factory=dict)
@@ -65,6 +68,7 @@ class Changes:
     labels: Mapping[str, str] = field(default_factory=dict)
     tests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     correction: Correction = "none"
+    random_intercept: bool = False
 
     @classmethod
     def parse(
@@ -75,6 +79,7 @@ class Changes:
         labels: Sequence[str] = (),
         tests: Sequence[str] = (),
         correction: Correction = "none",
+        random_intercept: bool = False,
     ) -> Changes:
         """The changes from texts of a command line. Raises `BadParameter`.
 
@@ -84,6 +89,8 @@ class Changes:
             COLUMN=STEP; combinations; COLUMN=A,B; COLUMN=TEXT or COLUMN:LEVEL=TEXT; terms separated by semicolons.
         correction : {"none", "holm", "benjamini-hochberg"}
             Adjustment of p values.
+        random_intercept : bool
+            Whether a linear model has a random intercept by site.
         """
         steps = {}
         for each in per:
@@ -103,12 +110,12 @@ class Changes:
                 names[f"{column} = {level}"] = text.strip()
         # Names of terms may contain commas ("bs(age, df=4)[1]") and colons (interactions), so that semicolons separate.
         joint = {text.strip(): tuple(filter(None, map(str.strip, text.split(";")))) for text in tests}
-        return cls(steps, tuple(contrasts), dict(map(_assignment, margins)), names, joint, correction)
+        return cls(steps, tuple(contrasts), dict(map(_assignment, margins)), names, joint, correction, random_intercept)
 
     @property
     def derive(self) -> bool:
         """Whether tables of a regression are derived."""
-        return bool(self.per or self.contrasts or self.margins or self.tests)
+        return bool(self.per or self.contrasts or self.margins or self.tests or self.random_intercept)
 
 
 def _assignment(text: str) -> tuple[str, list[float]]:
@@ -135,9 +142,11 @@ def coefficient_tables(result: Result, changes: Changes) -> list[CoefficientTabl
     """
     if "pooled_std" not in result.estimate:
         if changes.derive:
-            raise BadParameter("--per, --contrast, --margin and --test are for regressions with standard errors")
+            raise BadParameter(
+                "--per, --contrast, --margin, --test and --random-intercept are for regressions with standard errors"
+            )
         return []
-    table = CoefficientTable.of(result.estimate, result.plan.algorithm)
+    table = _fitted_table(result, changes)
     stepped = table.per(changes.per) if changes.per else table
     found = [stepped.ratios()] if table.ratio else []
     found.append(stepped)
@@ -154,6 +163,12 @@ def coefficient_tables(result: Result, changes: Changes) -> list[CoefficientTabl
     return [each.adjusted(changes.correction) if each.tested else each for each in found]
 
 
+def _fitted_table(result: Result, changes: Changes) -> CoefficientTable:
+    """The coefficients of a regression; with a random intercept those of the mixed model."""
+    table = CoefficientTable.of(result.estimate, result.plan.algorithm)
+    return table.random_intercept().fixed if changes.random_intercept else table
+
+
 def joint_tests(result: Result, changes: Changes) -> list[JointTest]:
     """Joint tests of coefficients, adjusted for their number if there is a correction.
 
@@ -168,7 +183,7 @@ def joint_tests(result: Result, changes: Changes) -> list[JointTest]:
         return []
     if "pooled_std" not in result.estimate:
         raise BadParameter("--test is for regressions with standard errors")
-    table = CoefficientTable.of(result.estimate, result.plan.algorithm)
+    table = _fitted_table(result, changes)
     found = [table.joint(terms, name) for name, terms in changes.tests.items()]
     if changes.correction == "none":
         return found
@@ -225,6 +240,9 @@ def tidy(result: Result, changes: Changes | None = None) -> dict[str, TidyTable]
     estimate = _corrected(result, wanted.correction)
     if tests := joint_tests(result, wanted):
         derived["joint_tests"] = of_joint_tests(tests)
+    if wanted.random_intercept:
+        mixed = CoefficientTable.of(result.estimate, result.plan.algorithm).random_intercept()
+        derived["site_intercepts"] = of_mixed(mixed)
     found = derived | {
         name: each for name, each in tidy_tables(estimate, result.plan.algorithm).items() if name not in derived
     }
@@ -243,6 +261,9 @@ def _papers(result: Result, changes: Changes) -> dict[str, PaperTable]:
         found = {each.name: each for each in map(coefficient_table, coefficient_tables(result, changes))}
         if tests := joint_tests(result, changes):
             found["joint_tests"] = joint_table(tests, changes.correction)
+        if changes.random_intercept:
+            mixed = CoefficientTable.of(result.estimate, result.plan.algorithm).random_intercept()
+            found["site_intercepts"] = site_table(mixed)
     else:
         estimate, algorithm = _corrected(result, changes.correction), result.plan.algorithm
         found = paper_tables(estimate, result.plan.question, algorithm, total, changes.correction)

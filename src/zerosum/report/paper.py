@@ -18,7 +18,7 @@ from zerosum.kernel.names import visible
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.question import Question
 from zerosum.kernel.significance import CORRECTIONS, Correction
-from zerosum.report.coefficients import INTERCEPT, NOT_IDENTIFIED, CoefficientTable, JointTest, p_text
+from zerosum.report.coefficients import INTERCEPT, NOT_IDENTIFIED, CoefficientTable, JointTest, MixedTable, p_text
 from zerosum.report.document import Picture, Table
 from zerosum.report.number_format import format_number
 from zerosum.report.tidy import TidyTable, tidy_tables
@@ -254,6 +254,24 @@ def joint_table(tests: Sequence[JointTest], correction: Correction) -> PaperTabl
         notes.append(f"{_DAGGER} a coefficient is {NOT_IDENTIFIED}.")
     heading = ("", "chi-squared", "df", "p", *(["adjusted p"] if more else []))
     return PaperTable("joint_tests", "Joint tests of coefficients", heading, rows, tuple(notes))
+
+
+def site_table(mixed: MixedTable) -> PaperTable:
+    """Table of the random intercepts of sites.
+
+    Parameters
+    ----------
+    mixed : MixedTable
+        The mixed model.
+    """
+    rows = tuple(
+        Row((name, _signed(format_number(value)), format_number(std, 2))) for name, (value, std) in mixed.sites.items()
+    )
+    notes = (
+        mixed.note,
+        "Intercepts are drawn towards their mean; standard errors take the standard deviation as known.",
+    )
+    return PaperTable("site_intercepts", "Intercepts of the sites", ("", "Intercept", "SE"), rows, notes)
 
 
 def of_tidy(table: TidyTable) -> PaperTable:

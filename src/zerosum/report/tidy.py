@@ -26,7 +26,7 @@ import numpy as np
 
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.quantity import Quantity
-from zerosum.report.coefficients import CoefficientTable, JointTest
+from zerosum.report.coefficients import CoefficientTable, JointTest, MixedTable
 
 Cell = str | float | bool | None
 Estimate = Mapping[str, Quantity]
@@ -221,6 +221,21 @@ def of_joint_tests(tests: Sequence[JointTest]) -> TidyTable:
         for each in tests
     )
     return TidyTable("joint_tests", columns, rows)
+
+
+def of_mixed(mixed: MixedTable) -> TidyTable:
+    """Tidy table of a random intercept: the standard deviation between sites, and the intercept of each site.
+
+    Parameters
+    ----------
+    mixed : MixedTable
+        The mixed model.
+    """
+    columns = ("effect", "group", "term", "estimate", "std_error", "conf_low", "conf_high")
+    # As in broom.mixed: the parameter of the random effect, then its values.
+    first = ("ran_pars", "site", "sd__(Intercept)", mixed.between, None, *(_finite(end) for end in mixed.interval))
+    rows = [("ran_vals", name, "(Intercept)", value, std, None, None) for name, (value, std) in mixed.sites.items()]
+    return TidyTable("site_intercepts", columns, (first, *rows))
 
 
 def _of_quantity(name: str, quantity: Quantity, estimate: Estimate) -> TidyTable:
