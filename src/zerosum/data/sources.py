@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 import os
 import re
 import sqlite3
@@ -33,6 +34,8 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from zerosum.data.formats import readable
+from zerosum.data.omop import Definitions
 from zerosum.disk import make_folder, open_new, sync_folder
 from zerosum.errors import BadData, BadStudy, ZerosumError
 
@@ -47,6 +50,7 @@ _BATCH_ROWS = 1 << 14
 _PACKAGES = {"duckdb": "duckdb", "postgresql": "adbc_driver_postgresql.dbapi", "adbc": "adbc_driver_manager.dbapi"}
 # A password within an address: of a user, or as a setting of libpq ("password=...", also after "?").
 _PASSWORD = re.compile(r"://[^@?]*:[^@?]+@|\b(password|passwd|pwd|sslpassword)\s*=", re.IGNORECASE)
+_DEFINITIONS = b"zerosum.columns"  # key of the definitions of columns in a snapshot's metadata
 _EXTRAS = {"duckdb": "zerosum[duckdb]", "postgresql": "zerosum[postgres]", "adbc": "adbc-driver-manager"}
 
 
@@ -60,6 +64,13 @@ class Source(BaseModel):
     `"adbc"` for another ADBC driver."""
     database: str = ""
     """A file (DuckDB: empty for none), or an address without a password: `"postgresql://reader@db/research"`."""
+    kind: Literal["query", "omop"] = "query"
+    """`"omop"`: an OMOP database in DuckDB or PostgreSQL, whose columns a public file defines; see
+    [OMOP](omop.md)."""
+    variables: Path | None = None
+    """The public file of `"omop"` that defines cohort and columns, the same as the study's."""
+    cdm_schema: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """The schema of the database with the tables of `"omop"`."""
     query: str | None = Field(default=None, min_length=1)
     """One query; its result is the table. Give an ORDER BY if rows must always come in the same order."""
     table: str | None = Field(
@@ -76,7 +87,14 @@ class Source(BaseModel):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         """Refuse combinations of entries that no engine can serve."""
-        if (self.query is None) == (self.table is None):
+        if self.kind == "omop":
+            if self.engine not in ("duckdb", "postgresql"):
+                raise ValueError(f"OMOP databases are read by DuckDB and PostgreSQL, not by {self.engine!r}")
+            if self.variables is None or self.query is not None or self.table is not None or not self.database:
+                raise ValueError("an OMOP source needs a database and variables, and has no query and no table")
+        elif self.variables is not None or self.cdm_schema is not None:
+            raise ValueError('variables and cdm_schema are for the kind "omop"')
+        elif (self.query is None) == (self.table is None):
             raise ValueError("give either a query or a table")
         if self.engine not in ("duckdb", "adbc") and not self.database:
             raise ValueError(f"the engine {self.engine!r} needs a database")
@@ -88,15 +106,20 @@ class Source(BaseModel):
             raise ValueError("an address must not contain a password: use password_env or password_file")
         return self
 
-    @property
-    def statement(self) -> str:
-        """The SQL text that is run."""
+    def definitions(self, folder: Path) -> Definitions | None:
+        """The definitions of an OMOP source; None for a query. Raises `BadStudy` if the file cannot be read."""
+        return None if self.variables is None else Definitions.load(folder / self.variables)
+
+    def statement(self, folder: Path) -> str:
+        """The SQL text that is run. `folder`: that of the site's file."""
+        if (definitions := self.definitions(folder)) is not None:
+            return definitions.statement(self.cdm_schema)
         # The pattern of `table` allows plain identifiers only, so that nothing needs quotes.
         return self.query if self.query is not None else f"SELECT * FROM {self.table}"  # noqa: S608 # a plain identifier
 
-    def digest(self) -> str:
+    def digest(self, folder: Path) -> str:
         """SHA-256 of the engine, the database and the SQL text, for the audit log. A password is not part of it."""
-        return hashlib.sha256("\0".join([self.engine, self.database, self.statement]).encode()).hexdigest()
+        return hashlib.sha256("\0".join([self.engine, self.database, self.statement(folder)]).encode()).hexdigest()
 
     def password(self, folder: Path) -> str | None:
         """The password, or None.
@@ -165,6 +188,19 @@ def fetch(source: Source, folder: Path, path: Path, on_rows: Callable[[int], Non
         return _fetch(source, folder, path, on_rows)
 
 
+def defined_columns(path: Path) -> dict[str, dict[str, Any]]:
+    """Entries of a schema that a snapshot of an OMOP source declares, by column; empty for other files."""
+    if not path.is_file() or path.suffix.lower() != ".parquet":
+        return {}
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with readable(path, pa.ArrowException), pq.ParquetFile(path) as file:
+        notes = (file.schema_arrow.metadata or {}).get(_DEFINITIONS, b"{}")
+        found: dict[str, dict[str, Any]] = json.loads(notes)
+        return found
+
+
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Scope in which no other process and no other thread fetches this snapshot.
@@ -196,8 +232,12 @@ def _fetch(source: Source, folder: Path, path: Path, on_rows: Callable[[int], No
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)  # of a process that was killed
     rows = 0
+    definitions = source.definitions(folder)
+    # What the columns mean stays with the snapshot: an edit of the file after the fetch changes no definition.
+    notes = {} if definitions is None else {_DEFINITIONS: json.dumps(definitions.columns()).encode()}
     try:
-        with _reader(source, folder) as (schema, batches):
+        with _reader(source, folder) as (found, batches):
+            schema = found.with_metadata(notes or found.metadata)
             if len(set(schema.names)) < len(schema.names):
                 raise BadData("two columns of the query have the same name")
             with open_new(part, private=True) as file:
@@ -221,7 +261,7 @@ def _fetch(source: Source, folder: Path, path: Path, on_rows: Callable[[int], No
     finally:
         part.unlink(missing_ok=True)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Snapshot(path, rows, tuple(schema.names), source.digest(), digest, now)
+    return Snapshot(path, rows, tuple(schema.names), source.digest(folder), digest, now)
 
 
 @contextmanager
@@ -276,7 +316,7 @@ def _result(source: Source, folder: Path, password: str | None, stack: ExitStack
     match source.engine:
         case "sqlite":
             connection = stack.enter_context(closing(_sqlite(folder / source.database)))
-            rows = connection.execute(source.statement)
+            rows = connection.execute(source.statement(folder))
             return _text_batches([each[0] for each in rows.description or ()], rows)
         case "duckdb":
             duckdb = _module("duckdb")
@@ -285,14 +325,14 @@ def _result(source: Source, folder: Path, password: str | None, stack: ExitStack
             connection = stack.enter_context(closing(duckdb.connect(path, read_only=bool(source.database))))
             # Relative paths in the query, such as 'visits/*.parquet', start at the folder of the site's file.
             connection.execute(f"SET file_search_path = '{str(folder.absolute()).replace(chr(39), chr(39) * 2)}'")
-            relation = connection.sql(source.statement)
+            relation = connection.sql(source.statement(folder))
             if relation is None:
                 raise BadData("the query of the site returns no table")
             reader = relation.to_arrow_reader(_BATCH_ROWS)
         case _:
             connection = stack.enter_context(closing(_adbc(source, password)))
             cursor = stack.enter_context(closing(connection.cursor()))
-            cursor.execute(source.statement)
+            cursor.execute(source.statement(folder))
             reader = cursor.fetch_record_batch()
     return reader.schema, iter(reader)
 
