@@ -154,6 +154,8 @@ OTHERS = {
     ("docs/sources.md", 0),
     ("docs/sources.md", 1),
     ("docs/sources.md", 2),
+    ("docs/omop.md", 0),
+    ("docs/omop.md", 1),
 }
 STUDIES = [(page, at) for page in PAGES for at in range(len(blocks(page, "toml"))) if (page, at) not in OTHERS]
 
@@ -169,6 +171,8 @@ def test_docs_study_file_can_be_planned(page: str, at: int, tmp_path: Path) -> N
         if "imaging" in said:
             brains()
         Path("words.txt").write_text("\n".join(f"word{at}" for at in range(40)))
+        if page == "docs/omop.md":
+            Path("variables.toml").write_text(blocks(page, "toml")[0])
         if page == "docs/networks.md":
             pytest.importorskip("torch")
         plan = Study(**said, folder=Path()).plan()
@@ -186,6 +190,8 @@ def test_docs_site_and_policy_files_load(tmp_path: Path) -> None:
     assert SiteFile.load(tmp_path / "site.toml").device == "cuda"
     (tmp_path / "site.toml").write_text(blocks("docs/secure-sum.md", "toml")[1])
     assert list(SiteFile.load(tmp_path / "site.toml").children) == ["east", "west"]
+    (tmp_path / "site.toml").write_text(blocks("docs/omop.md", "toml")[1])
+    assert SiteFile.load(tmp_path / "site.toml").source is not None
     for page, at in (("docs/tutorial.md", 1), ("docs/steward.md", 0)):
         (tmp_path / "policy.toml").write_text(blocks(page, "toml")[at])
         assert Policy.load(tmp_path / "policy.toml").minimum_units == 100

@@ -70,7 +70,8 @@ def test_omop_records_of_one_person_change_that_row_only(tmp_path: Path) -> None
     whole = omop.expected(tables)
     assert as_text(rows_of(tmp_path, tables)) == as_text(list(whole.values()))
     for trial, person in enumerate([*rng.choice(60, 5, replace=False).tolist(), 0, 59]):
-        own, others = 1 + int(person), omop.persons_of(tables, lambda each, own=1 + int(person): each != own)
+        own = 1 + int(person)
+        others = omop.persons_of(tables, own.__ne__)
         rest = as_text([row for each, row in whole.items() if each != own])
         changed = {name: list(rows) for name, rows in others.items()}
         if trial % 3:
@@ -125,6 +126,9 @@ def test_omop_postgresql_and_duckdb_give_the_same_bits(
     monkeypatch.setenv("READER", PASSWORD)
     own = source(tmp_path, engine="postgresql", database=postgresql, cdm_schema="cdm", password_env="READER")
     found = as_text(fetched(tmp_path, own))
+    (tmp_path / "cdm.duckdb").unlink(missing_ok=True)
+    omop.write_duckdb(tmp_path / "cdm.duckdb", tables, "cdm.cdm")  # a file and a schema of one name
+    assert found == as_text(fetched(tmp_path, source(tmp_path, cdm_schema="cdm.cdm")))
     assert found == as_text(rows_of(tmp_path, tables)) == as_text(list(omop.expected(tables).values()))
 
 
@@ -153,7 +157,7 @@ days = { kind = "time" }
 hypertension = { kind = "event" }
 """
     rows = fetched(tmp_path, source(tmp_path, text))
-    import pandas as pd
+    pd: Any = pytest.importorskip("pandas")
 
     def table(name: str, *days: str) -> Any:
         return pd.read_csv(tmp_path / f"{name.upper()}.csv", parse_dates=list(days))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
@@ -102,7 +103,10 @@ def add_person(rng: np.random.Generator, found: Tables, person: int) -> None:
 
     def add(table: str, *cells: Any) -> None:
         # Numbers of records are those of the person, so that other persons keep theirs.
-        found[table].append((person * 1000 + sum(row[1] == person for row in found[table]), person, *cells))
+        counts[table] += 1
+        found[table].append((person * 1000 + counts[table], person, *cells))
+
+    counts: Counter[str] = Counter()
 
     born = int(rng.integers(1930, 1985))
     found["person"].append((person, int(rng.choice([FEMALE, MALE, 0], p=[0.5, 0.47, 0.03])), born))
@@ -160,10 +164,14 @@ def _literal_row(row: tuple[Any, ...]) -> str:
 
 def expected(tables: Tables) -> dict[int, list[Any]]:
     """The variables of `DEFINITIONS` by plain Python, by person."""
+    own: dict[int, Tables] = {row[0]: {name: [] for name in OWNER} for row in tables["person"]}
+    for name, at in OWNER.items():
+        for record in tables[name]:
+            own[record[at]][name].append(record)
     return {
         person: row
         for (person, sex, born) in sorted(tables["person"])
-        if (row := _row(tables, person, sex, born)) is not None
+        if (row := _row(own[person], person, sex, born)) is not None
     }
 
 

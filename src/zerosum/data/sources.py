@@ -69,8 +69,8 @@ class Source(BaseModel):
     [OMOP](omop.md)."""
     variables: Path | None = None
     """The public file of `"omop"` that defines cohort and columns, the same as the study's."""
-    cdm_schema: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    """The schema of the database with the tables of `"omop"`."""
+    cdm_schema: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$")
+    """The schema of the database with the tables of `"omop"`; in a DuckDB file of the same name, `"cdm.cdm"`."""
     query: str | None = Field(default=None, min_length=1)
     """One query; its result is the table. Give an ORDER BY if rows must always come in the same order."""
     table: str | None = Field(
