@@ -95,7 +95,7 @@ class OutcomeTable(Records):
     """Table [outcome]: the event after the index day, for variables of the kinds `time` and `event`."""
 
     horizon: int = Field(_ALL_DAYS, ge=1, le=_ALL_DAYS, strict=True)
-    """Persons without the event are censored after so many days, or at the end of their observation."""
+    """Persons without the event are censored after this number of days, or at the end of their observation."""
 
 
 class Variable(_Table):
