@@ -155,6 +155,7 @@ OTHERS = {
     ("docs/sources.md", 1),
     ("docs/sources.md", 2),
     ("docs/omop.md", 0),
+    ("docs/converters.md", 0),
     ("docs/omop.md", 1),
 }
 STUDIES = [(page, at) for page in PAGES for at in range(len(blocks(page, "toml"))) if (page, at) not in OTHERS]
@@ -202,7 +203,7 @@ def test_docs_site_and_policy_files_load(tmp_path: Path) -> None:
 
 
 def test_docs_spellings_of_a_hospital_fit_its_file(tmp_path: Path) -> None:
-    (tmp_path / "ward.csv").write_text(blocks("docs/sources.md", "csv")[0], encoding="latin-1")
+    (tmp_path / "ward.csv").write_text(blocks("docs/sources.md", "text")[0], encoding="latin-1")
     entries = {"delimiter": ";", "encoding": "latin-1", "unit_column": "Patient", "data": Path("ward.csv")}
     site = SiteFile(name="ward", folder=tmp_path, **entries)
     schema = DataSchema.model_validate(tomllib.loads(blocks("docs/sources.md", "toml")[2]))
@@ -223,6 +224,8 @@ ELSEWHERE = {
     "zerosum site init": "tests/cli/test_cli_site.py",
     "zerosum site run": "tests/cli/test_cli_site.py",
     "zerosum site fetch": "tests/cli/test_cli_site.py",
+    "zerosum site convert-redcap": "tests/cli/test_cli_convert.py",
+    "zerosum site convert-fhir": "tests/cli/test_cli_convert.py",
     "zerosum site schema": "tests/study/test_site_schema.py",
     "zerosum site rotate-key": "tests/cli/test_cli_key.py",
     "zerosum site withdraw": "tests/cli/test_cli_key.py",

@@ -24,7 +24,7 @@ import re
 import sqlite3
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -188,8 +188,71 @@ def fetch(source: Source, folder: Path, path: Path, on_rows: Callable[[int], Non
         return _fetch(source, folder, path, on_rows)
 
 
+def write_defined(path: Path, schema: Any, batches: Iterator[Any], columns: Mapping[str, Mapping[str, Any]]) -> int:
+    """Write a new Parquet file, of mode 0600, whose columns a public file defines. Returns the number of rows.
+
+    Parameters
+    ----------
+    path : Path
+        The file. It is complete or not there, also if the process is killed.
+    schema : pyarrow.Schema
+        Names and types.
+    batches : iterator of pyarrow.RecordBatch
+        The rows.
+    columns : mapping
+        Entries of a site's schema, by column.
+    """
+    if path.exists():
+        raise BadData(f"{path} exists: give the name of a new file")
+    return _write(path, schema.with_metadata({_DEFINITIONS: json.dumps(columns).encode()}), batches, None)[0]
+
+
+def _write(path: Path, schema: Any, batches: Iterator[Any], on_rows: Callable[[int], None] | None) -> tuple[int, str]:
+    """Write a Parquet file of mode 0600 in place of the old one. Returns the number of rows and the SHA-256.
+
+    Parameters
+    ----------
+    path : Path
+        The file. It stays as it is until the new one is complete and on disk.
+    schema : pyarrow.Schema
+        Names, types and metadata.
+    batches : iterator of pyarrow.RecordBatch
+        The rows; none are an error.
+    on_rows : callable or None
+        Called with the number of rows so far.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    part = path.with_name(path.name + ".part")
+    rows = 0
+    try:
+        part.unlink(missing_ok=True)  # of a process that was killed
+        with open_new(part, private=True) as file:
+            # Checksums: a damaged page is an error when the file is read, and not another person's value.
+            with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
+                for batch in batches:
+                    writer.write_table(pa.Table.from_batches([batch], schema))
+                    rows += batch.num_rows
+                    if on_rows is not None:
+                        on_rows(rows)
+            file.flush()
+            os.fsync(file.fileno())
+        if rows == 0:
+            raise BadData("the query or the export of the site has no rows")
+        with part.open("rb") as written:
+            digest = hashlib.file_digest(written, "sha256").hexdigest()
+        part.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise BadData(f"{path.name} cannot be written: {error.strerror or type(error).__name__}") from None
+    finally:
+        part.unlink(missing_ok=True)
+    return rows, digest
+
+
 def defined_columns(path: Path) -> dict[str, dict[str, Any]]:
-    """Entries of a schema that a snapshot of an OMOP source declares, by column; empty for other files."""
+    """Entries of a schema that a snapshot or a converted file declares, by column; empty for other files."""
     if not path.is_file() or path.suffix.lower() != ".parquet":
         return {}
     import pyarrow as pa
@@ -226,42 +289,15 @@ def _alone(path: Path) -> Iterator[None]:
 
 def _fetch(source: Source, folder: Path, path: Path, on_rows: Callable[[int], None] | None) -> Snapshot:
     """`fetch` while no other process does."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    part = path.with_name(path.name + ".part")
-    part.unlink(missing_ok=True)  # of a process that was killed
-    rows = 0
     definitions = source.definitions(folder)
     # What the columns mean stays with the snapshot: an edit of the file after the fetch changes no definition.
     notes = {} if definitions is None else {_DEFINITIONS: json.dumps(definitions.columns()).encode()}
-    try:
-        with _reader(source, folder) as (found, batches):
-            schema = found.with_metadata(notes or found.metadata)
-            if len(set(schema.names)) < len(schema.names):
-                raise BadData("two columns of the query have the same name")
-            with open_new(part, private=True) as file:
-                # Checksums: a damaged page is an error when the snapshot is read, and not another person's value.
-                with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
-                    for batch in batches:
-                        writer.write_table(pa.Table.from_batches([batch], schema))
-                        rows += batch.num_rows
-                        if on_rows is not None:
-                            on_rows(rows)
-                file.flush()
-                os.fsync(file.fileno())
-        if rows == 0:
-            raise BadData("the query of the site returned no rows")
-        with part.open("rb") as written:
-            digest = hashlib.file_digest(written, "sha256").hexdigest()
-        part.replace(path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise BadData(f"the snapshot cannot be written: {error.strerror or type(error).__name__}") from None
-    finally:
-        part.unlink(missing_ok=True)
+    with _reader(source, folder) as (found, batches):
+        if len(set(found.names)) < len(found.names):
+            raise BadData("two columns of the query have the same name")
+        rows, digest = _write(path, found.with_metadata(notes or found.metadata), batches, on_rows)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Snapshot(path, rows, tuple(schema.names), source.digest(folder), digest, now)
+    return Snapshot(path, rows, tuple(found.names), source.digest(folder), digest, now)
 
 
 @contextmanager
