@@ -232,6 +232,7 @@ ELSEWHERE = {
     "zerosum site report": "tests/cli/test_cli_report.py",
     "zerosum coordinator": "tests/cli/test_cli_coordinator.py",
     "zerosum watch": "tests/cli/test_cli_watch.py",
+    "zerosum synth": "tests/cli/test_cli_synth.py",
     "zerosum flare": "tests/flare/test_jobs.py",
     "zerosum provision": "tests/flare/test_flare.py",
 }
