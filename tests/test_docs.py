@@ -154,6 +154,7 @@ OTHERS = {
     ("docs/sources.md", 0),
     ("docs/sources.md", 1),
     ("docs/sources.md", 2),
+    ("docs/sources.md", 3),
     ("docs/omop.md", 0),
     ("docs/converters.md", 0),
     ("docs/omop.md", 1),
@@ -191,6 +192,8 @@ def test_docs_site_and_policy_files_load(tmp_path: Path) -> None:
     assert SiteFile.load(tmp_path / "site.toml").device == "cuda"
     (tmp_path / "site.toml").write_text(blocks("docs/secure-sum.md", "toml")[1])
     assert list(SiteFile.load(tmp_path / "site.toml").children) == ["east", "west"]
+    (tmp_path / "site.toml").write_text(blocks("docs/sources.md", "toml")[2])
+    assert SiteFile.load(tmp_path / "site.toml").path.suffix == ".parquet"
     (tmp_path / "site.toml").write_text(blocks("docs/omop.md", "toml")[1])
     assert SiteFile.load(tmp_path / "site.toml").source is not None
     for page, at in (("docs/tutorial.md", 1), ("docs/steward.md", 0)):
@@ -206,7 +209,7 @@ def test_docs_spellings_of_a_hospital_fit_its_file(tmp_path: Path) -> None:
     (tmp_path / "ward.csv").write_text(blocks("docs/sources.md", "text")[0], encoding="latin-1")
     entries = {"delimiter": ";", "encoding": "latin-1", "unit_column": "Patient", "data": Path("ward.csv")}
     site = SiteFile(name="ward", folder=tmp_path, **entries)
-    schema = DataSchema.model_validate(tomllib.loads(blocks("docs/sources.md", "toml")[2]))
+    schema = DataSchema.model_validate(tomllib.loads(blocks("docs/sources.md", "toml")[3]))
     policy = Policy(population="p", adjacency="add-remove", minimum_units=1)
     found = check_schema(site, schema, policy)
     assert (found.faults, found.warnings) == ([], [])

@@ -119,9 +119,60 @@ def test_one_cell_of_sqlite_does_not_change_how_others_are_read(tmp_path: Path) 
     assert np.count_nonzero(~np.isclose(before_rows(before)[order], after.rows[changed], equal_nan=True)) == 1
 
 
+@pytest.fixture
+def storage() -> Iterator[Any]:
+    """A storage service in memory; its files are gone afterwards."""
+    system = pytest.importorskip("fsspec").filesystem("memory")
+    yield system
+    system.rm("/visits", recursive=True)
+
+
+def test_same_units_from_a_storage_service_as_from_files(tmp_path: Path, storage: Any) -> None:
+    table = arrow_rows()
+    for at in range(len(ROWS)):
+        with storage.open(f"/visits/part-{at}.parquet", "wb") as file:
+            pq.write_table(table.slice(at, 1), file)
+    pq.write_table(table, tmp_path / "people.parquet")
+    own = Source(engine="fsspec", database="memory://visits/*.parquet")
+    assert_same(units_of_rows(snapshot(tmp_path, own)), units_of_rows(tmp_path / "people.parquet"), "parquet")
+    lines = [";".join("" if cell is None else str(cell).replace("True", "1") for cell in row) for row in ROWS]
+    text = "\n".join(["visits;score;sex;smoker;größe", *lines]).replace("False", "0")
+    with storage.open("/visits/all.csv", "wb") as file:
+        file.write(text.encode("latin-1"))
+    path = tmp_path / "state" / "data.parquet"
+    own = Source(engine="fsspec", database="memory://visits/all.csv")
+    fetch(own, tmp_path, path, delimiter=";", encoding="latin-1")
+    options: dict[str, Any] = {"categories": CATEGORIES, "missing": COLUMNS, "faults": []}
+    rows = [load_units(each, columns=COLUMNS, **options).units.rows for each in (path, tmp_path / "people.parquet")]
+    assert rows[0].tobytes() == rows[1].tobytes()
+
+
+def test_storage_service_keeps_large_whole_numbers_of_persons_apart(tmp_path: Path, storage: Any) -> None:
+    with storage.open("/visits/a.parquet", "wb") as file:
+        pq.write_table(pa.table({"person": [2**53, 2**53 + 1, 2**53], "x": [1.0, 2.0, 3.0]}), file)
+    path = snapshot(tmp_path, Source(engine="fsspec", database="memory://visits/a.parquet"))
+    assert len(load_units(path, columns=["x"], unit_column="person").units) == 2
+
+
+def test_storage_service_without_files_or_with_other_columns_is_refused(tmp_path: Path, storage: Any) -> None:
+    for name, table in (("a", {"x": [1.0]}), ("b", {"y": [1.0]})):
+        with storage.open(f"/visits/{name}.parquet", "wb") as file:
+            pq.write_table(pa.table(table), file)
+    for address in ("memory://visits/*.parquet", "memory://visits/*.csv", "memory://visits/c.parquet"):
+        with pytest.raises(BadData):
+            snapshot(tmp_path, Source(engine="fsspec", database=address))
+    assert not list((tmp_path / "state").glob("*.parquet*part"))
+
+
 @pytest.mark.parametrize(
     "entries",
     [
+        {"engine": "fsspec", "database": "visits.parquet"},
+        {"engine": "fsspec", "database": "s3://b/a.parquet", "query": "q"},
+        {"engine": "fsspec", "database": "s3://b/a.parquet", "options": {"secret": "x"}},
+        {"engine": "fsspec", "database": "az://b/a.parquet", "options": {"account_key": "x"}},
+        {"engine": "fsspec", "database": "s3://b/a.parquet", "password_env": "X"},
+        {"engine": "sqlite", "database": "a", "query": "q", "options": {"a": 1}},
         {"engine": "sqlite", "database": "a", "query": "q", "table": "t"},
         {"engine": "sqlite", "database": "a"},
         {"engine": "postgresql", "query": "q"},

@@ -160,7 +160,8 @@ class SiteFile(_Table):
         """
         if self.source is None:
             raise BadStudy(f"the site {self.name!r} has no source to fetch from: its data are {self.path}")
-        return fetch(self.source, self.folder, self.path, on_rows)
+        text = {"delimiter": self.delimiter, "encoding": self.encoding}
+        return fetch(self.source, self.folder, self.path, on_rows, **text)
 
     def check_fetched(self) -> None:
         """Raise `BadStudy` if the site has a source and nothing was fetched from it yet."""
