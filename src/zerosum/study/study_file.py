@@ -24,6 +24,8 @@ from zerosum.data.bases import cosines, load_basis
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.imaging import Masker, OnScan, load_images
+from zerosum.data.omop import Definitions
+from zerosum.data.sources import defined_columns
 from zerosum.data.tables import CellFault, load_units, raise_faults
 from zerosum.errors import BadData, BadStudy, DataWarning, Refused, ZerosumError
 from zerosum.kernel.plan import Plan
@@ -95,6 +97,9 @@ class Study(Table):
     `[imaging]` a 4D NIfTI file of maps on the study's grid."""
     vocabulary: Path | None = None
     """A file of public words, one per line: then sites hold documents, and columns are counts of these words."""
+    omop: Path | None = None
+    """The public file that defines cohort and columns of [OMOP](omop.md) sites. A plan states the definitions of the
+    columns that it reads, and sites with others refuse it."""
     missing_tokens: dict[str, tuple[str | float, ...]] | tuple[str | float, ...] = ()
     """Tokens of missing values in files, beside empty cells and NaN, for all columns or by column:
     `["NA", "?"]`, `{ chol = [0] }`."""
@@ -207,6 +212,7 @@ class Study(Table):
         copied = super().model_copy(update=update, deep=deep)
         # Pydantic copies cached properties with the fields.
         copied.__dict__.pop("_program", None)
+        copied.__dict__.pop("definitions", None)
         return copied
 
     @cached_property
@@ -225,6 +231,17 @@ class Study(Table):
     def words(self) -> tuple[str, ...] | None:
         """The vocabulary of a study of documents, read once; None for other studies."""
         return None if self.vocabulary is None else load_vocabulary(self.folder / self.vocabulary)
+
+    @cached_property
+    def definitions(self) -> dict[str, str]:
+        """Definition of each column that is read, from the file `omop`; empty without it."""
+        if self.omop is None:
+            return {}
+        known = Definitions.load(self.folder / self.omop)
+        read = self.build_algorithm().columns if self.full_design is None else self.full_design.read
+        if unknown := [name for name in read if name not in known.variables]:
+            raise BadStudy(f"{self.omop} does not define the column {unknown[0]!r}")
+        return {name: known.definition(name) for name in read}
 
     @property
     def full_design(self) -> Design | None:
@@ -312,6 +329,8 @@ class Study(Table):
         preprocessing: dict[str, Any] = {"missing_tokens": self.missing_tokens} if self.missing_tokens else {}
         if self.measured_in:
             preprocessing["measured_in"] = check_measures(self.measured_in, self.build_algorithm().columns)
+        if self.definitions:
+            preprocessing["definitions"] = self.definitions
         if self.imaging is not None:
             paths |= {"mask": self.imaging.mask, "atlas": self.imaging.atlas}
             preprocessing |= self.imaging.model_dump(exclude={"mask", "atlas"})
@@ -422,6 +441,10 @@ class Study(Table):
         if site.source is not None:
             # A rehearsal is at its owner's desk, so that it reads the database as it is now.
             site.fetch()
+            fetched = defined_columns(site.path)
+            stated = self.definitions.items()
+            if other := [name for name, each in stated if fetched.get(name, {}).get("definition") != each]:
+                raise BadStudy(f"column {other[0]!r} of the site's source has not the study's definition")
         read = algorithm.columns if design is None else design.read
         schema = site.rehearsed_schema()
         units = load_units(
