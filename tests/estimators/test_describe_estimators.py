@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -115,6 +116,27 @@ def test_describe_estimator_of_frames_reads_declared_columns_only() -> None:
     assert again.get_params()["ranges"] == {"age": (0, 100)}
     with pytest.raises(BadParameter, match="fit"):
         again.records()
+
+
+def test_describe_estimator_p_values_without_noise_are_those_of_scipy() -> None:
+    rng = np.random.default_rng(3)
+    group = rng.integers(0, 2, 400)
+    rows = np.column_stack([rng.normal(50 + 2 * group, 9), rng.integers(0, 3, 400), group])
+    levels = {"x1": [0, 1, 2], "x2": [0, 1]}
+    table = Describe(ranges={"x0": (0, 100)}, levels=levels, by="x2", **FREE).fit([rows[:200], rows[200:]])
+    tests = table.result_.estimate["group_p_value"]
+    found = dict(zip(tests.axes[0].labels, tests.value, strict=True))
+    first, second = (rows[group == g, 0] for g in (0, 1))
+    # Score tests have the null variance, Welch's test that of each group: they agree to first order.
+    assert found["x0: Welch"] == pytest.approx(stats.ttest_ind(first, second, equal_var=False).pvalue, rel=0.2)
+    # Ranks are those of bins.
+    assert found["x0: Kruskal-Wallis"] == pytest.approx(stats.mannwhitneyu(first, second).pvalue, rel=0.3)
+    counts = [[np.sum((group == g) & (rows[:, 1] == level)) for level in range(3)] for g in (0, 1)]
+    # The law is drawn: 4999 tables.
+    assert found["x1: chi-squared"] == pytest.approx(stats.chi2_contingency(counts).pvalue, abs=0.03)
+    assert "adjusted p" in table.table_one("holm").heading
+    alone = Describe(ranges={"x0": (0, 100)}, **FREE).fit([rows[:200, :1], rows[200:, :1]])
+    assert "group_p_value" not in alone.result_.estimate
 
 
 def test_quantiles_and_survival_curve_without_noise_are_exact() -> None:

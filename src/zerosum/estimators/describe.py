@@ -19,6 +19,7 @@ from zerosum.estimators.tables import Levels, TableEstimator
 from zerosum.estimators.validation import LIST, MAPPING, RANGES, Constraint, optional
 from zerosum.kernel.missing import Missing
 from zerosum.kernel.schemes import Scheme
+from zerosum.kernel.significance import Correction
 from zerosum.report.paper import PaperTable
 from zerosum.report.table_one import table_one
 
@@ -155,8 +156,13 @@ class Describe(_Grouped):
         shares = None if self.shares is None else dict(self.shares)
         return super()._parameters(tables) | {"parts": tuple(self.parts), "shares": shares}
 
-    def table_one(self) -> PaperTable:
-        """Table 1 of a paper: the groups as columns, with standardised differences; `print` it.
+    def table_one(self, correction: Correction = "none") -> PaperTable:
+        """Table 1 of a paper: the groups as columns, with standardised differences and p values; `print` it.
+
+        Parameters
+        ----------
+        correction : {"none", "holm", "benjamini-hochberg"}, default="none"
+            Adjustment of the p values for the number of tests in the table.
 
         Returns
         -------
@@ -164,7 +170,7 @@ class Describe(_Grouped):
             Texts; `result_.to_frame("table1")` and `zerosum results export` have them as a data frame and in documents.
         """
         self._fitted()
-        return table_one(self.result_.estimate, self.result_.plan.question)
+        return table_one(self.result_.estimate, self.result_.plan.question, correction=correction)
 
     def _learn(self, estimate: Estimate) -> None:
         self.groups_ = _groups(estimate)
