@@ -37,7 +37,7 @@ from zerosum.algorithms.metrics import component_error
 from zerosum.compute.units import Units
 from zerosum.data.documents import counted
 from zerosum.papers.figures.components import Point
-from zerosum.papers.figures.topics import Made, published_errors
+from zerosum.papers.figures.topics import TrueTopics, published_errors
 from zerosum.study.rehearsal import Rehearsal
 
 Floats = NDArray[np.float64]
@@ -65,7 +65,7 @@ BARS = {  # the table of the prototype
 def synthetic(seeds: int) -> None:
     print("1. made-up documents, N = 50 000, delta = 0.01: mean distance to the true topics ± deviation (most)")
     for (words, K, length), bars in BARS.items():
-        made = [Made.drawn(words, K, length, 10_000, seed) for seed in range(seeds)]
+        made = [TrueTopics.draw(words, K, length, 10_000, seed) for seed in range(seeds)]
         print(f"  D={words} K={K}, {length} words a document")
         algorithm = TopicsProgram(columns=tuple(f"w{i}" for i in range(words)), n_components=K, length=length)
         others: dict[str, list[str]] = {}
