@@ -181,9 +181,9 @@ class CorrelationProgram(RangedAlgorithm):
         tested = [self.columns.index(name) for name in self.related]
         controls = [self.columns.index(name) for name in self.given]
         pairs = Pairs(covariance, mean, noise, mean_noise, count_noise, tested, controls)
-        return self._found(pairs, units)
+        return self._quantities(pairs, units)
 
-    def _found(self, pairs: Pairs, units: float) -> dict[str, Quantity]:
+    def _quantities(self, pairs: Pairs, units: float) -> dict[str, Quantity]:
         """Correlations, intervals and p values as quantities.
 
         Parameters
@@ -211,7 +211,7 @@ class CorrelationProgram(RangedAlgorithm):
         own = np.eye(count, dtype=bool)
         pooled[own], population[own] = 1.0, 1.0
         p = np.where(own, 0.0, pairs.p_values(max(units - len(self.given), 1.0)))
-        found = {
+        quantities = {
             "correlation": Quantity(np.where(own, 1.0, point), "covariance", (axis, axis), np.where(own, 0.0, std)),
             "correlation_interval": Quantity(pooled, "number", (axis, axis, ENDS)),
             "correlation_population_interval": Quantity(population, "number", (axis, axis, ENDS)),
@@ -222,8 +222,8 @@ class CorrelationProgram(RangedAlgorithm):
             upper = np.triu_indices(count, 1)
             every = np.zeros((count, count))
             every[upper] = adjusted(p[upper], self.correction)
-            found["p_adjusted"] = Quantity(every + every.T, "diagnostic", (axis, axis))
-        return found
+            quantities["p_adjusted"] = Quantity(every + every.T, "diagnostic", (axis, axis))
+        return quantities
 
 
 class Pairs:

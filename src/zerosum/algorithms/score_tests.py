@@ -251,11 +251,11 @@ class BinNoise:
             The same for all groups.
         """
         along = np.sum(self.covariance, axis=1)
-        found = np.eye(self.groups) * float(weights @ self.covariance @ weights)
+        form = np.eye(self.groups) * float(weights @ self.covariance @ weights)
         if self.total_known:
             # Conditioning on the sum takes away the part of the noise along it.
-            found = found - float(weights @ along) ** 2 / (self.groups * float(np.sum(along)))
-        return np.asarray(self.variance * found)
+            form = form - float(weights @ along) ** 2 / (self.groups * float(np.sum(along)))
+        return np.asarray(self.variance * form)
 
 
 def rank_scores(histograms: Floats, noise: BinNoise, pooled: Floats) -> Scores:
@@ -495,6 +495,6 @@ def adjusted(p_values: Floats, correction: Correction) -> Floats:
     elif correction == "benjamini-hochberg":
         # Benjamini and Hochberg 1995: n p_(k)/k, and never above that of a larger p value.
         rising = np.minimum.accumulate((rising * count / (1 + np.arange(count)))[::-1])[::-1]
-    found = np.empty(count)
-    found[order] = np.minimum(rising, 1.0)
-    return found
+    values = np.empty(count)
+    values[order] = np.minimum(rising, 1.0)
+    return values
