@@ -30,6 +30,7 @@ from zerosum.compute.backends.exact import INSIDE, Exact, clip_rows, constant_on
 from zerosum.compute.devices import to_numpy
 from zerosum.compute.units import Units
 from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray
+from zerosum.statistics.constants import check_placement
 from zerosum.statistics.holdout import Part, chosen
 from zerosum.statistics.predictions import PredictionHistogram
 from zerosum.statistics.ranges import Ranged
@@ -148,13 +149,7 @@ class Examples(Ranged):
     def _features_fit(self) -> Self:
         if self.columns < 2:
             raise ValueError(f"there must be a feature beside the response, got {self.columns} column")
-        for what, value in (("center", self.center), ("scale", self.scale)):
-            if value is not None and value.shape != (self.columns - 1,):
-                raise ValueError(
-                    f"{what} must hold one number for each of the {self.columns - 1} features, got shape {value.shape}"
-                )
-        if self.scale is not None and not np.all(self.scale >= SMALLEST):
-            raise ValueError(f"every scale must be positive, got {np.min(self.scale):g}")
+        check_placement(self.columns - 1, self.center, self.scale, "features")
         return self
 
     def entering(self, units: Units) -> Units:

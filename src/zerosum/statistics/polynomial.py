@@ -155,11 +155,11 @@ class PolynomialCoefficients(RegressionRows):
 
     def split(self, release: Floats) -> dict[int, Floats]:
         """A release as the packed coefficient arrays by degree, in the units of the features."""
-        found, start = {}, 0
+        parts, start = {}, 0
         for j, length in zip(self.degrees, self.lengths(), strict=True):
-            found[j] = release[start : start + length] * self.worth(j)
+            parts[j] = release[start : start + length] * self.worth(j)
             start += length
-        return found
+        return parts
 
     def worth(self, degree: int) -> float:
         """The factor from an entry of a release to a coefficient of that degree: x = u/c, so that x^(j) is

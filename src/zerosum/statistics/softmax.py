@@ -57,7 +57,7 @@ BIAS = 0.15
 # Bits of a row's whole numbers. Single floats hold 24 bits, which leaves room for rounding.
 _BITS = 22
 # Logits are clipped at this distance below the largest: exp(-60) = 9e-27. It is also the limit of `exponential`.
-_FARTHEST = 60.0
+_LOGIT_RANGE = 60.0
 
 
 class Featured(BoundedStatistic):
@@ -319,7 +319,7 @@ class Whitened(Featured):
         logits = exact.product(numbers) * constant_on(worth, numbers)[None, :]
         logits = logits + constant_on(offset, numbers)[None, :]
         # The largest logit is subtracted, so that exp does not overflow.
-        logits = xp.clip(logits - xp.max(logits, axis=1, keepdims=True), -_FARTHEST, 0.0)
+        logits = xp.clip(logits - xp.max(logits, axis=1, keepdims=True), -_LOGIT_RANGE, 0.0)
         growth = exponential(logits)
         return growth / fold(growth + 0.0)[:, None]
 
