@@ -150,9 +150,9 @@ def counted(texts: Iterable[str], vocabulary: Sequence[str]) -> csr_array:
     from sklearn.feature_extraction.text import CountVectorizer
 
     # scikit-learn's own tokenisation (`token_pattern`, `strip_accents`) has no NFC form and no typographic apostrophe.
-    found = CountVectorizer(analyzer=words_of, vocabulary=place).transform(texts)
-    parts = (found.data.astype(np.float64), found.indices.astype(np.int64), found.indptr.astype(np.int64))
-    return csr_array(parts, shape=found.shape)
+    counts = CountVectorizer(analyzer=words_of, vocabulary=place).transform(texts)
+    parts = (counts.data.astype(np.float64), counts.indices.astype(np.int64), counts.indptr.astype(np.int64))
+    return csr_array(parts, shape=counts.shape)
 
 
 def _matrix(path: Path, words: int) -> csr_array:

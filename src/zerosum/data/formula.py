@@ -107,9 +107,9 @@ class Formula:
                 # A name may occur in several terms and enters once.
                 features += [name for name in names if name not in features]
             longest = range(2, len(names) + 1) if len(products) > 1 else [len(names)] if len(names) > 1 else []
-            found = [parts for length in longest for parts in itertools.combinations(names, length)]
+            terms = [parts for length in longest for parts in itertools.combinations(names, length)]
             # a:b and b:a are the same product.
-            interactions += [parts for parts in found if set(parts) not in map(set, interactions)]
+            interactions += [parts for parts in terms if set(parts) not in map(set, interactions)]
         if tilde and (not left.strip() or "~" in left):
             raise ValueError(f"a formula must have one response, before its ~, got {text!r}")
         # A product without its main effects depends on the coding of the columns.
@@ -144,15 +144,15 @@ def expanded(text: str) -> str:
         ) from None
     try:
         terms_ = DefaultFormulaParser().get_terms(right)
-        found = [[str(factor) for factor in term.factors] for term in terms_]
+        names = [[str(factor) for factor in term.factors] for term in terms_]
     except Exception as error:  # formulaic raises several kinds of its own, and of the parser below it
         raise ValueError(f"the formula {text!r} cannot be read: {error}") from None
     # formulaic adds an intercept to every formula; only "- 1" or "+ 0" removes it.
-    if ["1"] not in found:
+    if ["1"] not in names:
         raise ValueError("whether there is an intercept is the parameter `intercept`, not a term of the formula")
     # By the number of factors, then in the order of the text, as in R.
-    found.sort(key=lambda factors: (len(factors), [right.find(factor) for factor in factors]))
-    joined = " + ".join(":".join(factors) for factors in found if factors != ["1"])
+    names.sort(key=lambda factors: (len(factors), [right.find(factor) for factor in factors]))
+    joined = " + ".join(":".join(factors) for factors in names if factors != ["1"])
     return f"{left}{tilde} {joined}".strip()
 
 
@@ -180,13 +180,13 @@ def _check_length(text: str) -> None:
 
 def _bare(text: str) -> str:
     """The text outside all brackets."""
-    depth, kept = 0, []
+    depth, characters = 0, []
     for sign in text:
         depth -= sign in ")]"
         if depth == 0 and sign not in ")]":
-            kept.append(sign)
+            characters.append(sign)
         depth += sign in "(["
-    return "".join(kept)
+    return "".join(characters)
 
 
 def _outside(text: str) -> set[str]:
@@ -283,9 +283,9 @@ class Function:
             odd = min(strangers) if len(options) == len(given) else "twice the same option"
             raise ValueError(f"{text!r} may have {', '.join(names)}, got {odd}")
         _check(call.args[0], text)
-        found = cls(text, kind, call.args[0], tuple(options.items()))
-        found._check_options()
-        return found._reading()
+        basis = cls(text, kind, call.args[0], tuple(options.items()))
+        basis._check_options()
+        return basis._reading()
 
     def _reading(self) -> Function:
         """This function, if it reads a column: a constant is the intercept, and has no values for rows."""
@@ -327,8 +327,8 @@ class Function:
         """The columns that the function reads, in order."""
         # By node and not by name: a column may have the name of a function.
         called = {id(node.func) for node in ast.walk(self.argument) if isinstance(node, ast.Call)}
-        found = [node for node in ast.walk(self.argument) if isinstance(node, ast.Name) and id(node) not in called]
-        return tuple(dict.fromkeys(node.id for node in found))
+        names = [node for node in ast.walk(self.argument) if isinstance(node, ast.Name) and id(node) not in called]
+        return tuple(dict.fromkeys(node.id for node in names))
 
     def terms(self, ranges: Mapping[str, Range]) -> list[tuple[str, float, float]]:
         """The columns of the design, as (name, low, high).
@@ -360,14 +360,14 @@ class Function:
             Public range of each column.
         """
         with np.errstate(all="ignore"):
-            found = _value(self.argument, values, ranges)
+            value = _value(self.argument, values, ranges)
         if not self.kind:
-            return [np.asarray(found, dtype=np.float64)]
+            return [np.asarray(value, dtype=np.float64)]
         low, high = _interval(self.argument, ranges, self.text)
         # Rounding may leave a value of the argument just outside its interval.
-        found = np.clip(np.asarray(found, dtype=np.float64), low, high)
-        gone = np.isnan(found)
-        expanded_ = self._expand(np.where(gone, low, found), low, high)
+        value = np.clip(np.asarray(value, dtype=np.float64), low, high)
+        gone = np.isnan(value)
+        expanded_ = self._expand(np.where(gone, low, value), low, high)
         return [np.where(gone, np.nan, each) for each in expanded_.T]
 
     def _knots(self, low: float, high: float) -> Floats:
@@ -552,17 +552,17 @@ def _value(node: ast.expr, values: Mapping[str, Floats], ranges: Mapping[str, Ra
         case ast.Constant(value=value):
             return float(value)  # type: ignore[arg-type]
         case ast.UnaryOp(op=op, operand=operand):
-            found = _value(operand, values, ranges)
-            return -found if isinstance(op, ast.USub) else found
+            numbers = _value(operand, values, ranges)
+            return -numbers if isinstance(op, ast.USub) else numbers
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=power)):
             base = _value(left, values, ranges)
             if float(power) != int(power):  # type: ignore[arg-type]
                 return np.power(base, float(power))  # type: ignore[arg-type]
-            found = base
+            numbers = base
             # Repeated products: each is rounded alike in every row, on every machine.
             for _ in range(int(power) - 1):  # type: ignore[arg-type]
-                found = found * base
-            return found
+                numbers = numbers * base
+            return numbers
         case ast.BinOp(left=left, op=op, right=right):
             one, other = _value(left, values, ranges), _value(right, values, ranges)
             match op:
@@ -574,12 +574,12 @@ def _value(node: ast.expr, values: Mapping[str, Floats], ranges: Mapping[str, Ra
                     return one * other
             return one / other
         case ast.Call(func=ast.Name(id=name), args=[argument]):
-            found = _value(argument, values, ranges)
+            numbers = _value(argument, values, ranges)
             if name == "I":
-                return found
+                return numbers
             if name in ("center", "scale"):
                 low, high = ranges[argument.id]  # type: ignore[attr-defined]
-                found = found - (low + high) / 2
-                return found / ((high - low) / 2) if name == "scale" else found
-            return _ONE_NUMBER[name](found)
+                numbers = numbers - (low + high) / 2
+                return numbers / ((high - low) / 2) if name == "scale" else numbers
+            return _ONE_NUMBER[name](numbers)
     raise ValueError("this expression has no value")  # excluded by `_check`

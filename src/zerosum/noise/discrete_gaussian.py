@@ -77,9 +77,9 @@ def draw(size: int, sigma: float, source: Source) -> Ints:
         # The expected number of proposals for the draws that are left, with a margin, at most one block. Surplus draws
         # are discarded, which is independent of their values.
         wanted = min(_BLOCK, int((size - filled) / table.kept * 1.01) + 16)
-        kept = _propose(wanted, table, source)[: size - filled]
-        out[filled : filled + len(kept)] = kept
-        filled += len(kept)
+        draws = _propose(wanted, table, source)[: size - filled]
+        out[filled : filled + len(draws)] = draws
+        filled += len(draws)
     return out
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from zerosum.compute.statistic import BoundedMap
 from zerosum.errors import Malformed, Unsupported, by_code
-from zerosum.kernel.amounts import MOST
+from zerosum.kernel.amounts import MOST_UNITS
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
@@ -370,7 +370,7 @@ def _read_secure(reader: _Reader) -> Secure:
 
 def _read_consent(reader: _Reader) -> Consent:
     site, units = reader.text("site"), reader.take("units")
-    if units is None or (type(units) is int and 0 < units <= MOST):
+    if units is None or (type(units) is int and 0 < units <= MOST_UNITS):
         return Consent(site, units)
     raise Malformed("a message's units are not a whole number")
 
