@@ -259,7 +259,7 @@ def chance(delta: float) -> str:
 def _limits(report: PrivacyReport, sees_data: bool) -> list[str]:
     """Sentences about what the guarantee does not cover."""
     colluders = report.colluders
-    found = [
+    limits = [
         "The result describes groups of people, also people who took no part: if it shows that smokers fall ill more "
         "often, this is learned about every smoker.",
         "A site knows its own people. The guarantee protects them against the other sites and the readers of the "
@@ -269,5 +269,5 @@ def _limits(report: PrivacyReport, sees_data: bool) -> list[str]:
     ]
     if not sees_data:
         more = "a site" if colluders == 0 else f"more than {'one site' if colluders == 1 else f'{colluders} sites'}"
-        found.append(f"If {more} worked together with the coordinator, they could learn more.")
-    return found
+        limits.append(f"If {more} worked together with the coordinator, they could learn more.")
+    return limits
