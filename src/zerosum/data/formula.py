@@ -114,7 +114,7 @@ class Formula:
             raise ValueError(f"a formula must have one response, before its ~, got {text!r}")
         # A product without its main effects depends on the coding of the columns.
         if alone := [name for parts in interactions for name in parts if name not in features]:
-            raise ValueError(f"the formula multiplies {alone[0]!r}, which does not stand in it by itself")
+            raise ValueError(f"the formula has a product with {alone[0]!r} and no term {alone[0]!r}: add that term")
         return cls(left.strip() or None, tuple(features), tuple(interactions))
 
 
@@ -290,7 +290,7 @@ class Function:
     def _reading(self) -> Function:
         """This function, if it reads a column: a constant is the intercept, and has no values for rows."""
         if not self.columns:
-            raise ValueError(f"the term {self.text!r} has no column")
+            raise ValueError(f"the term {self.text!r} is a constant: a term must contain a column")
         return self
 
     def _check_options(self) -> None:
@@ -318,9 +318,11 @@ class Function:
                 "equally over the range"
             )
         if self.kind == "bs" and options.get("df", _MOST_KNOTS) < options.get("degree", 3):
-            raise ValueError(f"df of {self.text!r} must be at least its degree, {options.get('degree', 3)}")
+            raise ValueError(
+                f"df of {self.text!r} must be at least its degree, {options.get('degree', 3)}, got {options['df']}"
+            )
         if self.kind == "cr" and options.get("df", 2) < 2:
-            raise ValueError(f"df of {self.text!r} must be at least 2")
+            raise ValueError(f"df of {self.text!r} must be at least 2, got {options['df']}")
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -342,7 +344,9 @@ class Function:
         if not self.kind:
             return [(self.text, low, high)]
         if not low < high:
-            raise ValueError(f"the argument of {self.text!r} must vary over its range")
+            raise ValueError(
+                f"the argument of {self.text!r} has the value {low:g} on the whole declared range: it must vary"
+            )
         knots = self._knots(low, high)
         # Bases are smooth and piecewise polynomial: their extreme values on a fine grid and at the knots.
         at = np.unique(np.concatenate([np.linspace(low, high, _GRID), knots]))
@@ -461,7 +465,7 @@ def _check(node: ast.expr, text: str, depth: int = 0) -> None:
                     raise ValueError(f"{name} takes the name of a column, in {text!r}")
                 return None
     known = ", ".join([*_ONE_NUMBER, "I", "center", "scale", *_BASES])
-    raise ValueError(f"the term {text!r} has a part that a formula does not know: there are + - * / **, and {known}")
+    raise ValueError(f"the term {text!r} may contain columns, numbers, + - * / ** and these functions only: {known}")
 
 
 def _interval(node: ast.expr, ranges: Mapping[str, Range], text: str) -> Interval:
@@ -477,7 +481,9 @@ def _interval(node: ast.expr, ranges: Mapping[str, Range], text: str) -> Interva
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=power)):
             low, high = _interval(left, ranges, text)
             if float(power) != int(power) and low < 0:  # type: ignore[arg-type]
-                raise ValueError(f"{text!r} takes a broken power of numbers down to {low:g}")
+                raise ValueError(
+                    f"the power in {text!r} is not a whole number: its base must be at least 0, got {low:g}"
+                )
             try:
                 ends = [_bounded(math.pow(end, float(power)), text) for end in (low, high)]  # type: ignore[arg-type]
             except OverflowError:

@@ -125,7 +125,7 @@ def _table(sigma: float) -> _Table:
 
 
 def _propose(count: int, table: _Table, source: Source) -> Ints:
-    """The kept ones among `count` proposals. A word has its sign in the first bit, then 12 bits for k, and in its last
+    """The accepted proposals among `count`. A word has its sign in the first bit, then 12 bits for k, and in its last
     bits at most 38 for j.
     """
     # One word per proposal for sign, k and j, and half a word (32 bits) for the decision to keep it. The bits of a word

@@ -162,7 +162,7 @@ def _signed_series(size: int, levels: _Levels, source: Source) -> Ints:
 
 
 def _propose(count: int, levels: _Levels, source: Source) -> Ints:
-    """The kept ones among `count` proposals: one word each for the level, for sign and i, and for keeping."""
+    """The accepted ones among `count` proposals: one word each for the level, for sign and i, and for keeping."""
     words = source(3 * count)
     first, second, third = words[:count], words[count : 2 * count], words[2 * count :]
     level = _below(first, levels.bounds, source)
