@@ -35,7 +35,7 @@ import zerosum
 from zerosum.algorithms import Estimate, TopicsProgram
 from zerosum.algorithms.metrics import component_error
 from zerosum.compute.units import Units
-from zerosum.data.documents import counted
+from zerosum.data.documents import word_counts
 from zerosum.papers.figures.components import Point
 from zerosum.papers.figures.topics import TrueTopics, published_errors
 from zerosum.study.rehearsal import Rehearsal
@@ -118,7 +118,7 @@ def standard_library() -> tuple[csr_array, list[str]]:
     texts = [text for text in seen if len(text) > 150]
     documents = Counter(word for text in texts for word in set(re.findall(r"[a-z]{3,}", text.lower())))
     words = sorted(word for word, count in documents.items() if count >= 5 and word not in _COMMON)
-    return counted(texts, words), words
+    return word_counts(texts, words), words
 
 
 def docstrings(module: object) -> Iterator[str]:

@@ -31,7 +31,7 @@ from zerosum.compute.devices import to_numpy
 from zerosum.compute.units import Units
 from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray
 from zerosum.statistics.constants import check_placement
-from zerosum.statistics.holdout import Part, chosen
+from zerosum.statistics.holdout import Part, units_of_part
 from zerosum.statistics.predictions import PredictionHistogram
 from zerosum.statistics.ranges import Ranged
 
@@ -156,7 +156,7 @@ class Examples(Ranged):
         """The units of the chosen part."""
         if self.part == "all":
             return units
-        return units.made(f"{self.part} {self.hold_out}", lambda: chosen(units, self.part, self.hold_out))
+        return units.made(f"{self.part} {self.hold_out}", lambda: units_of_part(units, self.part, self.hold_out))
 
     def examples(self, block: Units) -> tuple[Array, Array]:
         """The inputs of each row, shape (rows, p), and its class as a whole number or its response, shape (rows,)."""

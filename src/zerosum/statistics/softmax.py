@@ -48,7 +48,7 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.question import plain
 from zerosum.kernel.statistic import Adjacency, FloatArray, Positive
 from zerosum.statistics.features import FeatureMap, ModuleFeatures, build, find
-from zerosum.statistics.holdout import Part, chosen
+from zerosum.statistics.holdout import Part, units_of_part
 from zerosum.statistics.predictions import PredictionHistogram, class_of
 
 # The constant feature, beside features of norm 1. A larger value fits the intercepts faster and lengthens every
@@ -118,7 +118,7 @@ class Featured(BoundedStatistic):
 
     def _featured(self, units: Units) -> Units:
         """The chosen units with rows (features, class) in single floats, shape (rows, F + 1)."""
-        units = chosen(units.dense(), self.part, self.hold_out)
+        units = units_of_part(units.dense(), self.part, self.hold_out)
         xp = array_namespace(units.rows)
         label = xp.astype(units.rows[:, -1:], xp.float32)
         rows = xp.concat([self.feature_map(units.rows[:, :-1]), label], axis=1)

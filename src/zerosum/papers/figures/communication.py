@@ -84,7 +84,7 @@ class _Phases:
             yield name, reply
 
 
-def measured(scheme: str, sites: int, numbers: int) -> Table:
+def message_sizes(scheme: str, sites: int, numbers: int) -> Table:
     """One row for each phase of a study of one mean."""
     question = MeanProgram(columns=tuple(f"c{at:05d}" for at in range(numbers)), clip=1.0)
     rng = np.random.default_rng(0)
@@ -139,7 +139,7 @@ def communication(run: Run) -> Table:
     rows: Table = []
     run.on_step(0, len(planned))
     for done, each in enumerate(planned, 1):
-        rows += measured(*each)
+        rows += message_sizes(*each)
         run.on_step(done, len(planned))
     return rows
 
