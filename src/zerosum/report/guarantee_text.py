@@ -136,11 +136,11 @@ def _columns(asked_for: Question) -> list[tuple[str, str, str, str]]:
     rows = []
     for at, name in enumerate(asked_for.columns):
         unit = measured.get(name, "") if isinstance(measured, Mapping) else ""
-        rows.append((name, _range_of(given, name, at), str(unit), _rule_of(given.get("missing"), name)))
+        rows.append((name, range_text(given, name, at), str(unit), _rule_of(given.get("missing"), name)))
     return rows
 
 
-def _range_of(given: Mapping[str, Any], name: str, at: int) -> str:
+def range_text(given: Mapping[str, Any], name: str, at: int) -> str:
     """Public range or levels of a column as text.
 
     Parameters

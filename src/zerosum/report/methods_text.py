@@ -15,7 +15,7 @@ from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.missing import OBSERVED, OWN_ROWS
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
-from zerosum.report.guarantee_text import description, parameter_text
+from zerosum.report.guarantee_text import description, parameter_text, range_text
 from zerosum.report.record import Result, adversary, privacy_report
 from zerosum.version import VERSION
 
@@ -134,17 +134,8 @@ def _model(plan: Plan) -> str:
 def _ranges(plan: Plan) -> dict[str, str]:
     """Public range or categories of each column, for the columns that have any."""
     asked = plan.question
-    given = asked.parameters
-    lower, upper, texts = given.get("lower"), given.get("upper"), {}
-    ranges, levels = given.get("ranges"), given.get("levels")
-    for at, name in enumerate(asked.columns):
-        if isinstance(lower, list) and isinstance(upper, list) and at < min(len(lower), len(upper)):
-            texts[name] = f"{parameter_text(lower[at])} to {parameter_text(upper[at])}"
-        elif isinstance(ranges, Mapping) and isinstance(ranges.get(name), list):
-            texts[name] = " to ".join(parameter_text(each) for each in _listed(ranges[name]))
-        elif isinstance(levels, Mapping) and name in levels:
-            texts[name] = parameter_text(levels[name])
-    return texts
+    texts = {name: range_text(asked.parameters, name, at) for at, name in enumerate(asked.columns)}
+    return {name: text for name, text in texts.items() if text}
 
 
 def _missing(plan: Plan) -> list[str]:
