@@ -148,7 +148,7 @@ def check_products(rows: Array) -> None:
         if not exact(rows):
             raise Refused(
                 f"the device {device_of(rows)} rounds products of whole numbers in double precision, so that it cannot "
-                "be used for private data; is CUBLAS_EMULATE_DOUBLE_PRECISION set?"
+                "be used for private data: unset CUBLAS_EMULATE_DOUBLE_PRECISION, or use the CPU"
             )
         _sound.add(where)
 

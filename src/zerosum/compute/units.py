@@ -220,8 +220,7 @@ class Units:
             Working memory per row, in bytes; None: the row itself.
         longer:
             On a device, whether blocks may exceed the number of rows that may be added up in any order
-            (`grid.rows_allowed`); the caller
-            then bounds the rounding itself.
+            (`grid.rows_allowed`); the caller then bounds the rounding itself.
         by_units:
             On the host, whether the limit counts units instead of rows: for statistics that add up one vector per unit.
         """

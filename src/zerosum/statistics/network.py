@@ -305,8 +305,8 @@ class TwoLayerGradient(TwoLayerExamples, ClippedGradient):
         return np.concatenate([part.ravel() for part in parts])
 
     def _slopes(self, block: Units) -> tuple[Floats, Floats, Floats, Floats]:
-        """For each row: inputs x, activations A, and the slopes of the loss in the hidden layer (B) and the outputs
-        (e).
+        """Of the rows of a block: inputs x (rows, features), activations A (rows, hidden), and the slopes of the loss
+        in the hidden layer, B (rows, hidden), and in the outputs, e (rows, outputs).
         """
         x, label = (to_numpy(each) for each in self.examples(block))
         x = clip_rows(x, self.radius)

@@ -128,7 +128,7 @@ def _tau(taus: dict[str, float], request: PrivateSum) -> float:
 
 
 def points(x: Swept, full: bool) -> list[Point]:
-    """Points of a sweep."""
+    """Points of a sweep along `x`: the papers' in a full run, fewer in a quick one."""
     if x == "epsilon":
         swept = (0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 3.0, 10.0) if full else (0.1, 0.5, 1.0, 3.0)
         sizes = (2000, _RECORDS) if full else (_RECORDS,)
