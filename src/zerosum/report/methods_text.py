@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from zerosum.data.design import COMPLETE_ROWS
 from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.missing import OBSERVED, OWN_ROWS
 from zerosum.kernel.plan import Plan
@@ -98,7 +99,12 @@ def _analysis(plan: Plan, units: float | None, version: str) -> list[str]:
             f"Values were limited to public ranges and categories that do not depend on the data: {listed}."
         )
     sentences += _missing(plan)
-    if asked.parameters.get("weight"):
+    if asked.parameters.get("weight") == COMPLETE_ROWS:
+        sentences.append(
+            "Rows with missing values in a column of complete cases had weight zero; the share of complete rows was "
+            "part of a noisy release."
+        )
+    elif asked.parameters.get("weight"):
         sentences.append(f"Rows were weighted by {asked.parameters['weight']}.")
     if plan.unit == "person":
         sentences.append("Every person has weight one, whatever the number of their rows.")
@@ -135,7 +141,8 @@ def _ranges(plan: Plan) -> dict[str, str]:
     """Public range or categories of each column, for the columns that have any."""
     asked = plan.question
     texts = {name: range_text(asked.parameters, name, at) for at, name in enumerate(asked.columns)}
-    return {name: text for name, text in texts.items() if text}
+    # The weight of complete rows is no column of the sites.
+    return {name: text for name, text in texts.items() if text and name != COMPLETE_ROWS}
 
 
 def _missing(plan: Plan) -> list[str]:

@@ -26,6 +26,7 @@ from zerosum.data.documents import document_facts
 from zerosum.data.formats import Cells, Table, Text, open_table, parquet_files, readable
 from zerosum.data.nifti import Nifti
 from zerosum.data.scans import confound_names, run_seconds, strategies_for
+from zerosum.data.sources import defined_columns
 from zerosum.data.spelling import settings_for, suggestions
 from zerosum.data.tables import OnScan, token_set, unit_labels
 from zerosum.errors import BadData, BadStudy, CheckFailed, ZerosumError
@@ -78,7 +79,12 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
         counted = _public_count(len(units), policy)
         return DataSchema(kind="documents", units=counted, rows_per_unit=units.largest, words=words)
     scan = _scan(site, on_scan)
-    columns = {name: _column_draft(counts) for name, counts in scan.columns.items()}
+    defined = defined_columns(site.path)
+    columns = {
+        # What a public definition states does not depend on the data.
+        name: ColumnSchema(**defined[name]) if name in defined else _column_draft(counts)
+        for name, counts in scan.columns.items()
+    }
     wide = len(columns) > MOST_LISTED or scan.unnamed
     # In a wide table only columns with text, spellings of their own or tokens for missing values are listed.
     listed = {name: each for name, each in columns.items() if not wide or each != ColumnSchema(missing=each.missing)}
@@ -369,10 +375,16 @@ def _check_table(
         schema_check.faults.append("the columns of the data are not those that the schema declares")
     if missing := [name for name in schema.columns if name not in scan.columns]:
         schema_check.faults.append(f"the data have no column {missing[0]!r}, which the schema declares")
+    defined = defined_columns(site.path)
     for name, cells in scan.columns.items():
         declared = schema.column(name)
         if declared is None:
             continue  # plans cannot ask about undeclared columns
+        if defined and declared.definition != defined.get(name, {}).get("definition", ""):
+            schema_check.faults.append(
+                f"column {name!r} was not fetched by the definition that the schema declares: run `zerosum site "
+                "fetch`, or draft the schema again"
+            )
         if (cells.missing or cells.tokens) and not declared.missing:
             schema_check.faults.append(f"column {name!r} has missing values: declare `missing = true`")
         if declared.type == "number" and cells.texts:
