@@ -125,8 +125,10 @@ class Study(Table):
         unit = record.get("unit", {})
         if isinstance(unit, dict) and "kind" not in unit:
             if record.get("imaging") is None:
+                unknown = [each for each in unit if each != "adjacency"]
                 raise ValueError(
                     'declare the protected unit: kind = "person" or kind = "record" in [unit]; a row may be either'
+                    + (f". There is an unknown entry {unknown[0]!r}" if unknown else "")
                 )
             record["unit"] = {"kind": "person", **unit}
         return record
@@ -149,11 +151,20 @@ class Study(Table):
         try:
             return cls(**record, folder=path.parent)
         except ValidationError as error:
-            first = error.errors()[0]
+            first, *others = error.errors()
             where = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
             if where in RENAMED and first["type"] == "extra_forbidden":
                 raise BadStudy(f"the study file {path}: {where} is called {RENAMED[where]} since 0.2") from None
+            if where == "sites.labels":
+                raise BadStudy(
+                    f"the study file {path}: labels are declared in a site's schema now: `labels = ...` in "
+                    '[columns.NAME] of the file that `schema = "..."` names in [[sites]]'
+                ) from None
             what = _reason(first["type"], first["msg"])
+            # An entry that is missing is often there under a misspelt name.
+            unknown = [str(each["loc"][-1]) for each in others if each["type"] == "extra_forbidden"]
+            if first["type"] == "missing" and unknown:
+                what += f"; there is an unknown entry {unknown[0]!r}"
             raise BadStudy(f"the study file {path}: {where + ': ' if where else ''}{what}") from None
 
     def with_sites(self, files: Sequence[SiteFile]) -> Study:
@@ -450,12 +461,13 @@ class Study(Table):
         on_scan(1, 1)
         # Cells count as at a serving site. Here the caller owns the data: a missing value without a rule, or a cell
         # that is not a number, is an error. A value in none of the categories is a note.
-        rules = algorithm.rule_words if design is None else design.rule_words
+        rules = algorithm.rule_words() if design is None else design.rule_words
         raise_faults([fault for fault in faults if fault.kind != "other"], rules=rules)
         if raw is not None:
             raw.append(units)
         for fault in faults:
             note = f"{fault.sentence}: they count as other or missing"
+            note += "; `labels` of the column in the site's schema can map them"
             if notes is None:
                 warnings.warn(f"site {site.name!r}: {note}", DataWarning, stacklevel=2)
             else:
