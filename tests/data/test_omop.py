@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -22,7 +21,6 @@ from zerosum.errors import BadData, BadStudy
 
 duckdb = pytest.importorskip("duckdb")
 COLUMNS = ["age", "sex", "sbp", "sbp_mean", "metformin", "days", "stroke"]
-SYNTHEA = Path(__file__).parents[3] / "shared" / "data" / "omop" / "synthea27nj_5.4.zip"
 
 
 def source(folder: Path, text: str = omop.DEFINITIONS, **entries: Any) -> Source:
@@ -132,14 +130,9 @@ def test_omop_postgresql_and_duckdb_give_the_same_bits(
     assert found == as_text(rows_of(tmp_path, tables)) == as_text(list(omop.expected(tables).values()))
 
 
-@pytest.mark.skipif(not SYNTHEA.is_file(), reason="the Synthea data are not there")
+@pytest.mark.skipif(not omop.SYNTHEA.is_file(), reason="the Synthea data are not there")
 def test_omop_synthea_variables_are_those_of_its_tables(tmp_path: Path) -> None:
-    with ZipFile(SYNTHEA) as archive, duckdb.connect(str(tmp_path / "cdm.duckdb")) as connection:
-        for name in omop.SCHEMAS:
-            path = archive.extract(f"{name.upper()}.csv", tmp_path)
-            kinds = [each.rsplit(" ", 1) for each in omop.SCHEMAS[name].split(", ")]
-            types = ", ".join(f"'{column}': '{kind}'" for column, kind in kinds)
-            connection.execute(f"CREATE TABLE {name} AS SELECT * FROM read_csv('{path}', types={{{types}}})")
+    omop.write_duckdb(tmp_path / "cdm.duckdb", omop.synthea(tmp_path))
     text = """
 [cohort]
 index = 2010-01-01

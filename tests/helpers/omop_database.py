@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 
@@ -39,6 +40,7 @@ OWNER = {
 DIABETES, TYPE_2, STROKE, CANCER = 201820, 201826, 381316, 443392
 METFORMIN, SYSTOLIC, MMHG, KPA = 1503297, 3004249, 8876, 44777602
 FEMALE, MALE = 8532, 8507
+SYNTHEA = Path(__file__).parents[3] / "shared" / "data" / "omop" / "synthea27nj_5.4.zip"
 FIRST, LAST = date(2008, 1, 1), date(2020, 12, 31)
 
 DEFINITIONS = f"""\
@@ -158,8 +160,23 @@ def write(run: Callable[[str], Any], tables: Mapping[str, Rows], schema: str) ->
 
 def _literal_row(row: tuple[Any, ...]) -> str:
     """A row as SQL text."""
-    words = ["NULL" if cell is None else f"'{cell}'" if isinstance(cell, date) else repr(cell) for cell in row]
+    words = ["NULL" if cell is None else f"'{cell}'" if isinstance(cell, date) else str(cell) for cell in row]
     return f"({', '.join(words)})"
+
+
+def synthea(folder: Path) -> Tables:
+    """The tables of Synthea's made-up people. `folder`: for the unpacked files."""
+    import duckdb
+
+    found: Tables = {}
+    with ZipFile(SYNTHEA) as archive, duckdb.connect() as connection:
+        for name, text in SCHEMAS.items():
+            path = archive.extract(f"{name.upper()}.csv", folder)
+            kinds = [each.rsplit(" ", 1) for each in text.split(", ")]
+            types = ", ".join(f"'{column}': '{kind}'" for column, kind in kinds)
+            columns = ", ".join(column for column, _ in kinds)
+            found[name] = connection.execute(f"SELECT {columns} FROM read_csv('{path}', types={{{types}}})").fetchall()
+    return found
 
 
 def expected(tables: Tables) -> dict[int, list[Any]]:

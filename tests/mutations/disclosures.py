@@ -71,8 +71,25 @@ DISCLOSURES = [
     ),
     Fault(
         "label-refuses",
-        "a label of the site's own file that a plan does not name ends in a refusal",
+        "a label of the site's own schema that a plan does not name ends in a refusal",
         (Edit("data.tables:load_units", "strict=faults is None", "strict=True"),),
+    ),
+    # Databases: one row for each person, and columns that mean what a plan states.
+    Fault(
+        "person-twice",
+        "a person whom a table of an OMOP database repeats is several units",
+        (
+            Edit(
+                "data.omop:Definitions._parts",
+                "FROM {at}person GROUP BY person_id",
+                "FROM {at}person GROUP BY person_id, year_of_birth",
+            ),
+        ),
+    ),
+    Fault(
+        "definition-ignored",
+        "a site takes part in a study that defines a column otherwise",
+        (Edit("study.site_data:_definition_refusals", "declared.definition != stated[name]", "False"),),
     ),
     # Public number of units that depends on preprocessing.
     Fault(

@@ -160,6 +160,9 @@ GUARDS = {
     "missing-value-refuses": "study/test_missing_study.py"
     "::test_site_answer_with_missing_values_is_the_same_for_every_rule",
     "label-refuses": f"{SITE_SCHEMA}_label_for_a_category_that_no_plan_names_is_skipped",
+    "person-twice": "data/test_omop.py::test_omop_records_of_one_person_change_that_row_only",
+    "definition-ignored": "study/test_omop_study.py"
+    "::test_omop_plan_with_another_definition_is_refused_by_the_schema_alone",
     "moved-and-dropped": "data/test_imaging.py::test_load_images_person_without_still_volumes_is_unit_of_zeros",
     "unselected-and-dropped": "data/test_bids.py::test_load_images_person_without_selected_run_is_unit_of_zeros",
     "run-refuses": f"{SITE_SCHEMA}_run_that_does_not_fit_the_preprocessing_counts_as_zeros",

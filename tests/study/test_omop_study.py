@@ -7,13 +7,16 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 from pydantic import JsonValue
 
 from helpers import omop_database as omop
 from helpers.command_line import as_json
 from helpers.command_line import zerosum as command
 from helpers.deployment import Deployment, declare
+from zerosum.data.omop import Definitions
 from zerosum.errors import BadStudy, CheckFailed, PolicyRefused
 from zerosum.report.record import Result
 from zerosum.site.policy import Policy
@@ -57,6 +60,43 @@ sbp = 135
 epsilon = 6.0
 delta = 1e-5
 random_state = 3
+"""
+
+
+SYNTHEA_VARIABLES = """
+[cohort]
+index = 2010-01-01
+
+[variables]
+age = { kind = "age" }
+sbp = { kind = "measurement", concepts = [3004249], days = [-3650, 0] }
+bronchitis = { kind = "condition", concepts = [260139], days = [-36500, 0] }
+"""
+SYNTHEA_STUDY = """
+name = "bronchitis"
+algorithm = "logistic-regression"
+{omop}
+
+[unit]
+kind = "person"
+
+[design]
+response = "bronchitis"
+
+[design.ranges]
+age = [0, 90]
+sbp = [80, 200]
+
+[design.levels]
+bronchitis = [0, 1]
+
+[design.missing]
+sbp = 120
+
+[privacy]
+epsilon = 8.0
+delta = 1e-5
+random_state = 5
 """
 
 
@@ -137,6 +177,11 @@ def test_omop_study_of_served_sites_has_the_result_of_plain_files(deployment: De
     coordinate(coordinate_in, lambda sites: None)
     found = Result.read(folder / "out")
     assert stated(found)["sbp"] == DataSchema.load(deployment.site("north").schema_path).columns["sbp"].definition
+    # The steward reads the definitions before the site agrees.
+    (folder / "plan.json").write_bytes(Study.load(study).plan().to_json())
+    shown = command("site", "dry-run", str(folder / "plan.json"), cwd=folder / "north")
+    assert "defined: metformin" in shown.stdout
+    assert str(omop.METFORMIN) in shown.stdout
     plain = Study.load(rehearsal(tmp_path, omop_file=False)).run()
     for name, quantity in plain.estimate.items():
         assert np.allclose(found.estimate[name].value, quantity.value, rtol=1e-9, atol=1e-12, equal_nan=True), name
@@ -156,18 +201,45 @@ def test_omop_rehearsal_has_the_bits_of_plain_files_and_finds_the_slopes(tmp_pat
     assert set(stated(found)) == {"age", "sbp", "metformin", "days", "stroke", "sex"}
 
 
-def test_omop_plan_with_another_definition_is_refused_by_the_schema_alone(deployment: Deployment) -> None:
+@pytest.mark.skipif(not omop.SYNTHEA.is_file(), reason="the Synthea data are not there")
+def test_omop_logistic_study_of_three_sites_of_synthea_has_the_bits_of_files(tmp_path: Path) -> None:
+    """Who of Synthea's people had acute bronchitis by 2010, by age and blood pressure."""
+    (tmp_path / "variables.toml").write_text(SYNTHEA_VARIABLES)
+    tables = omop.synthea(tmp_path)
+    rosters = {"omop": "", "plain": ""}
+    for at, name in enumerate(NAMES):
+        omop.write_duckdb(tmp_path / f"{name}.duckdb", omop.persons_of(tables, lambda each, at=at: each % 3 == at))  # type: ignore[misc]  # a default binds the number
+        entries = f'kind = "omop", engine = "duckdb", database = "{name}.duckdb", variables = "variables.toml"'
+        policy = f'policy = {{ population = "{name}", data = "synthetic", epsilon = 100, minimum_units = 3 }}'
+        rosters["omop"] += f'\n[[sites]]\nname = "{name}"\nsource = {{ {entries} }}\n{policy}\n'
+        rosters["plain"] += f'\n[[sites]]\nname = "{name}"\ndata = "{name}.csv"\n{policy}\n'
+    (tmp_path / "omop.toml").write_text(SYNTHEA_STUDY.format(omop='omop = "variables.toml"') + rosters["omop"])
+    (tmp_path / "plain.toml").write_text(SYNTHEA_STUDY.format(omop="") + rosters["plain"])
+    found = Study.load(tmp_path / "omop.toml").run()
+    people = 0
+    for site in Study.load(tmp_path / "omop.toml").site_files:
+        table = pq.read_table(site.path)
+        people += table.num_rows
+        csv.write_csv(table, tmp_path / f"{site.name}.csv")
+    assert people == 21
+    plain = Study.load(tmp_path / "plain.toml").run()
+    for name, quantity in plain.estimate.items():
+        assert found.estimate[name].value.tobytes() == quantity.value.tobytes(), name
+    assert np.isfinite(found.estimate["coefficients"].value).all()
+
+
+def test_omop_plan_with_another_definition_is_refused_by_the_schema_alone(tmp_path: Path) -> None:
     roster = "".join(f'\n[[sites]]\nname = "{name}"\n' for name in NAMES)
-    study = Study.load(study_file(deployment.folder, roster))
-    site = deployment.site("north")
-    schema = DataSchema.load(site.schema_path)
+    study = Study.load(study_file(tmp_path, roster))
+    columns = Definitions.load(tmp_path / "variables.toml").columns()
+    schema = DataSchema.model_validate({"columns": columns})
+    site = SiteFile(name="north", data=Path("not-there.parquet"), folder=tmp_path)
     assert list(question_refusals(study.plan(), site, schema)) == []
-    (deployment.folder / "variables.toml").write_text(omop.DEFINITIONS.replace("days = [-90, 0]", "days = [-91, 0]"))
-    other = Study.load(deployment.folder / "omop.toml").plan()
+    (tmp_path / "variables.toml").write_text(omop.DEFINITIONS.replace("days = [-90, 0]", "days = [-91, 0]"))
+    other = Study.load(tmp_path / "omop.toml").plan()
     (refusal,) = question_refusals(other, site, schema)
     assert isinstance(refusal, PolicyRefused)
     assert "'metformin'" in str(refusal)
-    (deployment.folder / "variables.toml").write_text(omop.DEFINITIONS)
 
 
 def test_omop_site_whose_schema_has_other_definitions_than_its_snapshot_does_not_serve(tmp_path: Path) -> None:

@@ -417,6 +417,9 @@ def site_dry_run(
         return
     terminal.print_titled(visible(proposal.study), f": {proposal.algorithm}")
     terminal.out.print(f"columns: {', '.join(visible(name) for name in proposal.question.columns)}", soft_wrap=True)
+    defined = proposal.question.preprocessing.get("definitions")
+    for name, text in defined.items() if isinstance(defined, dict) else ():
+        terminal.out.print(f"defined: {visible(name)} {visible(str(text))}", soft_wrap=True)
     terminal.show_report(report)
     terminal.out.print(f"here: epsilon {record['epsilon']:.4f} at delta {proposal.delta:g}; nothing was spent")
     terminal.out.print(f"consent: {decided}")
