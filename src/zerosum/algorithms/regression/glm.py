@@ -228,6 +228,28 @@ class NewtonRegression(Regression):
         room = self._rooms[0] if self.clip is None else self.clip**2 / frame.width
         return lost_information(frame.width, room)
 
+    def _doubt(self, frame: Frame, loss: float) -> float:
+        """Variance of the bias of the gradient where a model of counts is wrong for long rows, over dispersion H_jj.
+
+        Rows of less weight leave the maximiser of a true model as it is. Of a model that is wrong for long rows the
+        mean residual m of these rows is not 0, and the gradient has the bias E[(1 - s^2) m u]; the clip of residuals
+        adds to it. With m^2 in proportion to the variance of a residual, Cauchy and Schwarz give a square of at most
+        q^2 E(1 - s^2) loss dispersion H_jj. For tails of the power 3 the loss falls as 1/clip and E(1 - s^2) as its
+        third power, so that loss^3 is a cautious measure of the product while clips are near the typical row. The
+        loss that normal rows would have is left out: it is no sign of long rows.
+
+        Parameters
+        ----------
+        frame : Frame
+            How features enter.
+        loss : float
+            Released share of the information that is lost in rows of less weight.
+        """
+        if self.family != "poisson" or frame.square is None or self.clip is not None:
+            return 0.0
+        excess = max(loss - lost_information(frame.width, self._rooms[0]), 0.0)
+        return TUNING.misfit_residual**2 * excess**3
+
     def _scaled(self, statistic: NewtonStep, value: Floats, noise: float, weight: float, scale: Scale) -> Scale:
         """What a release says about the size of the residuals, for the next round: for a class, nothing.
 
@@ -264,7 +286,7 @@ class NewtonRegression(Regression):
         # without limit, whose variance would make the gradients of all other columns uncertain. Its prior is that of
         # the change of the predictor over half the range of the column, which is 1/scale in the frame.
         if noise > 0:
-            certainty = 1 + np.minimum(diagonal[:-1] / noise, 1e3) ** 2 / 2
+            certainty = 1 + np.minimum(diagonal[:-1] / noise / TUNING.range_certainty, 1e3) ** 2
             prior[:-1] = np.minimum(prior[:-1], TUNING.range_spread * frame.scale * certainty)
         prior[-1] = self._prior_intercept / frame.intercept
         return np.asarray(prior)
@@ -321,28 +343,33 @@ class NewtonRegression(Regression):
         even : h of all rows in the first round, if they are equal there; its Hessian then gives `square`.
         """
         center = at if self.family == "poisson" else None
+        points: list[GradientRelease] = []
         # the remainder in one entry of the gradient is proportional to a typical entry of a row, clip/sqrt(width)
         bend = TUNING.remainder * frame.clip / math.sqrt(frame.width)
-        points: list[GradientRelease] = []
         units = 1.0
-        for share in shares:
+        for turn, share in enumerate(shares):
             statistic = self._step(frame, at, adjacency, scale)
             release = yield PrivateSum(statistic, share)
             units = counted_units(release)
             points.append(self._point(statistic, at, release.value, release.noise_std, units))
-            if even is not None and len(points) == 1:
-                square = float(np.trace(points[0].hessian)) / even
             scale = self._scaled(statistic, release.value / units, release.noise_std / units, frame.weight, scale)
+            if even is not None and turn == 0:
+                square = float(np.trace(points[0].hessian)) / even
             # The posterior mean of all points so far is the next point of expansion: a Newton step that is shrunk
             # towards the center where the noise exceeds the prior, so that it cannot diverge.
             point = average(points, bend)
             prior = self._prior(frame, point.hessian, point.hessian_noise)
             at = shrunk_posterior(point, prior, center=center).mean
+        # a feature lies in [-1, 1] before it is centred and scaled
+        reach = np.append((1 + np.abs(frame.center)) / frame.scale, frame.intercept)[: frame.width]
+        near = average(points, bend, np.minimum(reach, frame.clip), frame.intercept)
+        at = shrunk_posterior(near, prior, center=center).mean
         # The sampling variance of the mean gradient is dispersion H/n. Rows of less weight make the estimate differ
-        # from that of all rows in full by part of it.
+        # from that of all rows in full by part of it, and by a bias that does not fall with n where the model is wrong.
         sampling, loss = scale.dispersion / units, self._loss(frame, square)
-        pooled = shrunk_posterior(point, prior, loss * sampling, center, cautious=True)
-        population = shrunk_posterior(point, prior, sampling, center, cautious=True)
+        bias = scale.dispersion * self._doubt(frame, loss)
+        pooled = shrunk_posterior(near, prior, loss * sampling + bias, center, cautious=True)
+        population = shrunk_posterior(near, prior, sampling + bias, center, cautious=True)
         matrix, constant = self._in_data_units(frame)
         # a narrower prior of the slopes makes the scores less variable
         narrow = prior / np.append(np.full(self.features, TUNING.score_prior), np.ones(frame.width - self.features))
