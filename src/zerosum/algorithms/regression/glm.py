@@ -40,7 +40,7 @@ from zerosum.algorithms.program import Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, Regression, counted_units
 from zerosum.algorithms.regression.functional import lowest_quadratic
 from zerosum.algorithms.regression.inference import GradientRelease, relative_clip
-from zerosum.algorithms.regression.shrinkage import average, denoised, shrunk_posterior
+from zerosum.algorithms.regression.shrinkage import average, denoised, moved, shrunk_posterior
 from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
@@ -356,14 +356,17 @@ class NewtonRegression(Regression):
             if even is not None and turn == 0:
                 square = float(np.trace(points[0].hessian)) / even
             # The posterior mean of all points so far is the next point of expansion: a Newton step that is shrunk
-            # towards the center where the noise exceeds the prior, so that it cannot diverge.
+            # towards the center where the noise exceeds the prior, so that it cannot diverge. The prior of steps is
+            # narrower, since noise that moves the points adds errors of second order, and h falls far from the center.
             point = average(points, bend)
             prior = self._prior(frame, point.hessian, point.hessian_noise)
-            at = shrunk_posterior(point, prior, center=center).mean
+            at = shrunk_posterior(point, prior / TUNING.step_prior, center=center).mean
         # a feature lies in [-1, 1] before it is centred and scaled
         reach = np.append((1 + np.abs(frame.center)) / frame.scale, frame.intercept)[: frame.width]
-        near = average(points, bend, np.minimum(reach, frame.clip), frame.intercept)
+        reach = np.minimum(reach, frame.clip)
+        near = average(points, bend, reach, frame.intercept)
         at = shrunk_posterior(near, prior, center=center).mean
+        near = moved(near, at, bend)
         # The sampling variance of the mean gradient is dispersion H/n. Rows of less weight make the estimate differ
         # from that of all rows in full by part of it, and by a bias that does not fall with n where the model is wrong.
         sampling, loss = scale.dispersion / units, self._loss(frame, square)

@@ -7,8 +7,11 @@ log-likelihood, both with normal noise of known size (`inference.GradientRelease
 
 1. `average` merges rounds. Near the maximiser w* the gradient is linear, g(w) = H (w* - w), so that the mean of the g_i
    is the gradient at the mean of the w_i whatever H is: no noise of a Hessian enters. The error of second order,
-   bend (d'H d) with d = w_i - mean, is counted as noise of round i. Weights are inverse variances. The Hessian changes
-   little near w*, and the mean over all rounds has the noise of a single release of the whole budget.
+   bend (d'H d) with d = w_i - mean, is counted as noise of round i. Weights are inverse variances. The mean of the
+   Hessians over all rounds has the noise of a single release of the whole budget. For coefficients and their errors
+   Hessians of far rounds count less: h of a logistic model is largest at eta = 0, so that early rounds overstate H.
+   The errors of second order of the rounds, and of the last way to the posterior mean (`moved`), are doubts of the
+   point: they enter covariances and no means.
 
 2. `shrunk_posterior` solves g = H d + noise for d = w* - w under the prior d_j ~ N(t_j, q_j^2). With many columns the
    spectral norm of the noise of H, about noise sqrt(2 D), exceeds most eigenvalues of H, although each diagonal entry
@@ -24,6 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -61,7 +65,6 @@ def average(
     gradient_noise, noise = (
         np.array([getattr(point, what) ** 2 for point in points]) for what in ("gradient_noise", "hessian_noise")
     )
-    near = reach is not None and bend > 0
     shares, center = 1 / noise / np.sum(1 / noise), last.at
     # Distances from the last coefficients give weights and means of gradients and Hessians, distances from that mean
     # better weights.
@@ -69,19 +72,12 @@ def average(
         hessian = np.tensordot(shares, hessians, axes=1)
         # Lengths in the metric of H. A noisy Hessian may be indefinite: only its positive part measures them.
         values, vectors = np.linalg.eigh(hessian)
-        away = places - center
-        lengths = np.sum((away @ vectors) ** 2 * np.maximum(values, 0.0), axis=1)
-        own = reach * np.maximum(np.diag(hessian), 0.0) * away**2 / 2 if reach is not None else np.zeros_like(away)
-        remainders = (bend * lengths[:, None] + own) ** 2 if bend > 0 else np.zeros_like(away)
+        positive = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        remainders, blurs = second_order(places - center, positive, bend, reach, constant)
         weights = 1 / (gradient_noise + np.mean(remainders, axis=1))
         weights = weights / np.sum(weights)
         center = weights @ places
-        # h of a row changes by at most its own size times the change of the predictor (h'/h is between -1 and 1). The
-        # mean square of that change bounds the squared relative error of an entry of H.
-        error = noise
-        if near:
-            level = max(hessian[-1, -1] / constant**2, 0.0) if constant > 0 else 1.0
-            error = noise + TUNING.bending * np.mean(np.abs(np.diag(hessian))) ** 2 * lengths / max(level, 1e-9)
+        error = noise + blurs
         shares = 1 / error / np.sum(1 / error)
     return GradientRelease(
         center,
@@ -92,6 +88,43 @@ def average(
         math.sqrt(float(shares**2 @ (error - noise))),
         np.diag(weights**2 @ remainders),
     )
+
+
+def second_order(
+    away: Floats, hessian: Floats, bend: float, reach: Floats | None = None, constant: float = 0.0
+) -> tuple[Floats, Floats]:
+    """Squared errors of a gradient and of a Hessian that are moved by `away`.
+
+    Parameters
+    ----------
+    away : (n, D), ways in coefficients.
+    hessian : (D, D), positive semidefinite.
+    bend, reach, constant : as for `average`.
+
+    Returns
+    -------
+    gradient : (n, D), squared errors of the entries of the gradient.
+    hessian : (n,), squared error of an entry of the Hessian; 0 without `reach`.
+    """
+    lengths = np.sum((away @ hessian) * away, axis=1)
+    if reach is None or bend == 0:
+        return np.broadcast_to((bend * lengths[:, None]) ** 2, away.shape), np.zeros(len(away))
+    diagonal = np.diag(hessian)
+    own = reach * diagonal * away**2 / 2
+    # h of a row changes by at most its own size times the change of the predictor (h'/h is between -1 and 1). The mean
+    # square of that change, d'H d over the mean of h, bounds the squared relative error of an entry of H.
+    level = max(diagonal[-1] / constant**2, 1e-9) if constant > 0 else 1.0
+    return (bend * lengths[:, None] + own) ** 2, TUNING.bending * np.mean(diagonal) ** 2 * lengths / level
+
+
+def moved(point: GradientRelease, to: Floats, bend: float) -> GradientRelease:
+    """A point of `average` with the error of second order of the way to the coefficients `to` (D,) in its doubt."""
+    # without noise the point is exact, and the last one
+    if not (point.gradient_noise > 0 and point.hessian_noise > 0):
+        return point
+    hessian, _variance = denoised(point.hessian, point.hessian_noise)
+    gradient, _blur = second_order((to - point.at)[None, :], hessian, bend)
+    return replace(point, doubt=point.doubt + np.diag(gradient[0]))
 
 
 def denoised(hessian: Floats, noise: float, *, cautious: bool = False) -> tuple[Floats, Floats]:
