@@ -590,7 +590,10 @@ class PoissonRegressionProgram(NewtonRegression):
     def resolve(self, facts: PublicFacts) -> Self:
         """As in `NewtonRegression`, and sets `tails`: the less noise, the wider the clips of counts and rates."""
         noise = self._coefficient_noise(facts, self.features + int(self.intercept), TUNING.newton_room)
-        wide = float(np.clip((TUNING.tail_noise / max(noise, 1e-300)) ** TUNING.tail_exponent, 1, TUNING.tail_most))
+        # The tails of residuals fall exponentially at best, and noise grows with the clip: the clip at which bias and
+        # noise are alike grows with the logarithm of the noise.
+        grown = 1 + TUNING.tail_growth * math.log(TUNING.tail_noise / max(noise, 1e-300))
+        wide = float(np.clip(grown, 1, TUNING.tail_most))
         return super().resolve(facts).model_copy(update={"tails": self.tails or wide})
 
     @property
