@@ -36,7 +36,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.pca.subspace import GUESSED_UNITS
-from zerosum.algorithms.program import Program, PublicFacts
+from zerosum.algorithms.program import Estimate, Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, Regression, counted_units
 from zerosum.algorithms.regression.functional import lowest_quadratic
 from zerosum.algorithms.regression.inference import GradientRelease, relative_clip
@@ -373,16 +373,20 @@ class NewtonRegression(Regression):
         bias = scale.dispersion * self._doubt(frame, loss)
         pooled = shrunk_posterior(near, prior, loss * sampling + bias, center, cautious=True)
         population = shrunk_posterior(near, prior, sampling + bias, center, cautious=True)
-        matrix, constant = self._in_data_units(frame)
         # a narrower prior of the slopes makes the scores less variable
         narrow = prior / np.append(np.full(self.features, TUNING.score_prior), np.ones(frame.width - self.features))
-        scores = matrix @ shrunk_posterior(point, narrow, center=center).mean + constant
-        estimate = self._report(frame, at, pooled, population, prior)
-        estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
+        scores = shrunk_posterior(point, narrow, center=center).mean
+        estimate = self._with_scores(frame, scores, self._report(frame, at, pooled, population, prior))
         if self.family == "poisson":
             estimate["dispersion"] = Quantity(np.array([scale.dispersion]), "diagnostic")
             estimate["shape"] = Quantity(np.array([scale.shape]), "diagnostic")
         return (yield from self._evaluated(frame, at, adjacency, estimate))
+
+    def _with_scores(self, frame: Frame, at: Floats, estimate: Estimate) -> dict[str, Quantity]:
+        """An estimate with the coefficients `at` (width,) as scores, in the units of the data."""
+        matrix, constant = self._in_data_units(frame)
+        scores = matrix @ at + constant
+        return {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
 
 
 def lost_information(width: int, room: float) -> float:
@@ -527,8 +531,6 @@ class LogisticRegressionProgram(NewtonRegression):
             # the quadratic part is the mean of u u'/8, with the weights of the rounds
             square = 8 * float(np.trace(second))
             return (yield from self._rounds(frame, at, adjacency, tuple(rest), CLASSES, square))
-        matrix, constant = self._in_data_units(frame)
-        scores = matrix @ at + constant
         # the start as a release at w = 0: the log-likelihood is minus the loss, and the Hessian of w'Lw is 2 L
         first = GradientRelease(
             np.zeros(frame.width),
@@ -541,8 +543,7 @@ class LogisticRegressionProgram(NewtonRegression):
         # The loss is quadratic by construction, so there is no remainder. Sampling: dispersion 1 of a class.
         pooled = shrunk_posterior(first, prior, cautious=True)
         population = shrunk_posterior(first, prior, 1 / units, cautious=True)
-        estimate = self._report(frame, pooled.mean, pooled, population, prior)
-        estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
+        estimate = self._with_scores(frame, at, self._report(frame, pooled.mean, pooled, population, prior))
         return (yield from self._evaluated(frame, at, adjacency, estimate))
 
 
