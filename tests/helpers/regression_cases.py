@@ -75,6 +75,21 @@ REGRESSIONS: list[tuple[str, dict[str, Any]]] = [
             "upper": [1, 1, 4, 20],
         },
     ),
+    # Most residuals are clipped, where the count stands for the rate in h.
+    (
+        "count_step",
+        {
+            "columns": 3,
+            "clip": 1.4143,
+            "coefficients": [2.2, 0.5],
+            "intercept": 0,
+            "bound": 0.3,
+            "most": 4.0,
+            "rate_bound": 1.0,
+            "lower": [-1, -1, 0],
+            "upper": [1, 1, 4],
+        },
+    ),
     # a negative binomial
     (
         "count_step",
