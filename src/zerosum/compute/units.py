@@ -38,7 +38,7 @@ from zerosum.errors import BadData
 from zerosum.kernel.grid import BLOCK_ROWS, rows_allowed, summation_slack
 from zerosum.kernel.missing import refusal_by_rules
 
-_KEPT = 2  # derived tables that are kept with the units
+_TABLES = 2  # derived tables that are kept with the units
 _BLOCK_BYTES = 1 << 25  # working memory of a pass over the data, in bytes
 _LONG = 1 << 11  # least rows of a block of `Units.evenly`
 _HOST_BYTES = 1 << 31  # working memory on the host, in bytes, for rows on a device, where blocks are long
@@ -220,8 +220,7 @@ class Units:
             Working memory per row, in bytes; None: the row itself.
         longer:
             On a device, whether blocks may exceed the number of rows that may be added up in any order
-            (`grid.rows_allowed`); the caller
-            then bounds the rounding itself.
+            (`grid.rows_allowed`); the caller then bounds the rounding itself.
         by_units:
             On the host, whether the limit counts units instead of rows: for statistics that add up one vector per unit.
         """
@@ -327,14 +326,16 @@ class Units:
             return np.concatenate([np.zeros(0), *(block.dense().own_draws() for block in self.blocks())])
         table = np.ascontiguousarray(to_host(self.rows), dtype=np.float64)
         bounds = np.arange(len(table) + 1) if self.offsets is None else self.offsets
-        seen: Counter[bytes] = Counter()
+        occurrences: Counter[bytes] = Counter()
         drawn = []
         for first, last in itertools.pairwise(bounds.tolist()):
             # Hashed from the bytes of doubles, so that a table of floats and one of integers draw equally.
             own = hashlib.blake2b(table[first:last].tobytes(), digest_size=16).digest()
-            drawn.append(int.from_bytes(hashlib.blake2b(own + seen[own].to_bytes(8, "little"), digest_size=8).digest()))
+            drawn.append(
+                int.from_bytes(hashlib.blake2b(own + occurrences[own].to_bytes(8, "little"), digest_size=8).digest())
+            )
             if twins == "apart":
-                seen[own] += 1
+                occurrences[own] += 1
         # The upper 53 bits: exactly representable in a double, so that the result is uniform on a grid and below 1.
         return np.array([number >> 11 for number in drawn], dtype=np.float64) / 2.0**53
 
@@ -345,7 +346,7 @@ class Units:
         if what not in self._made:
             made = make()
             # The oldest one leaves; a derived table may be as large as the data.
-            while len(self._made) >= _KEPT:
+            while len(self._made) >= _TABLES:
                 del self._made[next(iter(self._made))]
             self._made[what] = made
         return self._made[what]
