@@ -35,7 +35,7 @@ from zerosum.data.frames import array_table, frame_table, is_frame
 from zerosum.data.spelling import Spelling, settings_for, suggestions
 from zerosum.data.spool import Spool
 from zerosum.errors import BadData, BadParameter
-from zerosum.kernel.missing import refusal, refusal_by_rules
+from zerosum.kernel.missing import MEANINGS, OBSERVED, OWN_ROWS, VALUE, refusal, refusal_by_rules
 
 Category: TypeAlias = str | float | bool
 Lookup: TypeAlias = Mapping[str | float, int]  # content of a cell to the index of its category
@@ -226,7 +226,9 @@ def _loaded(
     raise_faults(found)
     try:
         called = [column.called.removesuffix(f" of {path}") for column in chosen]
-        units.check([at for at, column in enumerate(chosen) if column.optional], called)
+        # The algorithm is not known here: the rules that most algorithms have.
+        rules = VALUE, MEANINGS[OWN_ROWS], MEANINGS[OBSERVED]
+        units.check([at for at, column in enumerate(chosen) if column.optional], called, rules)
     except BadData as error:
         raise error.about(str(path)) from None
     return TableData(units, names)
