@@ -22,7 +22,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -32,7 +31,8 @@ from numpy.typing import NDArray
 from zerosum.compute.units import Units
 from zerosum.data.formats import Cells, Table, Text, distinct, number, open_table, readable
 from zerosum.data.frames import array_table, frame_table, is_frame
-from zerosum.data.spool import Spool
+from zerosum.data.owners import Owners
+from zerosum.data.spool import IN_MEMORY, Spool, Storage
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel.missing import refusal, refusal_by_rules
 
@@ -139,8 +139,8 @@ def load_units(
     lookups = _lookups(categories, labels, strict=faults is None)
     with readable(path):
         table = open_table(path, columns, unit_column, delimiter, encoding)
-    spool = partial(Spool, memory=memory, folder=folder)
-    return _loaded(str(path), table, columns, unit_column, lookups, missing, missing_tokens, on_scan, faults, spool)
+    storage = Storage(memory, folder)
+    return _loaded(str(path), table, columns, unit_column, lookups, missing, missing_tokens, on_scan, faults, storage)
 
 
 def check_reading(columns: Sequence[str], unit_column: str | None, categories: Categories) -> None:
@@ -205,13 +205,13 @@ def _loaded(
     missing_tokens: Tokens,
     on_scan: OnScan | None,
     faults: list[CellFault] | None,
-    spool: Callable[[int], Spool] = Spool,
+    storage: Storage = IN_MEMORY,
 ) -> TableData:
     """Read the chosen columns of an opened table. Raises or collects faults, see `load_units`."""
     owner = unit_column or table.unit_column
     chosen, unit = _choose(path, table.names, columns, owner, lookups, missing, missing_tokens)
     found: list[CellFault] = []
-    units = _units(path, table, chosen, unit, on_scan, found, spool)
+    units = _units(path, table, chosen, unit, on_scan, found, storage)
     names = tuple(table.names[column.position] for column in chosen)
     if faults is not None:
         faults += found
@@ -296,39 +296,6 @@ class _Column:
         cell = cell.strip() if isinstance(cell, str) else cell
         return _nothing(cell) or cell in self.tokens or number(cell) in self.tokens
 
-    def labels(self, cells: Cells, before: int, seen: dict[Any, int]) -> NDArray[np.intp]:
-        """Number of each label in order of first appearance, stored in `seen`. Raises `BadData` for an empty label."""
-        codes, found = unit_labels(cells, before, f"{self.called} says whose row it is, but is empty in some row")
-        return np.array([seen.setdefault(label, len(seen)) for label in found], dtype=np.intp)[codes]
-
-
-def unit_labels(cells: Cells, before: int, message: str) -> tuple[NDArray[np.intp], list[Any]]:
-    """Labels of units in a batch of cells, and the index of each row's label among them.
-
-    Parameters
-    ----------
-    cells : Cells
-        A batch of the unit column.
-    before : int
-        Number of earlier rows.
-    message : str
-        Message of the `BadData` that is raised for an empty label; its `detail` has the row.
-
-    Returns
-    -------
-    codes : array of int, shape (rows,)
-        Index into `labels`.
-    labels : list
-        Labels in order of first appearance. Labels that differ in outer spaces only are equal here, and occur twice.
-    """
-    codes, contents = distinct(cells)
-    labels = [cell.strip() if isinstance(cell, str) else cell for cell in contents]
-    # NaN is the only value that is not equal to itself.
-    empty = np.array([label == "" or label != label for label in labels], dtype=bool)[codes]
-    if empty.any():
-        raise BadData(message, detail=f"data row {before + int(np.argmax(empty)) + 1}")
-    return codes, labels
-
 
 def _choose(
     path: str,
@@ -384,7 +351,7 @@ def _units(
     unit: _Column | None,
     on_scan: OnScan | None,
     faults: list[CellFault],
-    spool: Callable[[int], Spool],
+    storage: Storage,
 ) -> Units:
     """Read all batches of a table."""
     positions = [column.position for column in columns]
@@ -394,18 +361,19 @@ def _units(
     if table.array is not None and as_it_lies:
         whole = positions == list(range(table.array.shape[1]))
         return Units(table.array if whole else table.array[:, positions], table.offsets, table.runs)
-    rows = spool(len(columns))
-    labels: list[NDArray[np.intp]] = []
-    seen: dict[Any, int] = {}
+    # Rows in memory are sorted by their owners into a second array.
+    rows = Spool(len(columns), storage.part(2) if unit else storage)
+    nobody = f"{unit.called if unit else None} says whose row it is, but is empty in some row"
+    owners = Owners(nobody, storage.part(8)) if unit else None
     before, nameless = 0, None
     for batch in table.batches([*positions, unit.position] if unit else positions):
         # The unit labels are last.
         parts = [column.numbers(cells, before, faults) for column, cells in zip(columns, batch, strict=False)]
-        rows.append(np.column_stack(parts))
+        rows.append_columns(parts)
         # An empty label ends the numbering of units but not the reading: one error lists the faults of all columns.
-        if unit and nameless is None:
+        if owners is not None and nameless is None:
             try:
-                labels.append(unit.labels(batch[-1], before, seen))
+                owners.add(batch[-1], before)
             except BadData as error:
                 nameless = error
         before += len(batch[0])
@@ -415,8 +383,8 @@ def _units(
         raise_faults(faults, nameless)
     if before == 0:
         raise BadData(f"{path} has no rows")
-    if unit:
-        return Units(*rows.grouped(np.concatenate(labels)))
+    if owners is not None:
+        return Units(*rows.grouped(owners.numbers()))
     return Units(rows.rows(), table.offsets, table.runs)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,8 +24,10 @@ from zerosum.data.bids import SELECTED_BY, Recording, entity_values, every_recor
 from zerosum.data.documents import document_facts
 from zerosum.data.formats import Cells, Table, Text, open_table, parquet_files, readable
 from zerosum.data.nifti import Nifti
+from zerosum.data.owners import Owners
 from zerosum.data.scans import confound_names, run_seconds, strategies_for
-from zerosum.data.tables import OnScan, token_set, unit_labels
+from zerosum.data.spool import Storage, memory_bytes
+from zerosum.data.tables import OnScan, token_set
 from zerosum.errors import BadData, BadStudy, CheckFailed, ZerosumError
 from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
 from zerosum.kernel.plan import Plan
@@ -141,24 +142,20 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
     places = {name: at for at, name in enumerate(table.names)}
     positions = [places[name] for name in names]
     seen = {name: _ColumnCounts() for name in names}
-    people: Counter[Any] = Counter()
+    message = f"column {owner!r} has the unit labels, but is empty in some row"
+    owners = None if owner is None else Owners(message, Storage(memory_bytes(site.limits.memory), site.state_folder))
     rows = 0
     for batch in table.batches(positions if owner is None else [*positions, places[owner]]):
         for name, cells in zip(names, batch, strict=False):
             _count_cells(seen[name], cells, rows, None if schema is None else schema.column(name))
-        if owner is not None:
-            codes, labels = unit_labels(
-                batch[-1], rows, f"column {owner!r} has the unit labels, but is empty in some row"
-            )
-            # Not Counter.update with a mapping: labels may be equal after spaces are removed, and are added up.
-            for label, count in zip(labels, np.bincount(codes).tolist(), strict=True):
-                people[label] += count
+        if owners is not None:
+            owners.add(batch[-1], rows)
         rows += len(batch[0])
         if on_scan is not None and table.progress is not None:
             on_scan(*table.progress())
     if rows == 0:
         raise BadData(f"{site.path} has no rows")
-    units, most = _sizes(table, rows, people)
+    units, most = _sizes(table, rows, owners)
     unnamed = table.array is not None and names == [str(at) for at in range(len(names))]
     return _Scan(seen, units, most, unnamed)
 
@@ -176,10 +173,10 @@ def _is_supported(path: Path, table: Table, name: str) -> bool:
     return True
 
 
-def _sizes(table: Table, rows: int, people: Counter[Any]) -> tuple[int, int]:
+def _sizes(table: Table, rows: int, owners: Owners | None) -> tuple[int, int]:
     """Number of units, and the largest number of rows of a unit."""
-    if people:
-        return len(people), max(people.values())
+    if owners is not None:
+        return len(owners), int(np.max(owners.sizes()))
     if table.offsets is not None:
         return len(table.offsets) - 1, int(np.max(np.diff(table.offsets)))
     return rows, 1
