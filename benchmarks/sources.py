@@ -34,7 +34,7 @@ def peak():
     # Not ru_maxrss, which a child process inherits from its parent on Linux.
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
 if reader == "zerosum":
-    from zerosum.data.spool import memory_bytes
+    from zerosum.data.spool import Storage, memory_bytes
     from zerosum.data.tables import load_units
     from zerosum.statistics.histogram import Histogram
     from zerosum.statistics.moments import SecondMoment
@@ -52,7 +52,7 @@ else:
     import duckdb
 before, began = peak(), time.perf_counter()
 if reader == "zerosum":
-    total = statistic.total(load_units(path, columns=wanted, memory=memory_bytes(memory), folder=Path(folder)).units)
+    total = statistic.total(load_units(path, columns=wanted, storage=Storage(memory_bytes(memory), Path(folder))).units)
 elif reader == "pyarrow":
     table = pq.read_table(path, columns=columns[:1] if case == "histogram" else columns)
     rows = np.column_stack([table.column(name).to_numpy() for name in table.column_names])

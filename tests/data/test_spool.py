@@ -27,7 +27,7 @@ def test_units_beyond_the_memory_setting_have_the_same_bits(tmp_path: Path, unit
     columns = {"a": rng.normal(size=40_000), "b": rng.normal(size=40_000), "person": rng.integers(0, 3000, 40_000)}
     pq.write_table(pa.table(columns), path)
     whole, spooled = (
-        load_units(path, columns=["a", "b"], unit_column=unit_column, memory=memory, folder=tmp_path / "state").units
+        load_units(path, columns=["a", "b"], unit_column=unit_column, storage=Storage(memory, tmp_path / "state")).units
         for memory in (None, 10_000)
     )
     assert isinstance(spooled.rows, np.memmap)

@@ -40,6 +40,7 @@ from zerosum.kernel.missing import refusal
 
 _KEPT = 2  # derived tables that are kept with the units
 _BLOCK_BYTES = 1 << 25  # working memory of a pass over the data, in bytes
+_DRAWN_ROWS = 1 << 16  # rows that are hashed at a time; it has no effect on values
 _LONG = 1 << 11  # least rows of a block of `Units.evenly`
 _HOST_BYTES = 1 << 31  # working memory on the host, in bytes, for rows on a device, where blocks are long
 
@@ -272,6 +273,12 @@ class Units:
             release_pages(self.rows, *((start, end) if self.offsets is None else self.offsets[[start, end]].tolist()))
             start = end
 
+    def within(self, at_most: int) -> Iterator[Units]:
+        """The units in order, in blocks of at most `at_most` rows, or of one unit that has more. Rows are views where
+        possible; pages of mapped rows are released after each block.
+        """
+        return self._cut(at_most, at_most)
+
     def between(self, start: int, end: int) -> Units:
         """The units from `start` up to, not including, `end`.
 
@@ -325,18 +332,22 @@ class Units:
         """
         if self.is_sparse:
             return np.concatenate([np.zeros(0), *(block.dense().own_draws() for block in self.blocks())])
-        table = np.ascontiguousarray(to_host(self.rows), dtype=np.float64)
-        bounds = np.arange(len(table) + 1) if self.offsets is None else self.offsets
         seen: Counter[bytes] = Counter()
-        drawn = []
-        for first, last in itertools.pairwise(bounds.tolist()):
-            # Hashed from the bytes of doubles, so that a table of floats and one of integers draw equally.
-            own = hashlib.blake2b(table[first:last].tobytes(), digest_size=16).digest()
-            drawn.append(int.from_bytes(hashlib.blake2b(own + seen[own].to_bytes(8, "little"), digest_size=8).digest()))
-            if twins == "apart":
-                seen[own] += 1
-        # The upper 53 bits: exactly representable in a double, so that the result is uniform on a grid and below 1.
-        return np.array([number >> 11 for number in drawn], dtype=np.float64) / 2.0**53
+        drawn, at = np.empty(len(self)), 0
+        for block in self.within(_DRAWN_ROWS):
+            table = np.ascontiguousarray(to_host(block.rows), dtype=np.float64)
+            bounds = range(len(table) + 1) if block.offsets is None else block.offsets.tolist()
+            for first, last in itertools.pairwise(bounds):
+                # Hashed from the bytes of doubles, so that a table of floats and one of integers draw equally.
+                own = hashlib.blake2b(table[first:last].tobytes(), digest_size=16).digest()
+                found = hashlib.blake2b(own + seen[own].to_bytes(8, "little"), digest_size=8).digest()
+                # The upper 53 bits: exactly representable in a double, so that the result is uniform on a grid and
+                # below 1.
+                drawn[at] = (int.from_bytes(found) >> 11) / 2.0**53
+                at += 1
+                if twins == "apart":
+                    seen[own] += 1
+        return drawn
 
     def made(self, what: str, make: Callable[[], Units]) -> Units:
         """The derived table of this name, computed once. The last two are kept with the units, for rounds that begin

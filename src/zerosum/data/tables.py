@@ -81,8 +81,7 @@ def load_units(
     delimiter: str | None = None,
     encoding: str | None = None,
     labels: Labels | None = None,
-    memory: int | None = None,
-    folder: Path | None = None,
+    storage: Storage = IN_MEMORY,
     on_scan: OnScan | None = None,
     faults: list[CellFault] | None = None,
 ) -> TableData:
@@ -116,8 +115,8 @@ def load_units(
         Of text files: by default commas (tabs in .tsv) and UTF-8.
     labels : mapping, optional
         Meaning of labels in the file, by column: `{"sex": {"w": "f"}}` reads "w" as the declared category "f".
-    memory, folder : int and Path, optional
-        Bytes of rows that stay in memory, and where more rows are written to a file without a name
+    storage : Storage
+        How many bytes of rows stay in memory, and where more rows are written to a file without a name
         (`zerosum.data.spool`). The values are the same. Default: all rows stay in memory.
     on_scan : callable, optional
         Called with (done, total).
@@ -139,7 +138,6 @@ def load_units(
     lookups = _lookups(categories, labels, strict=faults is None)
     with readable(path):
         table = open_table(path, columns, unit_column, delimiter, encoding)
-    storage = Storage(memory, folder)
     return _loaded(str(path), table, columns, unit_column, lookups, missing, missing_tokens, on_scan, faults, storage)
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from zerosum.compute.devices import HOST, NAMES
 from zerosum.data.sources import Snapshot, Source, fetch
-from zerosum.data.spool import memory_bytes
+from zerosum.data.spool import Storage, memory_bytes
 from zerosum.errors import BadStudy, first_fault
 from zerosum.kernel.statistic import Adjacency
 from zerosum.secagg.keys import Identity
@@ -166,9 +166,13 @@ class SiteFile(_Table):
             "delimiter": self.delimiter,
             "encoding": self.encoding,
             "labels": self.labels,
-            "memory": memory_bytes(self.limits.memory),
-            "folder": self.state_folder,
+            "storage": self.storage,
         }
+
+    @property
+    def storage(self) -> Storage:
+        """Where the rows of a study are stored."""
+        return Storage(memory_bytes(self.limits.memory), self.state_folder)
 
     @property
     def schema_path(self) -> Path:

@@ -26,7 +26,6 @@ from zerosum.data.formats import Cells, Table, Text, open_table, parquet_files, 
 from zerosum.data.nifti import Nifti
 from zerosum.data.owners import Owners
 from zerosum.data.scans import confound_names, run_seconds, strategies_for
-from zerosum.data.spool import Storage, memory_bytes
 from zerosum.data.tables import OnScan, token_set
 from zerosum.errors import BadData, BadStudy, CheckFailed, ZerosumError
 from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
@@ -143,7 +142,7 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
     positions = [places[name] for name in names]
     seen = {name: _ColumnCounts() for name in names}
     message = f"column {owner!r} has the unit labels, but is empty in some row"
-    owners = None if owner is None else Owners(message, Storage(memory_bytes(site.limits.memory), site.state_folder))
+    owners = None if owner is None else Owners(message, site.storage)
     rows = 0
     for batch in table.batches(positions if owner is None else [*positions, places[owner]]):
         for name, cells in zip(names, batch, strict=False):
