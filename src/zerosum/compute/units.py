@@ -35,7 +35,7 @@ from zerosum.compute.devices import (
 )
 from zerosum.compute.mapped import release_pages
 from zerosum.errors import BadData
-from zerosum.kernel.grid import BLOCK_ROWS, rows_allowed, summation_slack
+from zerosum.kernel.grid import BLOCK_ROWS, MOST_UNITS, PLANNED_UNITS, rows_allowed
 from zerosum.kernel.missing import refusal
 
 _KEPT = 2  # derived tables that are kept with the units
@@ -220,9 +220,8 @@ class Units:
         row_bytes:
             Working memory per row, in bytes; None: the row itself.
         longer:
-            On a device, whether blocks may exceed the number of rows that may be added up in any order
-            (`grid.rows_allowed`); the caller
-            then bounds the rounding itself.
+            Whether blocks may exceed the number of rows that may be added up in any order (`grid.rows_allowed`), on a
+            device or for many units; the caller then bounds the rounding itself.
         by_units:
             On the host, whether the limit counts units instead of rows: for statistics that add up one vector per unit.
         """
@@ -233,12 +232,15 @@ class Units:
         where = available_bytes(self.rows if self.device is None else self.device, wanted)
         if where is None:
             at_most = rows_at_once(size, by_units=by_units)
+            if not longer and not by_units:
+                at_most = min(at_most, rows_allowed(len(self)))
         else:
             at_most = max(1, where // (size + 16 * self.columns))
             if not longer:  # some of these statistics compute on the host
                 at_most = min(rows_allowed(len(self)), at_most, max(BLOCK_ROWS, _HOST_BYTES // size))
         # On the host a block holds at most BLOCK_ROWS units, the limit for which the rounding of a sum is planned.
-        cut = self._cut(at_most, BLOCK_ROWS if where is None else at_most)
+        together = BLOCK_ROWS if longer else min(BLOCK_ROWS, rows_allowed(len(self)))
+        cut = self._cut(at_most, together if where is None else at_most)
         if self.device is None:
             return cut
         device = self.device
@@ -446,9 +448,10 @@ class Units:
             raise BadData("there are no units")
         if self.columns == 0:
             raise BadData("there are no columns")
-        # The sensitivity of a plan includes the rounding error of MAX_UNITS units in blocks of BLOCK_ROWS; larger data
-        # would exceed it.
-        if summation_slack(len(self), max(BLOCK_ROWS, self.largest)) > summation_slack():
+        # The sensitivity of a plan includes a rounding error, which larger data would exceed. Sums over documents have
+        # more terms, whose error is planned for PLANNED_UNITS documents.
+        most = PLANNED_UNITS if self.is_sparse else MOST_UNITS
+        if len(self) > most or self.largest > rows_allowed(len(self)):
             raise BadData(
                 "there are too many units, or too many rows in one, for the rounding error that is planned for"
             )

@@ -28,7 +28,7 @@ from zerosum.data.owners import Owners
 from zerosum.data.scans import confound_names, run_seconds, strategies_for
 from zerosum.data.tables import OnScan, token_set
 from zerosum.errors import BadData, BadStudy, CheckFailed, ZerosumError
-from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
+from zerosum.kernel.grid import MOST_UNITS, PLANNED_UNITS, rows_allowed
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import columns_digest
 from zerosum.kernel.statistic import Adjacency
@@ -90,6 +90,7 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
     listed = {name: each for name, each in columns.items() if not wide or each.type == "category" or each.tokens}
     return DataSchema(
         units=_public_count(found.units, policy),
+        most_units=PLANNED_UNITS if found.units <= PLANNED_UNITS else MOST_UNITS,
         rows_per_unit=found.rows_per_unit,
         n_columns=len(columns) if wide else None,
         columns_digest=columns_digest(list(columns)) if wide else "",
@@ -356,9 +357,11 @@ def _check_counts(schema: DataSchema, units: int, rows: int, policy: Policy, fou
         found.faults.append(f"the schema declares at most {schema.rows_per_unit} rows of a unit, one has {rows}")
     if units < policy.minimum_units:
         found.faults.append(f"the policy asks for at least {policy.minimum_units} units, the data hold {units}")
-    # The sensitivity in a plan includes the rounding error of sums, up to a number of units and of rows per unit
-    # (`grid.summation_slack`). Larger data would exceed it.
-    if summation_slack(units, max(BLOCK_ROWS, schema.rows_per_unit)) > summation_slack():
+    if units > schema.most_units:
+        found.faults.append(f"the schema declares at most {schema.most_units} units, the data hold {units}")
+    # The sensitivity in a plan includes the rounding error of sums, up to a number of rows per unit
+    # (`grid.rows_allowed`). Larger data would exceed it.
+    if schema.rows_per_unit > rows_allowed(units):
         found.faults.append(
             "there are too many units, or too many rows in one, for the rounding error that is planned for"
         )
