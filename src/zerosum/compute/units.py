@@ -22,7 +22,6 @@ from scipy.sparse import csr_array, issparse
 from zerosum.arrays import Array
 from zerosum.compute.devices import (
     HOST,
-    ahead,
     array_on,
     available_bytes,
     check_device,
@@ -34,6 +33,7 @@ from zerosum.compute.devices import (
     to_numpy,
 )
 from zerosum.compute.mapped import release_pages
+from zerosum.compute.threads import ahead
 from zerosum.errors import BadData
 from zerosum.kernel.grid import BLOCK_ROWS, MOST_UNITS, PLANNED_UNITS, rows_allowed
 from zerosum.kernel.missing import refusal

@@ -28,6 +28,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.compute.threads import ahead
 from zerosum.compute.units import Units
 from zerosum.data.formats import Cells, Table, Text, distinct, number, open_table, readable
 from zerosum.data.frames import array_table, frame_table, is_frame
@@ -257,11 +258,13 @@ class _Column:
         """
         values = _numbers(cells) if self.lookup is None else _encode(cells, self.lookup)
         if self.lookup is None and self.tokens:
-            values[np.isin(values, [each for each in self.tokens if isinstance(each, float)])] = np.nan
-        unfit = np.flatnonzero(~np.isfinite(values))
-        if len(unfit) == 0:
+            gone = np.isin(values, [each for each in self.tokens if isinstance(each, float)])
+            values = np.where(gone, np.nan, values)
+        sound = np.isfinite(values)
+        if sound.all():
             return values
-        values[unfit] = np.nan  # infinite values become NaN too
+        values = np.where(sound, values, np.nan)  # infinite values become NaN too
+        unfit = np.flatnonzero(~sound)
         codes, contents = distinct(cells, unfit)
         gone = np.array([self._missing(cell) for cell in contents], dtype=bool)[codes]
         if self.lookup is not None and self.optional:
@@ -364,7 +367,8 @@ def _units(
     nobody = f"{unit.called if unit else None} says whose row it is, but is empty in some row"
     owners = Owners(nobody, storage.part(8)) if unit else None
     before, nameless = 0, None
-    for batch in table.batches([*positions, unit.position] if unit else positions):
+    # The next batch is decoded while this one is converted.
+    for batch in ahead(table.batches([*positions, unit.position] if unit else positions)):
         # The unit labels are last.
         parts = [column.numbers(cells, before, faults) for column, cells in zip(columns, batch, strict=False)]
         rows.append_columns(parts)
@@ -436,11 +440,11 @@ def join_missing(faults: Sequence[CellFault], rules: Sequence[str]) -> list[Cell
 
 
 def _numbers(cells: Cells) -> Floats:
-    """Numbers in cells; not finite for a cell without a number."""
+    """Numbers in cells; not finite for a cell without a number. Doubles are not copied."""
     if isinstance(cells, Text):
         return cells.numbers()
     with np.errstate(over="ignore", invalid="ignore"):
-        return cells.astype(np.float64)
+        return cells.astype(np.float64, copy=False)
 
 
 def token_set(given: Sequence[str | float]) -> frozenset[str | float]:
