@@ -11,9 +11,12 @@ Replace-one pairs have the same number of people. Add-remove pairs have one pers
 from __future__ import annotations
 
 import csv
+import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -124,6 +127,11 @@ TABLE_TRAITS = {  # with weights: cells that are nobody's mistake come more ofte
     **{"garbage": 1},
 }
 Format = Literal["csv", "npy", "parquet"]
+# Where a table is read from: its own file; with no memory for rows; an Arrow file; a folder of Parquet files; the
+# snapshot of a database.
+Place = Literal["file", "memory", "arrow", "folder", "sqlite", "duckdb"]
+DATABASES = ("sqlite", *(["duckdb"] if find_spec("duckdb") else []))
+PLACES: tuple[Place, ...] = ("file", "file", "memory", "arrow", "folder", *DATABASES)  # type: ignore[assignment]  # two
 
 
 @dataclass(frozen=True)
@@ -133,12 +141,18 @@ class TablePair(Pair[tuple[Row, ...]]):
     columns: tuple[str, ...] = ()
     format: Format = "csv"
     owned: bool = False
+    place: Place = "file"
 
     kind = "table"
 
     def write(self, side: Literal["left", "right"], folder: Path) -> Mapping[str, Any]:
         rows = [(f"p{at}", *row) if self.owned else row for at, own in enumerate(self.people(side)) for row in own]
         names = [OWNER, *self.columns] if self.owned else list(self.columns)
+        entries = {"unit_column": OWNER if self.owned else None}
+        if self.place == "memory":
+            entries["limits"] = {"memory": 1}
+        elif self.place != "file":
+            return entries | self._stored(names, rows, folder)
         path = folder / f"data.{self.format}"
         if self.format == "csv":
             with path.open("w", newline="") as file:
@@ -146,13 +160,42 @@ class TablePair(Pair[tuple[Row, ...]]):
         elif self.format == "npy":
             np.save(path, np.array([[_float(cell) for cell in row] for row in rows]))
         else:
-            pq.write_table(
-                pa.table(
-                    {name: _typed(name, cells) for name, cells in zip(names, zip(*rows, strict=True), strict=True)}
-                ),
-                path,
-            )
-        return {"data": Path(path.name), "unit_column": OWNER if self.owned else None}
+            pq.write_table(_table(names, rows), path)
+        return {"data": Path(path.name), **entries}
+
+    def _stored(self, names: Sequence[str], rows: Sequence[Row], folder: Path) -> dict[str, Any]:
+        """Write the table to another place than a file of its format; returns entries of the site's file."""
+        match self.place:
+            case "sqlite":  # cells of any type, which the snapshot has as text
+                with closing(sqlite3.connect(folder / "data.sqlite")) as connection, connection:
+                    columns = ", ".join(f'"{name}"' for name in names)
+                    connection.execute(f"CREATE TABLE people ({columns})")
+                    marks = ", ".join("?" * len(names))
+                    connection.executemany(f"INSERT INTO people VALUES ({marks})", rows)  # marks
+                return {"source": {"engine": "sqlite", "database": "data.sqlite", "table": "people"}}
+            case "duckdb":
+                import duckdb
+
+                people = _table(names, rows)
+                with duckdb.connect(str(folder / "data.duckdb")) as connection:
+                    connection.register("rows", people)
+                    connection.execute("CREATE TABLE people AS SELECT * FROM rows")
+                return {"source": {"engine": "duckdb", "database": "data.duckdb", "table": "people"}}
+            case "arrow":
+                table = _table(names, rows)
+                with pa.ipc.new_file(folder / "data.arrow", table.schema) as writer:
+                    writer.write_table(table, max_chunksize=7)
+                return {"data": Path("data.arrow")}
+        (folder / "data").mkdir()
+        table = _table(names, rows)
+        for at in range(0, table.num_rows, 9):
+            pq.write_table(table.slice(at, 9), folder / "data" / f"part-{at:04}.parquet")
+        return {"data": Path("data")}
+
+
+def _table(names: Sequence[str], rows: Sequence[Row]) -> Any:
+    """A typed Arrow table of cells."""
+    return pa.table({name: _typed(name, cells) for name, cells in zip(names, zip(*rows, strict=True), strict=True)})
 
 
 def _float(cell: str) -> float:

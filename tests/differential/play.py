@@ -69,6 +69,8 @@ def open_site(folder: Path, entries: Mapping[str, Any], policy: Mapping[str, Any
     """
     allowed = {name: value for name, value in policy.items() if value is not None}
     file = SiteFile(name=TARGET, folder=folder, policy={**allowed, "ledger": "ledger.sqlite"}, **entries)
+    if file.source is not None:
+        file.fetch()
     version = data_version(file)
     return Service(
         TARGET,
@@ -256,6 +258,8 @@ def _coupled(case: Case, folder: Path) -> list[str]:
         folder.mkdir(parents=True)
         entries = case.pair.write(side, folder)
         file = SiteFile(name=TARGET, folder=folder, **entries)
+        if file.source is not None:
+            file.fetch()
         try:
             review_question(case.plan, file, schema)
             units = served_units(case.plan, file, schema, data_version(file))

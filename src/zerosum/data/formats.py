@@ -41,7 +41,7 @@ _PARQUET = {"page_checksum_verification": True, "pre_buffer": False, "buffer_siz
 # of columns. Small blocks report progress early; large ones have less overhead per column (benchmarks/csv_reading.py).
 _FIRST_BLOCK = 1 << 14
 _BLOCK_BYTES = 1 << 22
-_BLOCK_BYTES_PER_COLUMN = 1 << 13
+_BLOCK_BYTES_PER_COLUMN = 2048
 # Cells of a column that are searched for words. Chosen by hand; it has no effect on values.
 _SAMPLE_CELLS = 1 << 10
 # Numbers that pyarrow reads. Others are left to `number`.

@@ -21,7 +21,7 @@ from zerosum.site.identity import former_identities, keep_identity
 from zerosum.site.policy import Policy
 
 # Entries of [[sites]] in a study file that belong to the site, and are not part of the public study.
-_PRIVATE = ("data", "source", "policy", "unit_column", "delimiter", "encoding", "labels", "device")
+_PRIVATE = ("data", "source", "policy", "unit_column", "delimiter", "encoding", "labels", "device", "limits")
 
 
 class _Table(BaseModel):
