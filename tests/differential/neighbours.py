@@ -130,8 +130,8 @@ Format = Literal["csv", "npy", "parquet"]
 # Where a table is read from: its own file; with no memory for rows; an Arrow file; a folder of Parquet files; the
 # snapshot of a database.
 Place = Literal["file", "memory", "arrow", "folder", "sqlite", "duckdb"]
-DATABASES = ("sqlite", *(["duckdb"] if find_spec("duckdb") else []))
-PLACES: tuple[Place, ...] = ("file", "file", "memory", "arrow", "folder", *DATABASES)  # type: ignore[assignment]  # two
+DATABASES: tuple[Place, ...] = ("sqlite", "duckdb") if find_spec("duckdb") else ("sqlite",)
+PLACES: tuple[Place, ...] = ("file", "file", "memory", "arrow", "folder", *DATABASES)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class TablePair(Pair[tuple[Row, ...]]):
     def write(self, side: Literal["left", "right"], folder: Path) -> Mapping[str, Any]:
         rows = [(f"p{at}", *row) if self.owned else row for at, own in enumerate(self.people(side)) for row in own]
         names = [OWNER, *self.columns] if self.owned else list(self.columns)
-        entries = {"unit_column": OWNER if self.owned else None}
+        entries: dict[str, Any] = {"unit_column": OWNER if self.owned else None}
         if self.place == "memory":
             entries["limits"] = {"memory": 1}
         elif self.place != "file":
@@ -177,9 +177,9 @@ class TablePair(Pair[tuple[Row, ...]]):
                 import duckdb
 
                 people = _table(names, rows)
-                with duckdb.connect(str(folder / "data.duckdb")) as connection:
-                    connection.register("rows", people)
-                    connection.execute("CREATE TABLE people AS SELECT * FROM rows")
+                with duckdb.connect(str(folder / "data.duckdb")) as database:
+                    database.register("rows", people)
+                    database.execute("CREATE TABLE people AS SELECT * FROM rows")
                 return {"source": {"engine": "duckdb", "database": "data.duckdb", "table": "people"}}
             case "arrow":
                 table = _table(names, rows)

@@ -121,7 +121,7 @@ class Spool:
             done += len(room)
 
     def _rooms(self, rows: int) -> Iterator[Floats]:
-        """Places for so many more rows, in order; each is used before the next one is asked for."""
+        """Places for this number of further rows, in order; each is used before the next one is asked for."""
         while rows:
             if not self._chunks or self._filled == len(self._chunks[-1]):
                 self._make_room()

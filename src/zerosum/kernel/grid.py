@@ -131,7 +131,7 @@ def place(law: NoiseLaw, sensitivity: float, bound: float, size: int, steps: flo
 
 
 def in_range(law: NoiseLaw, bound: float, units: int) -> bool:
-    """Whether a sum of so many units at every site fits into 64 bits. Wrapping around would spoil the sum, not the
+    """Whether a sum over `units` units of every site fits into 64 bits. Wrapping around would spoil the sum, not the
     guarantee.
 
     Parameters
