@@ -119,7 +119,9 @@ def _case(seed: int, subject: str, rng: Rng) -> Case:
     pair = ask.pair(rng, change)
     if isinstance(pair, TablePair) and pair.format != "npy":
         # By the seed and not by a draw, so that the rest of a case does not depend on the places there are.
-        pair = replace(pair, place=PLACES[(seed + seed // len(SUBJECTS)) % len(PLACES)])
+        place = PLACES[(seed + seed // len(SUBJECTS)) % len(PLACES)]
+        if not pair.spelled or place in ("file", "memory"):
+            pair = replace(pair, place=place)
     terms = _terms(rng, pair)
     base, requests = _asked(rng, ask, terms, seed)
     plan, done = _mutated(rng, base, pair.kind, int(pick(rng, [0, 0, 1, 1, 2])))
