@@ -120,7 +120,7 @@ def _case(seed: int, subject: str, rng: Rng) -> Case:
     if isinstance(pair, TablePair) and pair.format != "npy":
         # By the seed and not by a draw, so that the rest of a case does not depend on the places there are.
         place = PLACES[(seed + seed // len(SUBJECTS)) % len(PLACES)]
-        if not pair.spelled or place in ("file", "memory"):
+        if place in ("file", "memory") or (pair.format != "sqlite" and not pair.spelled):
             pair = replace(pair, place=place)
     terms = _terms(rng, pair)
     base, requests = _asked(rng, ask, terms, seed)

@@ -132,11 +132,11 @@ TABLE_TRAITS = {  # with weights: cells that are nobody's mistake come more ofte
     **{"ordinary": 1, "level": 4, "gap": 2, "word": 2, "extreme": 2, "fraction": 3, "rows": 2, "several": 2},
     **{"garbage": 1},
 }
-Format = Literal["csv", "npy", "parquet"]
+Format = Literal["csv", "npy", "parquet", "sqlite"]
 # Where a table is read from: its own file; with no memory for rows; an Arrow file; a folder of Parquet files; the
-# snapshot of a database.
-Place = Literal["file", "memory", "arrow", "folder", "sqlite", "duckdb"]
-DATABASES: tuple[Place, ...] = ("sqlite", "duckdb") if find_spec("duckdb") else ("sqlite",)
+# snapshot of DuckDB.
+Place = Literal["file", "memory", "arrow", "folder", "duckdb"]
+DATABASES: tuple[Place, ...] = ("duckdb",) if find_spec("duckdb") else ()
 PLACES: tuple[Place, ...] = ("file", "file", "memory", "arrow", "folder", *DATABASES)
 
 
@@ -147,7 +147,7 @@ class TablePair(Pair[tuple[Row, ...]]):
     columns: tuple[str, ...] = ()
     format: Format = "csv"
     owned: bool = False
-    spelled: bool = False  # a CSV as a German hospital writes it: semicolons, decimal commas, dates of birth
+    spelled: bool = False  # cells as a German hospital writes them: decimal commas, dates of birth
     place: Place = "file"
 
     kind = "table"
@@ -163,6 +163,13 @@ class TablePair(Pair[tuple[Row, ...]]):
         path = folder / f"data.{self.format}"
         if self.spelled:
             rows = [tuple(spelled(name, cell) for name, cell in zip(names, row, strict=True)) for row in rows]
+        if self.format == "sqlite":
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute(f"CREATE TABLE people ({', '.join(names)})")
+                connection.executemany(f"INSERT INTO people VALUES ({', '.join('?' * len(names))})", rows)
+                connection.commit()
+            return {"source": {"engine": "sqlite", "database": path.name, "table": "people"}, **entries}
+        if self.spelled:
             with path.open("w", newline="", encoding="latin-1") as file:
                 csv.writer(file, delimiter=";").writerows([names, *rows])
             entries |= {"delimiter": ";", "encoding": "latin-1"}
@@ -178,13 +185,6 @@ class TablePair(Pair[tuple[Row, ...]]):
     def _stored(self, names: Sequence[str], rows: Sequence[Row], folder: Path) -> dict[str, Any]:
         """Write the table to another place than a file of its format; returns entries of the site's file."""
         match self.place:
-            case "sqlite":  # cells of any type, which the snapshot has as text
-                with closing(sqlite3.connect(folder / "data.sqlite")) as connection, connection:
-                    columns = ", ".join(f'"{name}"' for name in names)
-                    connection.execute(f"CREATE TABLE people ({columns})")
-                    marks = ", ".join("?" * len(names))
-                    connection.executemany(f"INSERT INTO people VALUES ({marks})", rows)  # marks
-                return {"source": {"engine": "sqlite", "database": "data.sqlite", "table": "people"}}
             case "duckdb":
                 import duckdb
 
@@ -246,7 +246,7 @@ def _typed(name: str, cells: Sequence[str]) -> Any:
 def table_pair(rng: Rng, columns: Sequence[str], change: Change, *, numeric: bool = False) -> TablePair:
     """A pair over columns of `COLUMNS`; `numeric`: no text, so that arrays without names hold them too."""
     names = tuple(dict.fromkeys(columns))
-    usual_formats: tuple[Format, ...] = ("csv", "csv", "csv", "csv", "parquet")
+    usual_formats: tuple[Format, ...] = ("csv", "csv", "csv", "csv", "parquet", "sqlite")
     array: tuple[Format, ...] = ("npy", "npy") if numeric else ()
     formats = usual_formats + array
     format = formats[int(rng.integers(len(formats)))]
@@ -277,7 +277,8 @@ def table_pair(rng: Rng, columns: Sequence[str], change: Change, *, numeric: boo
     trait = _weighted(rng, {each: n for each, n in TABLE_TRAITS.items() if each != "rows" or owned})
     odd = _odd_rows(rng, [list(row) for row in person()], names, trait, owned=owned)
     left, right = _changed(people, odd, change, rng)
-    return TablePair(left, right, change, trait, names, format, owned, format == "csv" and not rng.integers(3))
+    told = format in ("csv", "sqlite") and not rng.integers(3)
+    return TablePair(left, right, change, trait, names, format, owned, told)
 
 
 def _odd_rows(rng: Rng, rows: list[list[str]], names: Sequence[str], trait: str, *, owned: bool) -> tuple[Row, ...]:

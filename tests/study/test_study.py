@@ -186,3 +186,29 @@ def test_rehearsal_without_memory_for_rows_has_the_same_bits(question: str, tmp_
         found.append({name: np.asarray(each.value).tobytes() for name, each in estimate.items()})
     assert found[0] == found[1]
     assert not list(tmp_path.rglob("rows-*"))
+
+
+@pytest.mark.parametrize(("good", "bad"), [("epsilon =", "epsilo ="), ("kind =", "knd =")])
+def test_study_file_misspelt_entry_is_named_beside_the_missing_one(good: str, bad: str, tmp_path: Path) -> None:
+    text = (
+        'name = "s"\nalgorithm = "mean"\n[parameters]\ncolumns = ["x"]\nlower = [0]\nupper = [1]\n'
+        '[unit]\nkind = "person"\n[privacy]\nepsilon = 1.0\ndelta = 1e-5\n'
+        '[[sites]]\nname = "a"\n[[sites]]\nname = "b"\n'
+    )
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    Study.load(path)
+    path.write_text(text.replace(good, bad))
+    with pytest.raises(BadStudy, match=repr(bad.split(" ")[0])):
+        Study.load(path)
+
+
+def test_study_file_labels_of_a_site_name_their_present_place(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(
+        'name = "s"\nalgorithm = "mean"\n[parameters]\ncolumns = ["x"]\nlower = [0]\nupper = [1]\n'
+        '[unit]\nkind = "person"\n[privacy]\nepsilon = 1.0\ndelta = 1e-5\n'
+        '[[sites]]\nname = "a"\nlabels = { x = { w = "f" } }\n[[sites]]\nname = "b"\n'
+    )
+    with pytest.raises(BadStudy, match="schema"):
+        Study.load(path)

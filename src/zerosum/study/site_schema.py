@@ -27,6 +27,7 @@ from zerosum.data.formats import Cells, Table, Text, open_table, parquet_files, 
 from zerosum.data.nifti import Nifti
 from zerosum.data.owners import Owners
 from zerosum.data.scans import confound_names, run_seconds, strategies_for
+from zerosum.data.sources import defined_columns
 from zerosum.data.spelling import settings_for, suggestions
 from zerosum.data.tables import OnScan, token_set
 from zerosum.errors import BadData, BadStudy, CheckFailed, ZerosumError
@@ -79,7 +80,12 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
         counted = _public_count(len(units), policy)
         return DataSchema(kind="documents", units=counted, rows_per_unit=units.largest, words=words)
     found = _scan(site, on_scan)
-    columns = {name: _column_draft(seen) for name, seen in found.columns.items()}
+    defined = defined_columns(site.path)
+    columns = {
+        # What a public definition states does not depend on the data.
+        name: ColumnSchema(**defined[name]) if name in defined else _column_draft(seen)
+        for name, seen in found.columns.items()
+    }
     wide = len(columns) > MOST_LISTED or found.unnamed
     # In a wide table only columns with text, spellings of their own or tokens for missing values are listed.
     listed = {name: each for name, each in columns.items() if not wide or each != ColumnSchema(missing=each.missing)}
@@ -364,10 +370,16 @@ def _check_table(
         found.faults.append("the columns of the data are not those that the schema declares")
     if missing := [name for name in schema.columns if name not in seen.columns]:
         found.faults.append(f"the data have no column {missing[0]!r}, which the schema declares")
+    defined = defined_columns(site.path)
     for name, cells in seen.columns.items():
         declared = schema.column(name)
         if declared is None:
             continue  # plans cannot ask about undeclared columns
+        if defined and declared.definition != defined.get(name, {}).get("definition", ""):
+            found.faults.append(
+                f"column {name!r} was not fetched by the definition that the schema declares: run `zerosum site "
+                "fetch`, or draft the schema again"
+            )
         if (cells.missing or cells.tokens) and not declared.missing:
             found.faults.append(f"column {name!r} has missing values: declare `missing = true`")
         if declared.type == "number" and cells.texts:
