@@ -406,8 +406,9 @@ def _units(
     nobody = f"{unit.called if unit else None} says whose row it is, but is empty in some row"
     owners = Owners(nobody, storage.part(8)) if unit else None
     before, nameless = 0, None
-    # The next batch is decoded while this one is converted.
-    for batch in ahead(table.batches([*positions, unit.position] if unit else positions)):
+    batches = table.batches([*positions, unit.position] if unit else positions)
+    # The next batch is decoded while this one is converted. The thread that reads states its progress.
+    for batch, progress in ahead((batch, table.progress and table.progress()) for batch in batches):
         # The unit labels are last.
         parts = [column.numbers(cells, before, faults) for column, cells in zip(columns, batch, strict=False)]
         rows.append_columns(parts)
@@ -418,8 +419,8 @@ def _units(
             except BadData as error:
                 nameless = error
         before += len(batch[0])
-        if on_scan is not None and table.progress is not None:
-            on_scan(*table.progress())
+        if on_scan is not None and progress is not None:
+            on_scan(*progress)
     if nameless is not None:  # rows without an owner cannot be assigned to a unit
         raise_faults(faults, nameless)
     if before == 0:
