@@ -16,7 +16,7 @@ from zerosum.estimators.validation import RANGES, Constraint, check_parameters, 
 CASES: list[tuple[Constraint, list[Any], list[Any]]] = [
     (validation.POSITIVE, [1, 0.5, np.float64(2)], [0, -1, float("inf"), float("nan"), True, "1", None, [1.0]]),
     (validation.PROBABILITY, [0.5, 1e-9], [0, 1, True, "0.5"]),
-    (validation.WHOLE, [0, -1, np.int64(3)], [0.5, True, "1", None]),
+    (validation.WHOLE_NUMBER, [0, -1, np.int64(3)], [0.5, True, "1", None]),
     (validation.SEED, [0, 7, np.uint8(1)], [-1, 0.0, True]),
     (validation.BOOLEAN, [True, np.False_], [0, None, "yes"]),
     (validation.TEXT, ["a"], [1, None]),

@@ -182,9 +182,9 @@ class CorrelationProgram(RangedAlgorithm):
         tested = [self.columns.index(name) for name in self.related]
         controls = [self.columns.index(name) for name in self.given]
         pairs = Pairs(covariance, mean, noise, mean_noise, count_noise, tested, controls)
-        return self._found(pairs, units)
+        return self._quantities(pairs, units)
 
-    def _found(self, pairs: Pairs, units: float) -> dict[str, Quantity]:
+    def _quantities(self, pairs: Pairs, units: float) -> dict[str, Quantity]:
         """Correlations, intervals and p values as quantities.
 
         Parameters
@@ -212,15 +212,15 @@ class CorrelationProgram(RangedAlgorithm):
         own = np.eye(count, dtype=bool)
         pooled[own], population[own] = 1.0, 1.0
         p = np.where(own, 0.0, pairs.p_values(max(units - len(self.given), 1.0)))
-        found = {
+        quantities = {
             "correlation": Quantity(np.where(own, 1.0, point), "covariance", (axis, axis), np.where(own, 0.0, std)),
             "correlation_interval": Quantity(pooled, "number", (axis, axis, ENDS)),
             "correlation_population_interval": Quantity(population, "number", (axis, axis, ENDS)),
             "p_value": Quantity(p, "diagnostic", (axis, axis)),
         }
         if self.correction != "none":
-            found["p_adjusted"] = Quantity(adjusted_pairs(p, self.correction), "diagnostic", (axis, axis))
-        return found
+            quantities["p_adjusted"] = Quantity(adjusted_pairs(p, self.correction), "diagnostic", (axis, axis))
+        return quantities
 
 
 class Pairs:

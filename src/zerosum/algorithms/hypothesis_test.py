@@ -59,7 +59,7 @@ from zerosum.kernel.quantity import Quantity, columns_axis
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.significance import Correction, adjusted
 from zerosum.kernel.statistic import Adjacency
-from zerosum.statistics.groups import FREE_SECOND, Grouped, GroupedCounts, GroupedMoments
+from zerosum.statistics.groups import Grouped, GroupedCounts, GroupedMoments
 
 Test = Literal["t", "welch", "anova", "equivalence", "mann-whitney", "kruskal-wallis", "wilcoxon", "chi-squared"]
 # Level of the power in results.
@@ -216,22 +216,6 @@ class HypothesisTestProgram(BinnedAlgorithm):
         about = f"the groups of {self.by}" if self.by is not None else "one sample"
         bins = f"; {self.bins} bins in a column" if self.test in _RANKS else ""
         return f"{self.test} test of {about}, the noise counted in the p values{bins}"
-
-    def moments(self, adjacency: Adjacency) -> GroupedMoments:
-        """The statistic of tests of means."""
-        # One sample: the largest weights that do not raise the sensitivity. Groups: chosen as in `describe`.
-        second, count = math.sqrt(0.5), math.sqrt(0.5)
-        if self.groups == 1 and adjacency is Adjacency.REPLACE_ONE:
-            second, count = FREE_SECOND, math.sqrt(3 - FREE_SECOND**2)
-        low, high = np.array([self.ranges[name] for name in self.numbers]).T
-        return GroupedMoments(
-            **self.layout,
-            positions=self.positions(self.numbers),
-            lower=low,
-            upper=high,
-            count_weight=count,
-            second_weight=second,
-        )
 
     @property
     def counts(self) -> GroupedCounts:

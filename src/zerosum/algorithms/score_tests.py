@@ -250,11 +250,11 @@ class BinNoise:
             The same for all groups.
         """
         along = np.sum(self.covariance, axis=1)
-        found = np.eye(self.groups) * float(weights @ self.covariance @ weights)
+        form = np.eye(self.groups) * float(weights @ self.covariance @ weights)
         if self.total_known:
             # Conditioning on the sum takes away the part of the noise along it.
-            found = found - float(weights @ along) ** 2 / (self.groups * float(np.sum(along)))
-        return np.asarray(self.variance * found)
+            form = form - float(weights @ along) ** 2 / (self.groups * float(np.sum(along)))
+        return np.asarray(self.variance * form)
 
 
 def rank_scores(histograms: Floats, noise: BinNoise, pooled: Floats) -> Scores:

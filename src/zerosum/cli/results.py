@@ -318,20 +318,20 @@ def results_picture(
     from zerosum.report.charts import picture_file
     from zerosum.report.export import Changes, pictures
 
-    found = pictures(stored_result(id), Changes.parse(per=per or (), labels=label or ()))
+    charts = pictures(stored_result(id), Changes.parse(per=per or (), labels=label or ()))
     if out is None:
         if json_:
-            terminal.print_json({name: each.title for name, each in found.items()})
+            terminal.print_json({name: each.title for name, each in charts.items()})
             return
-        for name, each in found.items():
+        for name, each in charts.items():
             terminal.out.print(f"{name}: {visible(each.title)}", soft_wrap=True, markup=False, highlight=False)
         return
     # A guess between several pictures could put the wrong one into a paper.
-    if picture is None and len(found) > 1:
-        raise BadParameter(f"this result has several pictures, choose one with --picture: {', '.join(found)}")
-    if not found or (picture is not None and picture not in found):
-        raise BadParameter(f"there is no picture {picture or ''!r}; pictures: {', '.join(found) or 'none'}")
-    chosen = found[picture or next(iter(found))]
+    if picture is None and len(charts) > 1:
+        raise BadParameter(f"this result has several pictures, choose one with --picture: {', '.join(charts)}")
+    if not charts or (picture is not None and picture not in charts):
+        raise BadParameter(f"there is no picture {picture or ''!r}; pictures: {', '.join(charts) or 'none'}")
+    chosen = charts[picture or next(iter(charts))]
     # The ending of the name chooses the format.
     (path,) = _write_files({out.name: picture_file(chosen, out.suffix.removeprefix("."))}, out, folder=False)
     if json_:

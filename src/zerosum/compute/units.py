@@ -38,7 +38,7 @@ from zerosum.errors import BadData
 from zerosum.kernel.grid import BLOCK_ROWS, MOST_UNITS, PLANNED_UNITS, rows_allowed
 from zerosum.kernel.missing import refusal_by_rules
 
-_KEPT = 2  # derived tables that are kept with the units
+_TABLES = 2  # derived tables that are kept with the units
 _BLOCK_BYTES = 1 << 25  # working memory of a pass over the data, in bytes
 _DRAWN_ROWS = 1 << 16  # rows that are hashed at a time; it has no effect on values
 _LONG = 1 << 11  # least rows of a block of `Units.evenly`
@@ -334,7 +334,7 @@ class Units:
         """
         if self.is_sparse:
             return np.concatenate([np.zeros(0), *(block.dense().own_draws() for block in self.blocks())])
-        seen: Counter[bytes] = Counter()
+        occurrences: Counter[bytes] = Counter()
         drawn, at = np.empty(len(self)), 0
         for block in self.within(_DRAWN_ROWS):
             table = np.ascontiguousarray(to_host(block.rows), dtype=np.float64)
@@ -342,13 +342,13 @@ class Units:
             for first, last in itertools.pairwise(bounds):
                 # Hashed from the bytes of doubles, so that a table of floats and one of integers draw equally.
                 own = hashlib.blake2b(table[first:last].tobytes(), digest_size=16).digest()
-                found = hashlib.blake2b(own + seen[own].to_bytes(8, "little"), digest_size=8).digest()
+                drawn_bytes = hashlib.blake2b(own + occurrences[own].to_bytes(8, "little"), digest_size=8).digest()
                 # The upper 53 bits: exactly representable in a double, so that the result is uniform on a grid and
                 # below 1.
-                drawn[at] = (int.from_bytes(found) >> 11) / 2.0**53
+                drawn[at] = (int.from_bytes(drawn_bytes) >> 11) / 2.0**53
                 at += 1
                 if twins == "apart":
-                    seen[own] += 1
+                    occurrences[own] += 1
         return drawn
 
     def made(self, what: str, make: Callable[[], Units]) -> Units:
@@ -358,7 +358,7 @@ class Units:
         if what not in self._made:
             made = make()
             # The oldest one leaves; a derived table may be as large as the data.
-            while len(self._made) >= _KEPT:
+            while len(self._made) >= _TABLES:
                 del self._made[next(iter(self._made))]
             self._made[what] = made
         return self._made[what]

@@ -31,7 +31,7 @@ from zerosum.estimators.validation import (
     PROBABILITY,
     RANGES,
     SEED,
-    WHOLE,
+    WHOLE_NUMBER,
     Constraint,
     check_parameters,
     of_type,
@@ -93,8 +93,8 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         "epsilon": POSITIVE,
         "delta": PROBABILITY,
         "scheme": of_type("the name of a scheme or a Scheme", str, Scheme),
-        "colluders": optional(WHOLE),
-        "dropouts": WHOLE,
+        "colluders": optional(WHOLE_NUMBER),
+        "dropouts": WHOLE_NUMBER,
         "adjacency": one_of(*(each.value for each in Adjacency)),
         "calibration": one_of("exact", "published"),
         "noise": one_of("auto", "gaussian", "laplace"),
@@ -342,7 +342,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             check_consistent_length(range(len(units)), labels)
             # As texts, like the names of a dict of sites: labels 1 and "1" name one site.
             names = np.array([str(label) for label in labels.tolist()])
-            return {str(name): _chosen(units, np.flatnonzero(names == name)) for name in np.unique(names)}
+            return {str(name): _selection(units, np.flatnonzero(names == name)) for name in np.unique(names)}
         if not scheme.facts.sees_data:
             raise BadParameter(
                 f"the scheme {scheme.name!r} runs between sites, and X is one array: pass sites= with a label for each "
@@ -352,7 +352,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             raise BadData("a study needs at least two samples, got one sample")
         # A plan needs two sites. Under these schemes one trusted holder sums before noise, so the split has no effect.
         half = np.arange(len(units)) < len(units) // 2
-        return {"site 0": _chosen(units, np.flatnonzero(half)), "site 1": _chosen(units, np.flatnonzero(~half))}
+        return {"site 0": _selection(units, np.flatnonzero(half)), "site 1": _selection(units, np.flatnonzero(~half))}
 
     def _named(self, name: str, data: Any, *, first: bool) -> Units:
         try:
@@ -617,7 +617,7 @@ def _by_name(X: object) -> bool:
     return isinstance(X, Mapping) and not issparse(X)  # SciPy's `dok_array` is a dict
 
 
-def _chosen(units: Units, which: NDArray[np.intp]) -> Units:
+def _selection(units: Units, which: NDArray[np.intp]) -> Units:
     if units.offsets is None:
         return Units(units.rows[which])
     # Units with several rows: `which` counts units and not rows.

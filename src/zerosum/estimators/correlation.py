@@ -32,10 +32,7 @@ class Correlation(RangedEstimator):
         Number of bins of a distribution function; by default chosen from the noise.
     correction : {"none", "holm", "benjamini-hochberg"}, default="none"
         Adjustment of p values for the number of pairs.
-    %(ranges)s
-    %(row_clip)s
-    %(missing)s
-    %(privacy)s
+    %(rows_and_privacy)s
 
     Attributes
     ----------

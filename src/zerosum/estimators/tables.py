@@ -110,22 +110,22 @@ class TableEstimator(JointEstimator):
                 advice = comma_advice(value for value in values.tolist() if isinstance(value, str))
                 raise BadData(f"some values of column {name!r} are not numbers{advice}") from None
         codes: dict[Any, float] = {level: float(code) for code, level in enumerate(known)}
-        found = np.array(
+        numbers = np.array(
             [np.nan if none else codes.get(value, -1.0) for value, none in zip(values.tolist(), missing, strict=True)]
         )
         # A misspelt level would count as missing, without a message.
-        if np.any(found < 0):
+        if np.any(numbers < 0):
             raise BadData(f"some values of column {name!r} are not among its declared levels")
-        return found
+        return numbers
 
 
 def _objects(column: Any) -> NDArray[Any]:
     """A column of a frame as an array of objects. A chunked column of Arrow is converted by its own method."""
     values = column.to_pylist() if hasattr(column, "to_pylist") else np.asarray(column, dtype=object)
     # Filled afterwards: `np.array` would make a table of cells that are lists.
-    found = np.empty(len(values), dtype=object)
-    found[:] = values
-    return found
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = values
+    return cells
 
 
 def _is_missing(value: Any) -> bool:

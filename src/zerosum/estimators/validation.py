@@ -80,7 +80,7 @@ def _differ(value: Any, least: int) -> bool:
 
 POSITIVE = Constraint("positive", lambda value: _is_real(value) and 0 < value < math.inf)
 PROBABILITY = Constraint("between 0 and 1", lambda value: _is_real(value) and 0 < value < 1)
-WHOLE = Constraint("a whole number", _is_whole)
+WHOLE_NUMBER = Constraint("a whole number", _is_whole)
 SEED = Constraint("a whole number that is not negative", lambda value: _is_whole(value) and value >= 0)
 BOOLEAN = of_type("True or False", bool, np.bool_)
 TEXT = of_type("a text", str)

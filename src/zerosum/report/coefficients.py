@@ -549,10 +549,10 @@ class CoefficientTable:
 
     def tables(self) -> list[Table]:
         """Coefficients, and their ratios where the model has them, as tables of text."""
-        found = [self.as_table()]
+        tables = [self.as_table()]
         if self.ratio and self.measure == "coefficient" and any(row.name != INTERCEPT for row in self.rows):
-            found.append(self.ratios().as_table())
-        return found
+            tables.append(self.ratios().as_table())
+        return tables
 
     def forest(self) -> Forest:
         """Forest plot on one axis: logarithmic for ratios."""
@@ -607,10 +607,10 @@ def combination(text: str, names: Sequence[str]) -> tuple[str, dict[str, float]]
     for own, rest in (("", text), (name.strip(), sum_)) if separator else (("", text),):
         weights: dict[str, float] = {}
         at = 0
-        while at < len(rest) and (found := term.match(rest, at)) and (at == 0 or found[1]):
-            weight = float(found[2] or 1) * (-1 if found[1] == "-" else 1)
-            weights[found[3]] = weights.get(found[3], 0.0) + weight
-            at = found.end()
+        while at < len(rest) and (match := term.match(rest, at)) and (at == 0 or match[1]):
+            weight = float(match[2] or 1) * (-1 if match[1] == "-" else 1)
+            weights[match[3]] = weights.get(match[3], 0.0) + weight
+            at = match.end()
         if weights and at == len(rest):
             return own, weights
     raise BadParameter(

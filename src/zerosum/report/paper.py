@@ -173,21 +173,21 @@ def paper_tables(
     from zerosum.report.table_one import table_one
     from zerosum.report.tables import tables_of
 
-    found: list[PaperTable] = []
+    tables: list[PaperTable] = []
     if "pooled_std" in estimate:
         table = CoefficientTable.of(estimate, algorithm)
         ratios = [table.ratios()] if table.ratio else []
         standardised = [table.standardised()] if table.feature_std else []
-        found = [coefficient_table(each) for each in (*ratios, table, *standardised)]
+        tables = [coefficient_table(each) for each in (*ratios, table, *standardised)]
     else:
         if {"mean_population_interval", "proportion"} & estimate.keys():
-            found.append(table_one(estimate, question, units, correction))
+            tables.append(table_one(estimate, question, units, correction))
         for each in tables_of(estimate):
-            found.append(_plain(each, [one.name for one in found]))
-        if not found:
+            tables.append(_plain(each, [one.name for one in tables]))
+        if not tables:
             tidy = tidy_tables(estimate, algorithm)
-            found = [of_tidy(each) for each in tidy.values() if 1 < len(each.rows) <= MOST_ROWS or len(tidy) == 1]
-    return {each.name: each for each in found}
+            tables = [of_tidy(each) for each in tidy.values() if 1 < len(each.rows) <= MOST_ROWS or len(tidy) == 1]
+    return {each.name: each for each in tables}
 
 
 def coefficient_table(table: CoefficientTable) -> PaperTable:

@@ -115,8 +115,8 @@ def _tests(estimate: Estimate, correction: Correction) -> dict[str, str]:
 def _sizes(estimate: Estimate, groups: Sequence[str], units: float | None) -> list[float | None]:
     """Number of units of each group, as integers that add up; None where it is not known."""
     if "units" in estimate:
-        found = estimate["units"].value
-        whole = _rounded(found[1:], round(float(found[0])))
+        counts = estimate["units"].value
+        whole = _rounded(counts[1:], round(float(counts[0])))
         return [float(np.sum(whole)), *whole.tolist()]
     if units is not None and len(groups) == 1:
         return [float(units)]
@@ -263,7 +263,9 @@ def _missing_row(
     name: str, observed: Floats, sizes: Sequence[float | None], blank: tuple[str, ...], indent: int = 0
 ) -> Row:
     """Number and share of the missing values of a column."""
-    parts = [None if size is None else max(round(size - seen), 0) for seen, size in zip(observed, sizes, strict=True)]
+    parts = [
+        None if size is None else max(round(size - present), 0) for present, size in zip(observed, sizes, strict=True)
+    ]
     # The column of all units is the sum of the groups; it is computed from rounded counts.
     if len(parts) > 1 and all(part is not None for part in parts[1:]) and sizes[0] is not None:
         parts[0] = sum(part or 0 for part in parts[1:])

@@ -158,7 +158,7 @@ def tidy_tables(estimate: Estimate, algorithm: str = "") -> dict[str, TidyTable]
     algorithm : str
         Name of the algorithm, which decides whether coefficients of a regression have ratios.
     """
-    found: dict[str, TidyTable] = {}
+    tables: dict[str, TidyTable] = {}
     covered: frozenset[str] = frozenset()
     if "pooled_std" in estimate:
         table = CoefficientTable.of(estimate, algorithm)
@@ -169,13 +169,13 @@ def tidy_tables(estimate: Estimate, algorithm: str = "") -> dict[str, TidyTable]
             *([table.standardised()] if table.feature_std else []),
         ):
             tidy = of_coefficients(each)
-            found[tidy.name] = tidy
+            tables[tidy.name] = tidy
     for name, quantity in estimate.items():
         # Errors are columns of the table of their estimate.
         if name in covered or any(name.endswith(ending) for ending in _OF_ANOTHER) or name == "noise_std":
             continue
-        found[name] = _of_quantity(name, quantity, estimate)
-    return found
+        tables[name] = _of_quantity(name, quantity, estimate)
+    return tables
 
 
 def of_coefficients(table: CoefficientTable) -> TidyTable:

@@ -266,9 +266,9 @@ class Study(Table):
         own.
         """
         fields = algorithms.fields(self.algorithm)
-        found: dict[str, Any] = {} if self.space is None else {"columns": self.space.columns}
+        parameters: dict[str, Any] = {} if self.space is None else {"columns": self.space.columns}
         if self.words is not None:
-            found["columns"] = self.words
+            parameters["columns"] = self.words
         if (design := self.full_design) is not None:
             if not {"standardise", "cause"} & set(fields):
                 raise BadStudy(f"the algorithm {self.algorithm!r} is not a regression, and takes no [design]")
@@ -279,19 +279,19 @@ class Study(Table):
                     f"with [design], {given[0]} follows from it, so parameters must not give it: [design] has ranges, "
                     "ordinary values and rules for missing ones"
                 )
-            found |= {"columns": design.columns, "lower": design.lower, "upper": design.upper, **design.roles}
+            parameters |= {"columns": design.columns, "lower": design.lower, "upper": design.upper, **design.roles}
             if design.ordinary:
-                found |= {"center": design.center, "scale": design.scale}
+                parameters |= {"center": design.center, "scale": design.scale}
         if self.imaging is not None:
             known = {"band": self.imaging.band, "seconds": self.imaging.seconds}
             # A parameter that is given explicitly has precedence over the image table.
             wanted = [name for name in known if name in fields and name not in self.parameters]
-            found |= {name: known[name] for name in wanted if known[name] is not None}
+            parameters |= {name: known[name] for name in wanted if known[name] is not None}
         if self.public_basis is not None:
             if "basis" not in fields:
                 raise BadStudy(f"the algorithm {self.algorithm!r} takes no basis")
-            found["basis"] = self.public_basis
-        return found
+            parameters["basis"] = self.public_basis
+        return parameters
 
     def plan(self, sites: Sequence[Site] = ()) -> Plan:
         """Make a plan. No data are read.
@@ -552,9 +552,9 @@ class Study(Table):
         list of Path
             The map files.
         """
-        found = result or Result.read(folder)
-        maps = [] if self.space is None else self._write_maps(found.estimate, folder)
-        write_report(folder, self.space, found, key)
+        shown_result = result or Result.read(folder)
+        maps = [] if self.space is None else self._write_maps(shown_result.estimate, folder)
+        write_report(folder, self.space, shown_result, key)
         return maps
 
     def _write_maps(self, estimate: Estimate, folder: Path) -> list[Path]:
