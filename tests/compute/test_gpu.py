@@ -28,7 +28,7 @@ from zerosum.compute.devices import constant_on, exact, release_scope, to_device
 from zerosum.compute.statistic import BoundedStatistic
 from zerosum.compute.units import Runs, Units
 from zerosum.errors import BadData, BadParameter, Refused, ZerosumError
-from zerosum.kernel.grid import BLOCK_ROWS, MAX_UNITS, rows_allowed, summation_slack
+from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
 from zerosum.kernel.statistic import Adjacency
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
@@ -159,15 +159,6 @@ def test_device_people_of_many_shapes_are_summed_exactly(number: int) -> None:
     each = np.stack([stat.total(Units(elsewhere(rows), np.array([0, len(rows)]))) for rows in people])
     nearest = np.array([math.fsum(column) for column in each.T.tolist()])
     np.testing.assert_allclose(found, nearest, rtol=0, atol=2.0**-53 * float(np.abs(each).sum(axis=0).max()))
-
-
-@pytest.mark.parametrize("units", [1, 1000, 200_000, MAX_UNITS, 3 * MAX_UNITS])
-def test_rows_allowed_stay_within_planned_rounding(units: int) -> None:
-    rows = rows_allowed(units)
-    assert rows >= BLOCK_ROWS
-    if units <= MAX_UNITS:
-        assert summation_slack(units, rows) <= summation_slack()
-        assert summation_slack(units, rows + max(2, rows // 1000)) > summation_slack()
 
 
 def test_units_batches_hold_units_of_one_shape() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from zerosum.compute.units import Units
 from zerosum.data.design import Design
 from zerosum.data.formula import Formula
+from zerosum.data.spool import Storage
 from zerosum.errors import BadData
 
 DESIGN = Design(
@@ -248,3 +250,32 @@ def test_design_complete_cases_multiply_a_column_of_weights() -> None:
 )
 def test_design_complete_cases_that_do_not_fit_are_refused(change: dict[str, object], word: str) -> None:
     assert word in fault_of(WHOLE.model_dump(exclude_defaults=True) | change)
+
+
+@pytest.mark.parametrize("memory", [None, 1, 30_000])
+def test_design_beyond_the_memory_setting_has_the_same_bits(
+    memory: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Draws of units, means over a unit's own rows and functions of columns, over many blocks."""
+    design = Design(
+        response="sick",
+        ranges={"age": (20, 80), "dose": (1, 9)},
+        levels={"sex": ("f", "m"), "sick": (0, 1)},
+        formula="bs(age, df=4) + log(dose) + dose + sex + sex:dose",
+        missing={"age": "own-rows"},
+        hold_out=0.25,
+    )
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.uniform(10, 90, 3000), rng.uniform(0, 10, 3000), *rng.integers(0, 2, (2, 3000))])
+    rows[rng.random(3000) < 0.1, 0] = np.nan
+    rows[2000:] = rows[:1000]  # units that are equal have different draws, across blocks
+    table = dict(zip(("age", "dose", "sex", "sick"), rows.T, strict=True))
+    units = Units.from_groups(np.column_stack([table[name] for name in design.read]), np.arange(3000) // 2)
+    whole = design.expand(units, "north")
+    monkeypatch.setattr("zerosum.data.design._EXPANDED_ROWS", 100)
+    monkeypatch.setattr("zerosum.compute.units._DRAWN_ROWS", 77)
+    monkeypatch.setattr("zerosum.data.spool._FIRST_CHUNK", 1000)
+    stored = design.expand(units, "north", storage=Storage(memory, tmp_path))
+    assert isinstance(stored.rows, np.memmap) == (memory is not None)
+    assert stored.rows.tobytes() == whole.rows.tobytes()
+    assert stored.offsets is units.offsets

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from zerosum.data.formats import open_table
 from zerosum.data.sources import Source, fetch
 from zerosum.data.tables import load_units
 from zerosum.errors import BadData, BadStudy
+from zerosum.study import Study
 
 # Whole numbers, numbers with and without an exact decimal text, missing values, text and truth values.
 ROWS: list[tuple[Any, ...]] = [
@@ -86,6 +88,63 @@ def test_same_units_from_postgresql_as_from_files(tmp_path: Path, postgresql: st
     with pytest.raises(BadData):  # the session is read-only
         snapshot(tmp_path, source.model_copy(update={"query": "DELETE FROM people RETURNING visits"}))
     assert units_of_rows(snapshot(tmp_path, source)).rows.shape[0] == len(ROWS)
+
+
+STUDY = """
+name = "visits"
+algorithm = "mean"
+[parameters]
+columns = ["visits", "score"]
+lower = [0, -10]
+upper = [10, 10]
+missing = {{ score = 0.0 }}
+[unit]
+kind = "person"
+column = "person"
+[privacy]
+epsilon = 1.0
+delta = 1e-5
+random_state = 1
+{sites}
+"""
+
+
+def test_study_from_every_source_has_the_same_bits_and_the_same_ledger(tmp_path: Path, postgresql: str) -> None:
+    pytest.importorskip("duckdb")
+    table = arrow_rows()
+    pq.write_table(table, tmp_path / "people.parquet")
+    with pa.ipc.new_file(tmp_path / "people.arrow", table.schema) as writer:
+        writer.write_table(table)
+    names = ["visits", "score", "sex", "smoker", "person"]
+    lines = [",".join("" if cell is None else str(cell) for cell in row) for row in ROWS]
+    (tmp_path / "people.csv").write_text("\n".join([",".join(names), *lines]))
+    (tmp_path / "password").write_text("s3cret: /@\n")
+    (tmp_path / "password").chmod(0o600)
+    sources = {
+        **{kind: f'data = "people.{kind}"' for kind in ("csv", "parquet", "arrow")},
+        "sqlite": f'source = {{ engine = "sqlite", database = "{sqlite_database(tmp_path)}", query = "{SQL}" }}',
+        "duckdb": 'source = { engine = "duckdb", query = "SELECT * FROM \'people.parquet\'" }',
+        "postgresql": f'source = {{ engine = "postgresql", database = "{postgresql}", query = "{SQL}", '
+        'password_file = "password" }',
+    }
+    found = {}
+    for kind, source in sources.items():
+        sites = ""
+        for name in "abc":
+            ledger = f"{kind}-{name}.sqlite"
+            policy = f'population = "{name}", data = "synthetic", minimum_units = 2, ledger = "{ledger}"'
+            sites += f'[[sites]]\nname = "{name}"\n{source}\npolicy = {{ {policy} }}\n'
+        (tmp_path / "study.toml").write_text(STUDY.format(sites=sites))
+        study = Study.load(tmp_path / "study.toml")
+        result = study.run()
+        spends = []
+        for file in study.site_files:
+            with file.own_policy().open_ledger() as books:
+                # Each run has a name of its own.
+                spends.append([replace(each.spend, study="visits") for each in books.entries()])
+        found[kind] = result.estimate["mean"].value.tobytes(), spends
+    assert found["csv"][1][0]
+    assert {kind: each == found["csv"] for kind, each in found.items()} == dict.fromkeys(sources, True)
 
 
 def test_snapshot_that_fails_leaves_the_old_one(tmp_path: Path) -> None:

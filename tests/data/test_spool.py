@@ -12,7 +12,7 @@ import pytest
 
 from zerosum.compute.mapped import release_pages
 from zerosum.compute.units import Units
-from zerosum.data.spool import Spool, memory_bytes
+from zerosum.data.spool import Spool, Storage, memory_bytes
 from zerosum.data.tables import load_units
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel.statistic import Adjacency
@@ -27,7 +27,7 @@ def test_units_beyond_the_memory_setting_have_the_same_bits(tmp_path: Path, unit
     columns = {"a": rng.normal(size=40_000), "b": rng.normal(size=40_000), "person": rng.integers(0, 3000, 40_000)}
     pq.write_table(pa.table(columns), path)
     whole, spooled = (
-        load_units(path, columns=["a", "b"], unit_column=unit_column, memory=memory, folder=tmp_path / "state").units
+        load_units(path, columns=["a", "b"], unit_column=unit_column, storage=Storage(memory, tmp_path / "state")).units
         for memory in (None, 10_000)
     )
     assert isinstance(spooled.rows, np.memmap)
@@ -44,7 +44,7 @@ def test_units_beyond_the_memory_setting_have_the_same_bits(tmp_path: Path, unit
 def test_grouped_rows_keep_their_order_within_a_unit() -> None:
     rows, codes = np.arange(12.0).reshape(6, 2), np.array([0, 1, 0, 2, 1, 0])
     for memory in (None, 1):
-        spool = Spool(2, memory)
+        spool = Spool(2, Storage(memory))
         spool.append(rows[:4])
         spool.append(rows[4:])
         table, offsets = spool.grouped(codes)
@@ -53,10 +53,45 @@ def test_grouped_rows_keep_their_order_within_a_unit() -> None:
         assert offsets.tolist() == [0, 3, 5, 6]
 
 
+@pytest.mark.parametrize("memory", [None, 1, 3_000, 10**6])
+@pytest.mark.parametrize("people", [1, 7, 900])
+def test_unsorted_rows_are_grouped_over_many_chunks_and_ranges(
+    memory: int | None, people: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, size in {"_FIRST_CHUNK": 64, "_LARGEST_CHUNK": 512, "_COPY_BYTES": 700}.items():
+        monkeypatch.setattr(f"zerosum.data.spool.{name}", size)
+    rng = np.random.default_rng(people)
+    rows = rng.normal(size=(5000, 3))
+    # Some people have most of the rows, so that the ranges are of different lengths.
+    codes = np.unique((people * rng.random(5000) ** 3).astype(int), return_inverse=True)[1]
+    spool = Spool(3, Storage(memory))
+    for start in range(0, 5000, 999):
+        spool.append_columns(list(rows[start : start + 999].T))
+    table, offsets = spool.grouped(codes)
+    assert isinstance(table, np.memmap) == (memory in (1, 3_000))
+    expected = Units.from_groups(rows, codes)
+    assert table.tobytes() == expected.rows.tobytes()
+    assert expected.offsets is not None
+    assert np.array_equal(offsets, expected.offsets)
+
+
+@pytest.mark.parametrize("memory", [None, 1, 2_000])
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 1000])
+def test_spooled_rows_are_those_that_were_added(memory: int | None, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zerosum.data.spool._FIRST_CHUNK", 64)
+    monkeypatch.setattr("zerosum.data.spool._COPY_BYTES", 100)
+    table = np.random.default_rng(0).normal(size=(rows, 1))
+    spool = Spool(1, Storage(memory))
+    for start in range(0, rows, 5):
+        spool.append(table[start : start + 5])
+    assert len(spool) == rows
+    assert spool.rows().tobytes() == table.tobytes()
+
+
 @pytest.mark.parametrize("bounds", [(0, 100_000), (3, 50_001), (7, 8), (5, 5)])
 def test_released_pages_are_read_again(bounds: tuple[int, int]) -> None:
     rows = np.random.default_rng(0).normal(size=(100_000, 3))
-    spool = Spool(3, 1)
+    spool = Spool(3, Storage(1))
     spool.append(rows)
     mapped = spool.rows()
     assert np.array_equal(mapped, rows)
@@ -89,9 +124,10 @@ def test_full_disk_is_an_error_without_rows(tmp_path: Path, monkeypatch: pytest.
     if not Path("/dev/full").exists():
         pytest.skip("/dev/full is a device of Linux")
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb"))
-    spool = Spool(2, 1, tmp_path)
+    spool = Spool(2, Storage(1, tmp_path))
+    spool.append(np.zeros((5, 2)))
     with pytest.raises(BadData):
-        spool.append(np.zeros((5, 2)))
+        spool.rows()
 
 
 def test_adjacency_is_unchanged_by_where_rows_lie() -> None:

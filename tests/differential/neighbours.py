@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -132,6 +133,11 @@ TABLE_TRAITS = {  # with weights: cells that are nobody's mistake come more ofte
     **{"garbage": 1},
 }
 Format = Literal["csv", "npy", "parquet", "sqlite"]
+# Where a table is read from: its own file; with no memory for rows; an Arrow file; a folder of Parquet files; the
+# snapshot of DuckDB.
+Place = Literal["file", "memory", "arrow", "folder", "duckdb"]
+DATABASES: tuple[Place, ...] = ("duckdb",) if find_spec("duckdb") else ()
+PLACES: tuple[Place, ...] = ("file", "file", "memory", "arrow", "folder", *DATABASES)
 
 
 @dataclass(frozen=True)
@@ -142,14 +148,19 @@ class TablePair(Pair[tuple[Row, ...]]):
     format: Format = "csv"
     owned: bool = False
     spelled: bool = False  # cells as a German hospital writes them: decimal commas, dates of birth
+    place: Place = "file"
 
     kind = "table"
 
     def write(self, side: Literal["left", "right"], folder: Path) -> Mapping[str, Any]:
         rows = [(f"p{at}", *row) if self.owned else row for at, own in enumerate(self.people(side)) for row in own]
         names = [OWNER, *self.columns] if self.owned else list(self.columns)
+        entries: dict[str, Any] = {"unit_column": OWNER if self.owned else None}
+        if self.place == "memory":
+            entries["limits"] = {"memory": 1}
+        elif self.place != "file":
+            return entries | self._stored(names, rows, folder)
         path = folder / f"data.{self.format}"
-        entries: dict[str, Any] = {}
         if self.spelled:
             rows = [tuple(spelled(name, cell) for name, cell in zip(names, row, strict=True)) for row in rows]
         if self.format == "sqlite":
@@ -157,27 +168,46 @@ class TablePair(Pair[tuple[Row, ...]]):
                 connection.execute(f"CREATE TABLE people ({', '.join(names)})")
                 connection.executemany(f"INSERT INTO people VALUES ({', '.join('?' * len(names))})", rows)
                 connection.commit()
-            return {
-                "source": {"engine": "sqlite", "database": path.name, "table": "people"},
-                "unit_column": OWNER if self.owned else None,
-            }
+            return {"source": {"engine": "sqlite", "database": path.name, "table": "people"}, **entries}
         if self.spelled:
             with path.open("w", newline="", encoding="latin-1") as file:
                 csv.writer(file, delimiter=";").writerows([names, *rows])
-            entries = {"delimiter": ";", "encoding": "latin-1"}
+            entries |= {"delimiter": ";", "encoding": "latin-1"}
         elif self.format == "csv":
             with path.open("w", newline="") as file:
                 csv.writer(file).writerows([names, *rows])
         elif self.format == "npy":
             np.save(path, np.array([[_float(cell) for cell in row] for row in rows]))
         else:
-            pq.write_table(
-                pa.table(
-                    {name: _typed(name, cells) for name, cells in zip(names, zip(*rows, strict=True), strict=True)}
-                ),
-                path,
-            )
-        return {"data": Path(path.name), "unit_column": OWNER if self.owned else None, **entries}
+            pq.write_table(_table(names, rows), path)
+        return {"data": Path(path.name), **entries}
+
+    def _stored(self, names: Sequence[str], rows: Sequence[Row], folder: Path) -> dict[str, Any]:
+        """Write the table to another place than a file of its format; returns entries of the site's file."""
+        match self.place:
+            case "duckdb":
+                import duckdb
+
+                people = _table(names, rows)
+                with duckdb.connect(str(folder / "data.duckdb")) as database:
+                    database.register("rows", people)
+                    database.execute("CREATE TABLE people AS SELECT * FROM rows")
+                return {"source": {"engine": "duckdb", "database": "data.duckdb", "table": "people"}}
+            case "arrow":
+                table = _table(names, rows)
+                with pa.ipc.new_file(folder / "data.arrow", table.schema) as writer:
+                    writer.write_table(table, max_chunksize=7)
+                return {"data": Path("data.arrow")}
+        (folder / "data").mkdir()
+        table = _table(names, rows)
+        for at in range(0, table.num_rows, 9):
+            pq.write_table(table.slice(at, 9), folder / "data" / f"part-{at:04}.parquet")
+        return {"data": Path("data")}
+
+
+def _table(names: Sequence[str], rows: Sequence[Row]) -> Any:
+    """A typed Arrow table of cells."""
+    return pa.table({name: _typed(name, cells) for name, cells in zip(names, zip(*rows, strict=True), strict=True)})
 
 
 def spelled(name: str, cell: str) -> str:

@@ -258,6 +258,8 @@ def _coupled(case: Case, folder: Path) -> list[str]:
         folder.mkdir(parents=True)
         entries = case.pair.write(side, folder)
         file = SiteFile(name=TARGET, folder=folder, **entries)
+        if file.source is not None:
+            file.fetch()
         try:
             review_question(case.plan, file, schema)
             units = served_units(case.plan, file, schema, data_version(file))

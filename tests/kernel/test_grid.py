@@ -44,9 +44,33 @@ def test_summation_slack_grows_and_too_many_units_are_refused() -> None:
     many.check()
     heavy = Units(np.broadcast_to(np.zeros(1), (30_000, 1)), np.array([0, 30_000]))
     heavy.check()  # one unit with many rows is fine as long as there are few units
-    crowd = Units(np.broadcast_to(np.zeros(1), (grid.MAX_UNITS + 1, 1)))
-    with pytest.raises(BadData):
-        crowd.check()
+    for units, most in ((grid.MOST_UNITS + 1, 1), (grid.PLANNED_UNITS + 2, grid.BLOCK_ROWS)):
+        rows = np.broadcast_to(np.zeros(1), (units + most - 1, 1))
+        crowd = Units(rows, None if most == 1 else np.concatenate([[0], np.arange(most, len(rows) + 1)]))
+        assert (len(crowd), crowd.largest) == (units, most)
+        with pytest.raises(BadData):
+            crowd.check()
+    Units(np.broadcast_to(np.zeros(1), (grid.PLANNED_UNITS + 1, 1))).check()
+
+
+@pytest.mark.parametrize("units", [1, 1000, 200_000, 10**7, 10**7 + 1, 3 * 10**7, 10**8, grid.MOST_UNITS])
+def test_rows_allowed_stay_within_planned_rounding(units: int) -> None:
+    rows = grid.rows_allowed(units)
+    assert rows > grid.TREE
+    assert (rows >= grid.BLOCK_ROWS) == (units <= grid.PLANNED_UNITS)
+    assert grid.summation_slack(units, rows) <= grid.summation_slack()
+    assert grid.summation_slack(units, rows + max(2, rows // 1000)) > grid.summation_slack()
+
+
+@pytest.mark.parametrize("units", [10**7, 10**7 + 1, 10**8, grid.MOST_UNITS])
+def test_blocks_of_many_units_have_no_more_rows_than_allowed(units: int) -> None:
+    rows = np.broadcast_to(np.zeros(3), (units, 3))
+    allowed = grid.rows_allowed(units)
+    assert len(next(Units(rows).blocks(row_bytes=8))) == min(allowed, grid.BLOCK_ROWS)
+    assert len(next(Units(rows).blocks(row_bytes=8, longer=True))) == grid.BLOCK_ROWS
+    owned = Units(rows, np.arange(0, units + 1, 2, dtype=np.int64)) if units <= 10**7 + 1 else None
+    if owned is not None:
+        assert next(owned.blocks(row_bytes=8)).rows.shape[0] <= grid.BLOCK_ROWS
 
 
 @pytest.mark.parametrize("sigma", [4.0, 5.5, 8.0, 12.0, 20.0])

@@ -283,6 +283,16 @@ _KERNEL = [
         (Edit("kernel.grid:place", " + summation_slack() * bound", ""),),
     ),
     Fault(
+        "rows-of-many-units",
+        "blocks of many units have as many rows as those of few",
+        (Edit("kernel.grid:rows_allowed", "BLOCK_ROWS if units <= PLANNED_UNITS else 1", "BLOCK_ROWS"),),
+    ),
+    Fault(
+        "groups-of-many-units",
+        "sums over many units are not taken in groups of few rows",
+        (Edit("compute.backends.exact:_most", "allowed < BLOCK_ROWS", "allowed < 0"),),
+    ),
+    Fault(
         "rounding-slack",
         "the rounding to the grid is left out of how far a unit moves a message",
         (Edit("kernel.grid:place", "rounding=step * math.sqrt(size) +", "rounding="),),

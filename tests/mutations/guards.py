@@ -69,6 +69,8 @@ GUARDS = {
     "extra-delta": "kernel/test_grid.py::test_plan_epsilon_at_whole_delta_includes_extra_delta",
     "whole-budget": "kernel/test_plan.py::test_plan_of_several_releases_costs_as_much_as_one",
     "summation-slack": "kernel/test_grid.py::test_place_adds_both_roundings_to_the_sensitivity",
+    "rows-of-many-units": "kernel/test_grid.py::test_rows_allowed_stay_within_planned_rounding",
+    "groups-of-many-units": "compute/backends/test_exact.py::test_sums_over_many_units_stay_within_planned_rounding",
     "rounding-slack": "kernel/test_grid.py::test_place_adds_both_roundings_to_the_sensitivity",
     "scale-in-divisor": "kernel/test_plan.py::test_plan_with_a_scaled_site_divides_by_the_scaled_number_of_units",
     "composition": "site/test_ledger.py::test_ledger_totals_equal_accountant",

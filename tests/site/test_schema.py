@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from helpers.site_service import ROWS, serve
 from helpers.small_studies import make
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadStudy, PolicyRefused
+from zerosum.kernel.grid import MOST_UNITS
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import PlannedSite
 from zerosum.protocol.codec import decode_reply, encode
@@ -118,3 +121,26 @@ def test_plan_is_refused_by_the_schema_before_data_are_read(tmp_path: Path) -> N
         assert isinstance(reply, Refusal)
         assert isinstance(reply.error, PolicyRefused)
     service.close()
+
+
+def test_schema_of_many_units_refuses_what_is_planned_for_fewer() -> None:
+    many = DataSchema(most_units=MOST_UNITS, columns=TABLE.columns)
+    plan = make("secure-sum", epsilon=1.0)
+    assert list(many.refusals(plan, 0)) == []
+    release = replace(plan.releases[0], statistic="triple_moment")
+    (error,) = many.refusals(replace(plan, releases=(release,)), 0)
+    assert "triple_moment" in str(error)
+    # A fine grid and many sites: ten million units at each fit into 64 bits, 10^9 do not.
+    sites = tuple(PlannedSite(f"s{at}") for at in range(100))
+    wide = replace(plan, sites=sites, epsilon=25.0)
+    assert list(TABLE.model_copy(update={"units": None}).refusals(wide, 0)) == []
+    (error,) = many.refusals(wide, 0)
+    assert "wrap" in str(error)
+
+
+def test_schema_of_usual_size_keeps_its_digest() -> None:
+    # The digest of this content without the field `most_units`.
+    record = json.dumps(TABLE.model_dump(mode="json", exclude={"most_units"}), sort_keys=True)
+    assert TABLE.digest() == hashlib.sha256(record.encode()).hexdigest()
+    assert TABLE.model_copy(update={"most_units": MOST_UNITS}).digest() != TABLE.digest()
+    assert DataSchema.of(Units(np.broadcast_to(np.zeros(1), (10**7 + 1, 1))), Adjacency.ADD_REMOVE).most_units == 10**9

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from zerosum import algorithms
@@ -153,6 +155,37 @@ def test_rehearsal_with_databases_has_the_bits_of_one_with_files(tmp_path: Path)
         (tmp_path / "study.toml").write_text(text + "\n".join(sites))
         means.append(Study.load(tmp_path / "study.toml").run().estimate["mean"].value.tolist())
     assert means[0] == means[1]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        'algorithm = "logistic-regression"\n[parameters]\nevaluate_share = 0.1\n[design]\nresponse = "y"\n'
+        "ranges = { x = [-2, 2], z = [-2, 2] }\n"
+        "levels = { y = [0, 1] }\nhold_out = 0.2\n",
+        'algorithm = "pca"\n[parameters]\ncolumns = ["x", "z", "y"]\nn_components = 1\nclip = 1.0\n',
+    ],
+    ids=["logistic", "pca"],
+)
+def test_rehearsal_without_memory_for_rows_has_the_same_bits(question: str, tmp_path: Path) -> None:
+    """All rounds read rows, and the design, from files without names; nothing is left of them."""
+    rng = np.random.default_rng(0)
+    for name in "abc":
+        table = pa.table({"x": rng.normal(size=300), "z": rng.normal(size=300), "y": rng.integers(0, 2, 300)})
+        pq.write_table(table.append_column("who", pa.array(rng.integers(0, 200, 300))), tmp_path / f"{name}.parquet")
+    found = []
+    for memory in ("1 GB", "1 B"):
+        text = f'name = "s"\n{question}[unit]\nkind = "person"\ncolumn = "who"\n'
+        text += "[privacy]\nepsilon = 1.0\ndelta = 1e-5\nrandom_state = 1\n"
+        for name in "abc":
+            policy = f'{{ population = "{name} {memory}", data = "synthetic" }}'
+            limits = f'{{ memory = "{memory}" }}'
+            text += f'[[sites]]\nname = "{name}"\ndata = "{name}.parquet"\npolicy = {policy}\nlimits = {limits}\n'
+        (tmp_path / "study.toml").write_text(text)
+        estimate = Study.load(tmp_path / "study.toml").run().estimate
+        found.append({name: np.asarray(each.value).tobytes() for name, each in estimate.items()})
+    assert found[0] == found[1]
+    assert not list(tmp_path.rglob("rows-*"))
 
 
 @pytest.mark.parametrize(("good", "bad"), [("epsilon =", "epsilo ="), ("kind =", "knd =")])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -240,16 +239,6 @@ def _cuda_room(device: Any, wanted: float) -> int:
         # enough.
         free += cuda.memory_reserved(device) - cuda.memory_allocated(device)  # held in reserve by PyTorch
     return free * 2 // 3
-
-
-def ahead(blocks: Iterator[Any]) -> Iterator[Any]:
-    """The same blocks; each is read in a thread while the one before is processed."""
-    with ThreadPoolExecutor(1) as reader:
-        # One block ahead and no more: each block may take a large part of the device's memory.
-        coming = reader.submit(next, blocks, None)
-        while (block := coming.result()) is not None:
-            coming = reader.submit(next, blocks, None)
-            yield block
 
 
 def no_memory(error: BaseException) -> bool:

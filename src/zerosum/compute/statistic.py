@@ -21,7 +21,7 @@ from zerosum.compute.blocks import Running
 from zerosum.compute.devices import no_memory, on_host, release_scope, to_numpy, works
 from zerosum.compute.threads import side_by_side, threads
 from zerosum.compute.units import Units, rows_at_once
-from zerosum.kernel.grid import rows_allowed
+from zerosum.kernel.grid import MOST_UNITS, rows_allowed
 from zerosum.kernel.statistic import PublishableStatistic, Statistic
 
 _log = logging.getLogger(__name__)  # stays at the site
@@ -38,6 +38,8 @@ class BoundedStatistic(Statistic):
     # whether all sums go through `zerosum.compute.backends.exact`, which limits the rounding of long blocks
     adds_in_pieces: ClassVar[bool] = False
     adds_units: ClassVar[bool] = False  # whether each unit enters the sum as one vector, whatever its number of rows
+    # most units for which the rounding of a sum stays within the planned error (`zerosum.kernel.grid`)
+    most_units: ClassVar[int] = MOST_UNITS
     in_threads: ClassVar[bool] = True  # whether `sum_block` may run in several threads at a time
 
     @abstractmethod

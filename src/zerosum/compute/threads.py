@@ -178,3 +178,29 @@ def _in_order(pool: ThreadPoolExecutor, workers: int, work: Callable[[T], R], it
             yield coming.popleft().result()
     while coming:
         yield coming.popleft().result()
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """The same items; each is read in a thread while the one before is processed.
+
+    One item ahead and no more, since each may take much memory. If no thread can be started, the caller reads.
+
+    >>> list(ahead(iter([1, 2, 3])))
+    [1, 2, 3]
+    """
+    with ThreadPoolExecutor(1, "zerosum-ahead") as reader:
+        try:
+            coming = reader.submit(_next, items)
+        except RuntimeError:  # the machine has no more threads, or the main thread of the program has ended
+            yield from items
+            return
+        while found := coming.result():
+            coming = reader.submit(_next, items)
+            yield found[0]
+
+
+def _next(items: Iterator[T]) -> tuple[()] | tuple[T]:
+    """The next item, or nothing at the end."""
+    for item in items:
+        return (item,)
+    return ()

@@ -22,7 +22,6 @@ from scipy.sparse import csr_array, issparse
 from zerosum.arrays import Array
 from zerosum.compute.devices import (
     HOST,
-    ahead,
     array_on,
     available_bytes,
     check_device,
@@ -34,12 +33,14 @@ from zerosum.compute.devices import (
     to_numpy,
 )
 from zerosum.compute.mapped import release_pages
+from zerosum.compute.threads import ahead
 from zerosum.errors import BadData
-from zerosum.kernel.grid import BLOCK_ROWS, rows_allowed, summation_slack
+from zerosum.kernel.grid import BLOCK_ROWS, MOST_UNITS, PLANNED_UNITS, rows_allowed
 from zerosum.kernel.missing import refusal_by_rules
 
 _TABLES = 2  # derived tables that are kept with the units
 _BLOCK_BYTES = 1 << 25  # working memory of a pass over the data, in bytes
+_DRAWN_ROWS = 1 << 16  # rows that are hashed at a time; it has no effect on values
 _LONG = 1 << 11  # least rows of a block of `Units.evenly`
 _HOST_BYTES = 1 << 31  # working memory on the host, in bytes, for rows on a device, where blocks are long
 
@@ -219,8 +220,8 @@ class Units:
         row_bytes:
             Working memory per row, in bytes; None: the row itself.
         longer:
-            On a device, whether blocks may exceed the number of rows that may be added up in any order
-            (`grid.rows_allowed`); the caller then bounds the rounding itself.
+            Whether blocks may exceed the number of rows that may be added up in any order (`grid.rows_allowed`), on a
+            device or for many units; the caller then bounds the rounding itself.
         by_units:
             On the host, whether the limit counts units instead of rows: for statistics that add up one vector per unit.
         """
@@ -231,12 +232,15 @@ class Units:
         where = available_bytes(self.rows if self.device is None else self.device, wanted)
         if where is None:
             at_most = rows_at_once(size, by_units=by_units)
+            if not longer and not by_units:
+                at_most = min(at_most, rows_allowed(len(self)))
         else:
             at_most = max(1, where // (size + 16 * self.columns))
             if not longer:  # some of these statistics compute on the host
                 at_most = min(rows_allowed(len(self)), at_most, max(BLOCK_ROWS, _HOST_BYTES // size))
         # On the host a block holds at most BLOCK_ROWS units, the limit for which the rounding of a sum is planned.
-        cut = self._cut(at_most, BLOCK_ROWS if where is None else at_most)
+        together = BLOCK_ROWS if longer else min(BLOCK_ROWS, rows_allowed(len(self)))
+        cut = self._cut(at_most, together if where is None else at_most)
         if self.device is None:
             return cut
         device = self.device
@@ -270,6 +274,12 @@ class Units:
             # The block has been used, or is still in use by another thread, which then reads its pages again.
             release_pages(self.rows, *((start, end) if self.offsets is None else self.offsets[[start, end]].tolist()))
             start = end
+
+    def within(self, at_most: int) -> Iterator[Units]:
+        """The units in order, in blocks of at most `at_most` rows, or of one unit that has more. Rows are views where
+        possible; pages of mapped rows are released after each block.
+        """
+        return self._cut(at_most, at_most)
 
     def between(self, start: int, end: int) -> Units:
         """The units from `start` up to, not including, `end`.
@@ -324,20 +334,22 @@ class Units:
         """
         if self.is_sparse:
             return np.concatenate([np.zeros(0), *(block.dense().own_draws() for block in self.blocks())])
-        table = np.ascontiguousarray(to_host(self.rows), dtype=np.float64)
-        bounds = np.arange(len(table) + 1) if self.offsets is None else self.offsets
         occurrences: Counter[bytes] = Counter()
-        drawn = []
-        for first, last in itertools.pairwise(bounds.tolist()):
-            # Hashed from the bytes of doubles, so that a table of floats and one of integers draw equally.
-            own = hashlib.blake2b(table[first:last].tobytes(), digest_size=16).digest()
-            drawn.append(
-                int.from_bytes(hashlib.blake2b(own + occurrences[own].to_bytes(8, "little"), digest_size=8).digest())
-            )
-            if twins == "apart":
-                occurrences[own] += 1
-        # The upper 53 bits: exactly representable in a double, so that the result is uniform on a grid and below 1.
-        return np.array([number >> 11 for number in drawn], dtype=np.float64) / 2.0**53
+        drawn, at = np.empty(len(self)), 0
+        for block in self.within(_DRAWN_ROWS):
+            table = np.ascontiguousarray(to_host(block.rows), dtype=np.float64)
+            bounds = range(len(table) + 1) if block.offsets is None else block.offsets.tolist()
+            for first, last in itertools.pairwise(bounds):
+                # Hashed from the bytes of doubles, so that a table of floats and one of integers draw equally.
+                own = hashlib.blake2b(table[first:last].tobytes(), digest_size=16).digest()
+                drawn_bytes = hashlib.blake2b(own + occurrences[own].to_bytes(8, "little"), digest_size=8).digest()
+                # The upper 53 bits: exactly representable in a double, so that the result is uniform on a grid and
+                # below 1.
+                drawn[at] = (int.from_bytes(drawn_bytes) >> 11) / 2.0**53
+                at += 1
+                if twins == "apart":
+                    occurrences[own] += 1
+        return drawn
 
     def made(self, what: str, make: Callable[[], Units]) -> Units:
         """The derived table of this name, computed once. The last two are kept with the units, for rounds that begin
@@ -438,9 +450,10 @@ class Units:
             raise BadData("there are no units")
         if self.columns == 0:
             raise BadData("there are no columns")
-        # The sensitivity of a plan includes the rounding error of MAX_UNITS units in blocks of BLOCK_ROWS; larger data
-        # would exceed it.
-        if summation_slack(len(self), max(BLOCK_ROWS, self.largest)) > summation_slack():
+        # The sensitivity of a plan includes a rounding error, which larger data would exceed. Sums over documents have
+        # more terms, whose error is planned for PLANNED_UNITS documents.
+        most = PLANNED_UNITS if self.is_sparse else MOST_UNITS
+        if len(self) > most or self.largest > rows_allowed(len(self)):
             raise BadData(
                 "there are too many units, or too many rows in one, for the rounding error that is planned for"
             )

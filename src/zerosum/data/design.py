@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.data.formula import Formula, Function, expanded, function_terms
+from zerosum.data.spool import IN_MEMORY, Spool, Storage
 from zerosum.errors import BadData
 from zerosum.kernel.missing import COMPLETE, MEANINGS, OWN_ROWS, VALUE, unknown_rule
 
@@ -31,6 +32,8 @@ Range = tuple[float, float]
 
 # Largest number of terms. The second moments of more terms exceed 4 million numbers, which no budget can support.
 MOST_TERMS = 2000
+# Rows that are expanded at a time: fixed, since a library's functions may round a number by its place among others.
+_EXPANDED_ROWS = 1 << 16
 SITE = "site"  # name of the column with the stratum where each site is one
 DRAW = "draw"  # name of the column with the draw for held-out units
 COMPLETE_ROWS = "complete"  # name of the column with the weight of rows if rows with missing values have weight 0
@@ -451,12 +454,15 @@ class Design(BaseModel):
         effects = [(f"site={site}", 0.0, 1.0) for site in self.sites[1:]] if self.site_effects else []
         return [*own, *effects]
 
-    def expand(self, units: Units, site: str, *, strict: bool = True) -> Units:
+    def expand(self, units: Units, site: str, *, strict: bool = True, storage: Storage = IN_MEMORY) -> Units:
         """Design rows from rows of `read`.
 
         A row is unfit if a value is missing without a rule, or is none of its column's levels. For the owner of the
         data (`strict`) this is an error. At a serving site the coordinator chose rules and levels, and an error would
         reveal data. There the row becomes NaN, and its unit counts as a unit of zeros.
+
+        Rows are expanded in blocks of whole units, whose length does not depend on where the result is stored, so that
+        the result has the same bits in memory and in a file.
 
         Parameters
         ----------
@@ -466,10 +472,34 @@ class Design(BaseModel):
             Name of the site, for site effects.
         strict : bool
             Whether unfit rows are errors.
+        storage : Storage
+            Where the design rows are stored, together with `units.rows` where these are in memory.
+        """
+        if units.columns != len(self.read):
+            raise BadData(f"the data do not have the {len(self.read)} columns of the design")
+        drawn = units.own_draws(twins="apart") if self.hold_out else None
+        design, done = Spool(len(self.columns), storage.beside(units.rows)), 0
+        for block in units.within(_EXPANDED_ROWS):
+            draws = None if drawn is None else drawn[done : done + len(block)]
+            design.append_columns(self._expanded(block, site, draws, strict=strict))
+            done += len(block)
+        return replace(units, rows=design.rows())
+
+    def _expanded(self, units: Units, site: str, drawn: Floats | None, *, strict: bool) -> list[Floats]:
+        """The design columns of some units, see `expand`.
+
+        Parameters
+        ----------
+        units : Units
+            Some units.
+        site : str
+            Name of the site.
+        drawn : array of shape (units,) or None
+            The draw of each unit, where units are held out.
+        strict : bool
+            Whether unfit rows are errors.
         """
         rows = np.asarray(units.rows, dtype=np.float64)
-        if rows.shape[1] != len(self.read):
-            raise BadData(f"the data do not have the {len(self.read)} columns of the design")
         # Before imputation, which removes the NaN.
         gone = {name: np.isnan(rows[:, self.read.index(name)]) for name in (*self.indicators, *self._drops)}
         # Rows with a missing value that is not imputed have weight 0.
@@ -517,13 +547,10 @@ class Design(BaseModel):
             parts.append(np.log(values) if name == self.exposure else values)
         if self._drops and self.weight is None:
             parts.append(whole)
-        if self.hold_out:
-            drawn = units.own_draws(twins="apart")
+        if drawn is not None:
             parts.append(drawn if units.offsets is None else np.repeat(drawn, np.diff(units.offsets)))
-        entering = np.column_stack([*parts, rows[:, -1]])
         # Otherwise an undeclared level would enter as the reference level: all its dummy columns are 0.
-        entering[unfit] = np.nan
-        return replace(units, rows=entering)
+        return [np.where(unfit, np.nan, part) for part in (*parts, rows[:, -1])]
 
     def _filled(self, name: str, values: Floats, units: Units) -> Floats:
         """One column with missing values imputed by its rule.

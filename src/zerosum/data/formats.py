@@ -34,11 +34,14 @@ _BATCH_ROWS = 1 << 14
 # benchmark recorded.
 _BATCH_CELLS = 1 << 22
 _MOST_BATCH_ROWS = 1 << 17
+# Options for reading Parquet files. Without `pre_buffer` and with buffers of 1 MiB for each column, memory depends on
+# neither the length of the file nor that of its row groups.
+_PARQUET = {"page_checksum_verification": True, "pre_buffer": False, "buffer_size": 1 << 20}
 # Characters of text per batch: the first, then twice as many each time up to the largest, which grows with the number
 # of columns. Small blocks report progress early; large ones have less overhead per column (benchmarks/csv_reading.py).
 _FIRST_BLOCK = 1 << 14
 _BLOCK_BYTES = 1 << 22
-_BLOCK_BYTES_PER_COLUMN = 1 << 13
+_BLOCK_BYTES_PER_COLUMN = 2048
 # Cells of a column that are searched for words. Chosen by hand; it has no effect on values.
 _SAMPLE_CELLS = 1 << 10
 # Numbers that pyarrow reads. Others are left to `number`.
@@ -636,7 +639,7 @@ def _parquet_table(files: Sequence[Path], called: Path) -> Table:
         wanted = [first.names[at] for at in positions]
         rows = _batch_rows(len(wanted))
         for path in files:
-            with readable(called, pa.ArrowException), pq.ParquetFile(path, page_checksum_verification=True) as file:
+            with readable(called, pa.ArrowException), pq.ParquetFile(path, **_PARQUET) as file:
                 for batch in file.iter_batches(rows, columns=list(dict.fromkeys(wanted))):
                     yield [arrow_cells(batch.column(name), f"column {name!r} of {called}") for name in wanted]
 

@@ -22,18 +22,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.compute.threads import ahead
 from zerosum.compute.units import Units
 from zerosum.data.formats import Cells, Table, Text, distinct, number, open_table, readable
 from zerosum.data.frames import array_table, frame_table, is_frame
+from zerosum.data.owners import Owners
 from zerosum.data.spelling import Spelling, settings_for, suggestions
-from zerosum.data.spool import Spool
+from zerosum.data.spool import IN_MEMORY, Spool, Storage
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel.missing import MEANINGS, OBSERVED, OWN_ROWS, VALUE, refusal, refusal_by_rules
 
@@ -83,8 +84,7 @@ def load_units(
     encoding: str | None = None,
     labels: Labels | None = None,
     spellings: Mapping[str, Spelling] | None = None,
-    memory: int | None = None,
-    folder: Path | None = None,
+    storage: Storage = IN_MEMORY,
     on_scan: OnScan | None = None,
     faults: list[CellFault] | None = None,
 ) -> TableData:
@@ -121,8 +121,8 @@ def load_units(
     spellings : mapping, optional
         How numbers and dates are written, by column (`zerosum.data.spelling`). By default as Python's `float` reads
         them. Columns that are not read are skipped.
-    memory, folder : int and Path, optional
-        Bytes of rows that stay in memory, and where more rows are written to a file without a name
+    storage : Storage
+        How many bytes of rows stay in memory, and where more rows are written to a file without a name
         (`zerosum.data.spool`). The values are the same. Default: all rows stay in memory.
     on_scan : callable, optional
         Called with (done, total).
@@ -144,9 +144,10 @@ def load_units(
     lookups = _lookups(categories, labels, strict=faults is None)
     with readable(path):
         table = open_table(path, columns, unit_column, delimiter, encoding)
-    spool = partial(Spool, memory=memory, folder=folder)
     tokens = missing_tokens
-    return _loaded(str(path), table, columns, unit_column, lookups, missing, tokens, on_scan, faults, spool, spellings)
+    return _loaded(
+        str(path), table, columns, unit_column, lookups, missing, tokens, on_scan, faults, storage, spellings
+    )
 
 
 def check_reading(columns: Sequence[str], unit_column: str | None, categories: Categories) -> None:
@@ -211,14 +212,14 @@ def _loaded(
     missing_tokens: Tokens,
     on_scan: OnScan | None,
     faults: list[CellFault] | None,
-    spool: Callable[[int], Spool] = Spool,
+    storage: Storage = IN_MEMORY,
     spellings: Mapping[str, Spelling] | None = None,
 ) -> TableData:
     """Read the chosen columns of an opened table. Raises or collects faults, see `load_units`."""
     owner = unit_column or table.unit_column
     chosen, unit = _choose(path, table.names, columns, owner, lookups, missing, missing_tokens, spellings or {})
     found: list[CellFault] = []
-    units = _units(path, table, chosen, unit, on_scan, found, spool)
+    units = _units(path, table, chosen, unit, on_scan, found, storage)
     names = tuple(table.names[column.position] for column in chosen)
     if faults is not None:
         faults += found
@@ -271,11 +272,13 @@ class _Column:
             cells = self.spelling.plain(cells, self.tokens)
         values = _numbers(cells) if self.lookup is None else _encode(cells, self.lookup)
         if self.lookup is None and self.tokens:
-            values[np.isin(values, [each for each in self.tokens if isinstance(each, float)])] = np.nan
-        unfit = np.flatnonzero(~np.isfinite(values))
-        if len(unfit) == 0:
+            gone = np.isin(values, [each for each in self.tokens if isinstance(each, float)])
+            values = np.where(gone, np.nan, values)
+        sound = np.isfinite(values)
+        if sound.all():
             return values
-        values[unfit] = np.nan  # infinite values become NaN too
+        values = np.where(sound, values, np.nan)  # infinite values become NaN too
+        unfit = np.flatnonzero(~sound)
         codes, contents = distinct(cells, unfit)
         gone = np.array([self._missing(cell) for cell in contents], dtype=bool)[codes]
         if self.lookup is not None and self.optional:
@@ -310,39 +313,6 @@ class _Column:
         """Whether a cell is a missing value."""
         cell = cell.strip() if isinstance(cell, str) else cell
         return _nothing(cell) or cell in self.tokens or number(cell) in self.tokens
-
-    def labels(self, cells: Cells, before: int, seen: dict[Any, int]) -> NDArray[np.intp]:
-        """Number of each label in order of first appearance, stored in `seen`. Raises `BadData` for an empty label."""
-        codes, found = unit_labels(cells, before, f"{self.called} says whose row it is, but is empty in some row")
-        return np.array([seen.setdefault(label, len(seen)) for label in found], dtype=np.intp)[codes]
-
-
-def unit_labels(cells: Cells, before: int, message: str) -> tuple[NDArray[np.intp], list[Any]]:
-    """Labels of units in a batch of cells, and the index of each row's label among them.
-
-    Parameters
-    ----------
-    cells : Cells
-        A batch of the unit column.
-    before : int
-        Number of earlier rows.
-    message : str
-        Message of the `BadData` that is raised for an empty label; its `detail` has the row.
-
-    Returns
-    -------
-    codes : array of int, shape (rows,)
-        Index into `labels`.
-    labels : list
-        Labels in order of first appearance. Labels that differ in outer spaces only are equal here, and occur twice.
-    """
-    codes, contents = distinct(cells)
-    labels = [cell.strip() if isinstance(cell, str) else cell for cell in contents]
-    # NaN is the only value that is not equal to itself.
-    empty = np.array([label == "" or label != label for label in labels], dtype=bool)[codes]
-    if empty.any():
-        raise BadData(message, detail=f"data row {before + int(np.argmax(empty)) + 1}")
-    return codes, labels
 
 
 def _choose(
@@ -421,7 +391,7 @@ def _units(
     unit: _Column | None,
     on_scan: OnScan | None,
     faults: list[CellFault],
-    spool: Callable[[int], Spool],
+    storage: Storage,
 ) -> Units:
     """Read all batches of a table."""
     positions = [column.position for column in columns]
@@ -433,29 +403,32 @@ def _units(
     if table.array is not None and as_it_lies:
         whole = positions == list(range(table.array.shape[1]))
         return Units(table.array if whole else table.array[:, positions], table.offsets, table.runs)
-    rows = spool(len(columns))
-    labels: list[NDArray[np.intp]] = []
-    seen: dict[Any, int] = {}
+    # Rows in memory are sorted by their owners into a second array.
+    rows = Spool(len(columns), storage.part(2) if unit else storage)
+    nobody = f"{unit.called if unit else None} says whose row it is, but is empty in some row"
+    owners = Owners(nobody, storage.part(8)) if unit else None
     before, nameless = 0, None
-    for batch in table.batches([*positions, unit.position] if unit else positions):
+    batches = table.batches([*positions, unit.position] if unit else positions)
+    # The next batch is decoded while this one is converted. The thread that reads states its progress.
+    for batch, progress in ahead((batch, table.progress and table.progress()) for batch in batches):
         # The unit labels are last.
         parts = [column.numbers(cells, before, faults) for column, cells in zip(columns, batch, strict=False)]
-        rows.append(np.column_stack(parts))
+        rows.append_columns(parts)
         # An empty label ends the numbering of units but not the reading: one error lists the faults of all columns.
-        if unit and nameless is None:
+        if owners is not None and nameless is None:
             try:
-                labels.append(unit.labels(batch[-1], before, seen))
+                owners.add(batch[-1], before)
             except BadData as error:
                 nameless = error
         before += len(batch[0])
-        if on_scan is not None and table.progress is not None:
-            on_scan(*table.progress())
+        if on_scan is not None and progress is not None:
+            on_scan(*progress)
     if nameless is not None:  # rows without an owner cannot be assigned to a unit
         raise_faults(faults, nameless)
     if before == 0:
         raise BadData(f"{path} has no rows")
-    if unit:
-        return Units(*rows.grouped(np.concatenate(labels)))
+    if owners is not None:
+        return Units(*rows.grouped(owners.numbers()))
     return Units(rows.rows(), table.offsets, table.runs)
 
 
@@ -509,11 +482,11 @@ def join_missing(faults: Sequence[CellFault], rules: Sequence[str]) -> list[Cell
 
 
 def _numbers(cells: Cells) -> Floats:
-    """Numbers in cells; not finite for a cell without a number."""
+    """Numbers in cells; not finite for a cell without a number. Doubles are not copied."""
     if isinstance(cells, Text):
         return cells.numbers()
     with np.errstate(over="ignore", invalid="ignore"):
-        return cells.astype(np.float64)
+        return cells.astype(np.float64, copy=False)
 
 
 def token_set(given: Sequence[str | float]) -> frozenset[str | float]:

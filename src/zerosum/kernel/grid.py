@@ -8,8 +8,17 @@ d numbers) in float64 and rounds the sum once. If one unit is replaced, the roun
 The middle term is the summation error on both neighbouring data sets. The sum is computed block by block, in any order
 inside a block of B rows (or of B units, where each enters as one vector), and with compensation between blocks. A sum
 of n terms is then off by at most gamma n c in L2 norm, gamma = k u/(1 - k u) with k = B + 8 and u = 2^-53
-(componentwise, then by the triangle inequality over units). The term is planned for n = MAX_UNITS units in blocks of B
-= BLOCK_ROWS; a site whose data would need more refuses. The last term is the rounding of both sums to the grid.
+(componentwise, then by the triangle inequality over units). The last term is the rounding of both sums to the grid.
+
+A plan does not contain n, which under add-remove is data. The term is planned for n = PLANNED_UNITS units in blocks of
+B = BLOCK_ROWS, and a site keeps n gamma within this budget by the choice of B (`rows_allowed`): blocks of more rows for
+fewer units, and of fewer rows for more units, down to B = 12 for MOST_UNITS units. Above PLANNED_UNITS a sum with
+B + TREE rows in groups of B is the sum of the groups by a tree of additions whose errors are added up as well
+(`zerosum.compute.backends.exact.folded`). This has the error of TREE more additions, whatever the number of groups: by
+Knuth's TwoSum the errors e of the additions are exact, so that the exact sum is s + sum of e. With m groups in a tree
+of depth L, sum |e| <= L u (1 + u)^L sum |x|, and its own summation error is at most gamma_m of that. The result rounds
+once more. Together u + (m + 1) L u^2 (1 + u)^L + ... < 2 u = TREE u for m <= 2^40. Sums of whole numbers below 2^53 do
+not round, for any number of units.
 
 The sum of H discrete Gaussians of variance sigma^2 is, up to a factor that is negligible beside the next term (Kairouz,
 Liu, Steinke 2021), one of variance H sigma^2, and that is within total variation 4.9e-4 (step/sigma)^4 a coordinate of
@@ -39,10 +48,13 @@ _VARIATION_FACTOR = 4.9e-4
 FINE = 4096  # rounding to the grid adds at most 1/FINE of the sensitivity. Chosen by hand; no benchmark recorded
 ETA = 2.0**-120  # total variation error of one draw of the sampler (`zerosum.noise.discrete_gaussian`)
 MOST_STEPS = 2.0**40  # largest number of steps in a standard deviation for which ETA is proven
-# Limits of the planned summation error: units of one site, and rows added up in any order. Chosen by hand; no benchmark
-# recorded.
-MAX_UNITS = 10**7
+# The planned summation error: units of one site, and rows added up in any order. Chosen by hand; no benchmark recorded.
+PLANNED_UNITS = 10**7
 BLOCK_ROWS = 1 << 11
+# Most units of one site. Rounded records add up exactly in doubles up to 2^31 of them, and groups of at least ten rows
+# stay within the planned error. Chosen by hand.
+MOST_UNITS = 10**9
+TREE = 2  # additions that a compensated tree of sums counts as, see above
 
 GRIDDED = frozenset({NoiseMechanism.NONE, NoiseMechanism.TRUSTED, NoiseMechanism.MASKED})
 
@@ -53,7 +65,7 @@ def _gamma(terms: int) -> float:
     return unit / (1 - unit)
 
 
-def summation_slack(units: int = MAX_UNITS, rows: int = BLOCK_ROWS) -> float:
+def summation_slack(units: int = PLANNED_UNITS, rows: int = BLOCK_ROWS) -> float:
     """Largest distance between two sums that is due to summation error, as a multiple of the bound c: 2 n gamma.
 
     >>> summation_slack() < 2e-5
@@ -64,15 +76,16 @@ def summation_slack(units: int = MAX_UNITS, rows: int = BLOCK_ROWS) -> float:
 
 def rows_allowed(units: int) -> int:
     """Number of rows that a block may have in a sum over `units` units, in any order, so that the summation error stays
-    within the planned error (MAX_UNITS units in blocks of BLOCK_ROWS). Sums over fewer units may have longer blocks.
+    within the planned error (PLANNED_UNITS units in blocks of BLOCK_ROWS). Sums over fewer units may have longer
+    blocks, and sums over more units have shorter ones.
 
-    >>> rows_allowed(MAX_UNITS) == BLOCK_ROWS, rows_allowed(200_000) > 100_000
-    (True, True)
+    >>> [rows_allowed(units) for units in (PLANNED_UNITS, 10**8, MOST_UNITS)], rows_allowed(200_000) > 100_000
+    ([2048, 197, 12], True)
     """
     share = summation_slack() / (2 * max(1, units))
     # gamma_k <= share solved for k; the factor 1 - 2^-40 covers the rounding of this line itself.
     terms = math.floor(share / (2.0**-53 * (1 + share)) * (1 - 2.0**-40))
-    return max(BLOCK_ROWS, terms - 8)
+    return max(BLOCK_ROWS if units <= PLANNED_UNITS else 1, terms - 8)
 
 
 def steps_for(size: int, price: float) -> float:
@@ -111,12 +124,30 @@ def place(law: NoiseLaw, sensitivity: float, bound: float, size: int, steps: flo
     finest = min(noise / steps, sensitivity / (FINE * math.sqrt(size)))
     # A power of two, so that dividing by the step and multiplying with it is exact in double precision.
     step = 2.0 ** math.floor(math.log2(finest))
+    placed = replace(law, step=step, rounding=step * math.sqrt(size) + summation_slack() * bound)
+    if not in_range(placed, bound, PLANNED_UNITS):
+        raise BadParameter(f"a sum of {size} numbers over {law.sites} sites could wrap around in 64 bits: clip lower")
+    return placed
+
+
+def in_range(law: NoiseLaw, bound: float, units: int) -> bool:
+    """Whether a sum over `units` units of every site fits into 64 bits. Wrapping around would spoil the sum, not the
+    guarantee.
+
+    Parameters
+    ----------
+    law:
+        A law on a grid; any sum fits without one.
+    bound:
+        c, the largest norm of one unit's contribution.
+    units:
+        Units of each site.
+    """
+    if law.step == 0:
+        return True
     largest = max(float(np.max(law.own)), law.central)
     # Largest possible sum in steps. The noise exceeds 20 standard deviations with negligible probability.
-    reach = law.sites * (MAX_UNITS * bound + 20 * largest) / step
-    if reach >= 2.0**63:
-        raise BadParameter(f"a sum of {size} numbers over {law.sites} sites could wrap around in 64 bits: clip lower")
-    return replace(law, step=step, rounding=step * math.sqrt(size) + summation_slack() * bound)
+    return law.sites * (units * bound + 20 * largest) / law.step < 2.0**63
 
 
 def drawable(law: NoiseLaw) -> NoiseLaw:

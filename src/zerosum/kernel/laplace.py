@@ -139,7 +139,7 @@ def place(shape: NoiseLaw, sensitivity: float, bound: float, size: int, honest: 
     whole = math.sqrt(2 * (1 - decay)) / decay * step
     # A share exceeds 100 scales with a probability of less than exp(-90): wrapping around would spoil the sum, not the
     # guarantee.
-    if law.sites * (grid.MAX_UNITS * bound / step + 100 / decay) >= 2.0**63:
+    if law.sites * (grid.PLANNED_UNITS * bound / step + 100 / decay) >= 2.0**63:
         raise BadParameter(f"a sum of {size} numbers over {law.sites} sites could wrap around in 64 bits: clip lower")
     own, central = law.own * (whole / math.sqrt(parts)), law.central * whole
     return replace(law, own=own, central=central, decay=decay, parts=parts)

@@ -22,8 +22,10 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from zerosum import statistics
 from zerosum.compute.units import Units
-from zerosum.errors import BadStudy, PolicyRefused, first_fault
+from zerosum.errors import BadStudy, PolicyRefused, UnknownStatistic, first_fault
+from zerosum.kernel.grid import MOST_UNITS, PLANNED_UNITS, in_range
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.statistic import Adjacency
 
@@ -127,6 +129,9 @@ class DataSchema(_Table):
     units: int | None = Field(None, ge=0, strict=True)
     """How many units there are: sent to coordinators under `replace-one`. Left out under `add-remove`, where it is
     data."""
+    most_units: int = Field(PLANNED_UNITS, ge=PLANNED_UNITS, le=MOST_UNITS, strict=True)
+    """An upper bound on the number of units, public under both adjacencies: 1000000000 for more than ten million. Plans
+    with statistics for fewer units are then refused."""
     rows_per_unit: int = Field(1, ge=1, strict=True)
     """The most rows that one unit owns."""
     n_columns: int | None = Field(None, ge=1, strict=True)
@@ -159,7 +164,8 @@ class DataSchema(_Table):
         """
         # Under add-remove two neighbouring data sets have different numbers of units, so that the number is private.
         counted = len(units) if adjacency is Adjacency.REPLACE_ONE else None
-        return cls(units=counted, rows_per_unit=max(units.largest, 1), n_columns=max(units.columns, 1))
+        most = PLANNED_UNITS if len(units) <= PLANNED_UNITS else MOST_UNITS
+        return cls(units=counted, most_units=most, rows_per_unit=max(units.largest, 1), n_columns=max(units.columns, 1))
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -176,8 +182,11 @@ class DataSchema(_Table):
     def digest(self) -> str:
         """SHA-256 of the content, however the file is laid out."""
         # Sorted keys, so that the order of lines and comments in the TOML file do not change the digest.
-        record = json.dumps(self.model_dump(mode="json"), sort_keys=True)
-        return hashlib.sha256(record.encode()).hexdigest()
+        fields = self.model_dump(mode="json")
+        # Left out by default, so that schemas that were confirmed before this field keep their digests.
+        if self.most_units == PLANNED_UNITS:
+            del fields["most_units"]
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def refusals(self, plan: Plan, position: int) -> Iterator[PolicyRefused]:
         """What this schema refuses about the units of a plan; `column_refusals` has what it refuses about columns."""
@@ -186,6 +195,16 @@ class DataSchema(_Table):
         declared = plan.sites[position].units
         if declared is not None and self.units is not None and declared != self.units:
             yield PolicyRefused(f"the study declares {declared} units for this site, its schema {self.units}")
+        if self.most_units > PLANNED_UNITS:
+            yield from self._refusals_of_many(plan)
+
+    def _refusals_of_many(self, plan: Plan) -> Iterator[PolicyRefused]:
+        """What a schema of more than `grid.PLANNED_UNITS` units refuses."""
+        for at, release in enumerate(plan.releases):
+            if _most_units(release.statistic) < self.most_units:
+                yield PolicyRefused(f"the rounding error of {release.statistic} is planned for {PLANNED_UNITS} units")
+            if not in_range(plan.law(plan.first_round(at)), release.bound, self.units or self.most_units):
+                yield PolicyRefused("a sum over as many units as this site may have could wrap around: clip lower")
 
     def column(self, name: str) -> ColumnSchema | None:
         """One column as declared; None where there is none of that name."""
@@ -235,6 +254,14 @@ def column_refusals(
 def _finite(value: Level) -> bool:
     """Whether a label stands for a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _most_units(name: str) -> int:
+    """Most units of a statistic; one that this site does not have is refused elsewhere."""
+    try:
+        return statistics.find(name).most_units
+    except UnknownStatistic:
+        return MOST_UNITS
 
 
 def comparable(level: Any) -> float | str:

@@ -26,7 +26,7 @@ from zerosum.arrays import Floats
 from zerosum.compute.devices import to_numpy
 from zerosum.compute.units import Units
 from zerosum.errors import BadData
-from zerosum.kernel.grid import summation_slack
+from zerosum.kernel.grid import PLANNED_UNITS, summation_slack
 from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray
 from zerosum.statistics.missing import Filled
 
@@ -265,7 +265,9 @@ class GroupedRanks(Grouped):
     group, two rows are as far apart as two columns of R, or, against nothing, 1. By the lemma D^2 is the sum over
     columns of the largest of these squares. Since R has no negative entry each is less than 2. The value is computed
     and rounded up at the ninth digit, so that every machine computes the same value. Rows are counted before they are
-    multiplied by R: the slack of as many more terms as there are bins is added.
+    multiplied by R: the slack of as many more terms as there are bins is added. Sums over more units than this slack is
+    planned for multiply once, after the last row: a product and a sum of products round once each, which the 8 of
+    `zerosum.kernel.grid` covers.
 
     Parameters
     ----------
@@ -306,8 +308,21 @@ class GroupedRanks(Grouped):
             return math.sqrt(2 * len(self.bins)) + rounding
         return math.sqrt(sum(_largest_distance(count) for count in self.bins)) + rounding
 
+    def total(self, units: Units) -> Floats:
+        """R h of all units."""
+        if len(units) <= PLANNED_UNITS:
+            return super().total(units)
+        tables = self._tables(_RankBins.model_construct(**dict(self)).total(units))
+        return np.concatenate([_exact_products(table, summation_root(table.shape[1])).ravel() for table in tables])
+
     def sum_block(self, block: Units) -> Floats:
         """R h of a block, column after column, group after group."""
+        # The product with R is linear, so that it is applied once to the counts of the block and not to every row.
+        tables = self._tables(self._counted(block))
+        return np.concatenate([(table @ summation_root(table.shape[1]).T).ravel() for table in tables])
+
+    def _counted(self, block: Units) -> Floats:
+        """h of a block, column after column, group after group; shape (size,)."""
         rows = to_numpy(self.filled(block))
         codes, known = self._members(rows)
         values = rows[:, self.positions]
@@ -316,15 +331,42 @@ class GroupedRanks(Grouped):
         for j, (edges, count) in enumerate(zip(self.edges, self.bins, strict=True)):
             # Only inner edges are searched, so that values outside the range fall into the outer bins.
             places = codes * count + np.searchsorted(edges[1:-1], values[:, j], side="right")
-            table = np.bincount(places, weights=weights[:, j], minlength=self.groups * count)
-            # The product with R is linear, so that it is applied once to the counts of the block and not to every row.
-            parts.append((table.reshape(self.groups, count) @ summation_root(count).T).ravel())
-        return np.concatenate(parts)
+            parts.append(np.bincount(places, weights=weights[:, j], minlength=self.groups * count))
+        return np.concatenate(parts).astype(np.float64)
 
     def split(self, release: Floats) -> list[Floats]:
         """A release as a table of shape (groups, bins) for each column: R h of each group."""
+        return self._tables(release)
+
+    def _tables(self, release: Floats) -> list[Floats]:
+        """Numbers in the order of a release as a table of shape (groups, bins) for each column."""
         ends = np.cumsum([self.groups * count for count in self.bins])[:-1]
         return [part.reshape(self.groups, -1) for part in np.split(release, ends)]
+
+
+class _RankBins(GroupedRanks):
+    """h of `GroupedRanks` without R; not registered, so that no plan can ask for it."""
+
+    def total(self, units: Units) -> Floats:
+        """h of all units."""
+        return Grouped.total(self, units)
+
+    def sum_block(self, block: Units) -> Floats:
+        """h of a block."""
+        return self._counted(block)
+
+
+def _exact_products(table: Floats, root: Floats) -> Floats:
+    """table root', where each product and each sum of products rounds once, whatever their number.
+
+    Parameters
+    ----------
+    table : array of shape (groups, bins)
+        Counts.
+    root : array of shape (bins, bins)
+        R.
+    """
+    return np.array([[math.fsum(row * weights) for weights in root] for row in table])
 
 
 @cache

@@ -26,7 +26,7 @@ from zerosum.arrays import Floats
 from zerosum.compute.backends.exact import INSIDE
 from zerosum.compute.devices import to_numpy
 from zerosum.compute.units import Units
-from zerosum.kernel.grid import MAX_UNITS
+from zerosum.kernel.grid import MOST_UNITS
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics import perceptron
 from zerosum.statistics.network import Examples
@@ -77,7 +77,7 @@ class LocalTraining(Examples):
     epochs: int = Field(default=2, ge=1, le=1000)
     step: float = Field(default=perceptron.STEP, gt=0, le=1e3)
     seed: int = Field(default=0, ge=0, lt=2**63)
-    largest_site: int = Field(gt=0, le=MAX_UNITS)
+    largest_site: int = Field(gt=0, le=MOST_UNITS)
 
     @model_validator(mode="after")
     def _weights_fit(self) -> Self:

@@ -29,7 +29,7 @@ from zerosum.compute.devices import to_numpy
 from zerosum.compute.statistic import BoundedStatistic
 from zerosum.compute.units import Units, doubled, pieces, rows_at_once
 from zerosum.kernel import coordinates
-from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
+from zerosum.kernel.grid import BLOCK_ROWS, PLANNED_UNITS, summation_slack
 from zerosum.kernel.statistic import Adjacency, FloatArray, Positive
 from zerosum.statistics.constants import check_basis
 
@@ -69,6 +69,8 @@ class DocumentStatistic(BoundedStatistic):
     """
 
     takes_sparse: ClassVar[bool] = True
+    # Sums over documents have more terms than blocks have rows (`TripleMoment`).
+    most_units: ClassVar[int] = PLANNED_UNITS
     columns: int = Field(gt=0)
     words: FloatArray | None = None
 

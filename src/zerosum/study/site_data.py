@@ -225,7 +225,7 @@ def _load(
         raw.append(table.units)
     if design is not None:
         # The site's name selects its own effect, where sites have effects of their own.
-        return design.expand(table.units, site.name, strict=faults is None)
+        return design.expand(table.units, site.name, strict=faults is None, storage=site.storage)
     _check_columns(question, table.columns)
     return table.units
 

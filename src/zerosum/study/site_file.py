@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from zerosum.compute.devices import HOST, NAMES
 from zerosum.data.sources import Snapshot, Source, defined_columns, fetch
 from zerosum.data.spelling import Spelling
-from zerosum.data.spool import memory_bytes
+from zerosum.data.spool import Storage, memory_bytes
 from zerosum.errors import BadStudy, first_fault
 from zerosum.kernel.statistic import Adjacency
 from zerosum.secagg.keys import Identity
@@ -23,7 +23,7 @@ from zerosum.site.policy import Policy
 from zerosum.site.schema import ColumnSchema, DataSchema
 
 # Entries of [[sites]] in a study file that belong to the site, and are not part of the public study.
-_PRIVATE = ("data", "source", "policy", "unit_column", "delimiter", "encoding", "schema", "device")
+_PRIVATE = ("data", "source", "policy", "unit_column", "delimiter", "encoding", "schema", "device", "limits")
 
 
 class _Table(BaseModel):
@@ -187,9 +187,13 @@ class SiteFile(_Table):
             "encoding": self.encoding,
             "labels": {name: each.labels for name, each in columns.items() if each.labels and each.type == "category"},
             "spellings": {name: spelling for name, each in columns.items() if (spelling := spelling_of(each))},
-            "memory": memory_bytes(self.limits.memory),
-            "folder": self.state_folder,
+            "storage": self.storage,
         }
+
+    @property
+    def storage(self) -> Storage:
+        """Where the rows of a study are stored."""
+        return Storage(memory_bytes(self.limits.memory), self.state_folder)
 
     @property
     def schema_path(self) -> Path:

@@ -25,12 +25,13 @@ from zerosum.data.bids import SELECTED_BY, Recording, entity_values, every_recor
 from zerosum.data.documents import document_facts
 from zerosum.data.formats import Cells, Table, Text, open_table, parquet_files, readable
 from zerosum.data.nifti import Nifti
+from zerosum.data.owners import Owners
 from zerosum.data.scans import confound_names, run_seconds, strategies_for
 from zerosum.data.sources import defined_columns
 from zerosum.data.spelling import settings_for, suggestions
-from zerosum.data.tables import OnScan, token_set, unit_labels
+from zerosum.data.tables import OnScan, token_set
 from zerosum.errors import BadData, BadStudy, CheckFailed, ZerosumError
-from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
+from zerosum.kernel.grid import MOST_UNITS, PLANNED_UNITS, rows_allowed
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import columns_digest
 from zerosum.kernel.statistic import Adjacency
@@ -90,6 +91,7 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
     listed = {name: each for name, each in columns.items() if not wide or each != ColumnSchema(missing=each.missing)}
     return DataSchema(
         units=_public_count(scan.units, policy),
+        most_units=PLANNED_UNITS if scan.units <= PLANNED_UNITS else MOST_UNITS,
         rows_per_unit=scan.rows_per_unit,
         n_columns=len(columns) if wide else None,
         columns_digest=columns_digest(list(columns)) if wide else "",
@@ -158,24 +160,20 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
     places = {name: at for at, name in enumerate(table.names)}
     positions = [places[name] for name in names]
     counts = {name: _ColumnCounts() for name in names}
-    people: Counter[Any] = Counter()
+    message = f"column {owner!r} has the unit labels, but is empty in some row"
+    owners = None if owner is None else Owners(message, site.storage)
     rows = 0
     for batch in table.batches(positions if owner is None else [*positions, places[owner]]):
         for name, cells in zip(names, batch, strict=False):
             _count_cells(counts[name], cells, rows, None if schema is None else schema.column(name))
-        if owner is not None:
-            codes, labels = unit_labels(
-                batch[-1], rows, f"column {owner!r} has the unit labels, but is empty in some row"
-            )
-            # Not Counter.update with a mapping: labels may be equal after spaces are removed, and are added up.
-            for label, count in zip(labels, np.bincount(codes).tolist(), strict=True):
-                people[label] += count
+        if owners is not None:
+            owners.add(batch[-1], rows)
         rows += len(batch[0])
         if on_scan is not None and table.progress is not None:
             on_scan(*table.progress())
     if rows == 0:
         raise BadData(f"{site.path} has no rows")
-    units, most = _sizes(table, rows, people)
+    units, most = _sizes(table, rows, owners)
     unnamed = table.array is not None and names == [str(at) for at in range(len(names))]
     return _Scan(counts, units, most, unnamed)
 
@@ -193,10 +191,10 @@ def _is_supported(path: Path, table: Table, name: str) -> bool:
     return True
 
 
-def _sizes(table: Table, rows: int, people: Counter[Any]) -> tuple[int, int]:
+def _sizes(table: Table, rows: int, owners: Owners | None) -> tuple[int, int]:
     """Number of units, and the largest number of rows of a unit."""
-    if people:
-        return len(people), max(people.values())
+    if owners is not None:
+        return len(owners), int(np.max(owners.sizes()))
     if table.offsets is not None:
         return len(table.offsets) - 1, int(np.max(np.diff(table.offsets)))
     return rows, 1
@@ -417,9 +415,11 @@ def _check_counts(schema: DataSchema, units: int, rows: int, policy: Policy, sch
         schema_check.faults.append(f"the schema declares at most {schema.rows_per_unit} rows of a unit, one has {rows}")
     if units < policy.minimum_units:
         schema_check.faults.append(f"the policy asks for at least {policy.minimum_units} units, the data hold {units}")
-    # The sensitivity in a plan includes the rounding error of sums, up to a number of units and of rows per unit
-    # (`grid.summation_slack`). Larger data would exceed it.
-    if summation_slack(units, max(BLOCK_ROWS, schema.rows_per_unit)) > summation_slack():
+    if units > schema.most_units:
+        schema_check.faults.append(f"the schema declares at most {schema.most_units} units, the data hold {units}")
+    # The sensitivity in a plan includes the rounding error of sums, up to a number of rows per unit
+    # (`grid.rows_allowed`). Larger data would exceed it.
+    if schema.rows_per_unit > rows_allowed(units):
         schema_check.faults.append(
             "there are too many units, or too many rows in one, for the rounding error that is planned for"
         )

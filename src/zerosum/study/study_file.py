@@ -473,7 +473,7 @@ class Study(Table):
             else:
                 notes.append(f"{note} (the first in data row {fault.row})")
         if design is not None:
-            return design.expand(units, site.name, strict=False)
+            return design.expand(units, site.name, strict=False, storage=site.storage)
         # Categories may be missing without a rule: they count as "other or missing".
         allowed = [at for at, name in enumerate(algorithm.columns) if name in {*algorithm.rules, *algorithm.categories}]
         try:

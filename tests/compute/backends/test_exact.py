@@ -14,9 +14,24 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.typing import NDArray
 
-from zerosum.compute.backends.exact import BITS, Exact, averages, clip_rows, fold, sized, whole
+from zerosum.compute.backends.exact import (
+    BITS,
+    Exact,
+    added,
+    averages,
+    clip_rows,
+    counts,
+    fold,
+    folded,
+    gram,
+    products,
+    sized,
+    whole,
+)
+from zerosum.compute.devices import release_scope
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
+from zerosum.kernel.grid import MOST_UNITS, TREE, rows_allowed
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics import build
 from zerosum.statistics.scatter import Scatter
@@ -211,3 +226,55 @@ def test_clip_rows_in_any_order_bounds_every_row() -> None:
     for order in ([0, 1, 2, 3], [1, 3, 0, 2], [2, 0, 3, 1], [3, 2, 1, 0]):
         for count in range(1, 5):
             assert np.all(np.linalg.norm(clip_rows(rows[order[:count]], 1.0), axis=1) <= 1.0)
+
+
+# ---- sums over more units than blocks of the usual length serve ------------------------------------------------------
+
+SUMS: dict[str, Any] = {
+    "added": lambda rows: added(rows * rows),
+    "gram": lambda rows: gram(rows).ravel(),
+    "products": lambda rows: products(rows, rows).ravel(),
+    "counts": lambda rows: counts(np.zeros(len(rows), dtype=np.intp), rows[:, 0] ** 2, 2)[:1],
+}
+
+
+def relative_error(found: Floats, terms: Floats) -> float:
+    """The largest error of sums whose terms are all equal to `terms`, in units of 2^-53 of the sum of the terms."""
+    exact = sum((Fraction(float(term)) for term in terms), Fraction(0))
+    return max(float(abs(Fraction(float(each)) - exact) / exact) for each in found) * 2.0**53
+
+
+@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("units", [MOST_UNITS, 10**8, 2 * 10**7])
+def test_sums_over_many_units_stay_within_planned_rounding(name: str, units: int) -> None:
+    """Rows that round worst in a row: one large term, and terms that each vanish beside it."""
+    rows = np.full((2048, 2), 2.0**-27)
+    rows[0] = 1.0
+    with release_scope(rows_allowed(units)):
+        error = relative_error(SUMS[name](rows), rows[:, 0] ** 2)
+    assert error <= rows_allowed(units) + 1
+    if name in ("added", "counts"):  # the usual order is that of the rows; a library's product may have another one
+        assert relative_error(SUMS[name](rows), rows[:, 0] ** 2) > 500
+
+
+@pytest.mark.parametrize("name", ["gram", "products", "counts"])
+def test_sums_over_many_units_in_parts_stay_within_planned_rounding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zerosum.compute.backends.exact._HOST_NUMBERS", 50)
+    rows = np.full((2048, 2), 2.0**-27)
+    rows[0] = 1.0
+    with release_scope(rows_allowed(MOST_UNITS)):
+        error = relative_error(SUMS[name](rows), rows[:, 0] ** 2)
+    assert error <= rows_allowed(MOST_UNITS) + 4  # the compensated sum of parts
+
+
+@given(arrays(np.float64, st.tuples(st.integers(1, 300), st.just(2)), elements=st.floats(-1e100, 1e100)))
+def test_folded_sum_is_as_accurate_as_two_additions(parts: Floats) -> None:
+    for column, found in zip(parts.T, folded(parts.copy()), strict=True):
+        error = abs(Fraction(float(found)) - sum((Fraction(float(x)) for x in column), Fraction(0)))
+        assert error <= TREE * Fraction(2) ** -53 * sum((abs(Fraction(float(x))) for x in column), Fraction(0))
+
+
+def test_whole_counts_of_many_units_are_exact() -> None:
+    places = np.arange(5000) % 7
+    with release_scope(rows_allowed(MOST_UNITS)):
+        assert counts(places, np.ones(5000), 7).tolist() == np.bincount(places).tolist()

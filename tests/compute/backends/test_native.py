@@ -22,7 +22,7 @@ from zerosum.algorithms import PCAProgram
 from zerosum.algorithms.program import PublicFacts
 from zerosum.compute.backends import native
 from zerosum.compute.units import Units
-from zerosum.kernel.grid import MAX_UNITS
+from zerosum.kernel.grid import PLANNED_UNITS
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics import build
 from zerosum.statistics.rounded_scatter import LARGEST_NORM, STEP, RoundedScatter
@@ -337,7 +337,7 @@ def test_pca_resolve_plans_rounding_where_noise_is_far_larger() -> None:
     assert few.resolve(PublicFacts(5.0, 10**4)).rounded is False  # records may be equal, and products are cheap
     for noise, units, rounded in ((0.0, 10**4, False), (0.0, None, False), (5.0, 10**4, True), (1.0, None, True)):
         assert pca.resolve(PublicFacts(noise, units)).rounded is rounded
-    for units in (10**5, MAX_UNITS):  # what rounding adds grows as the root of their number does
+    for units in (10**5, PLANNED_UNITS):  # what rounding adds grows as the root of their number does
         added = math.sqrt(2 * units / 144) * STEP
         enough = added / (0.05 * math.sqrt(2))
         assert pca.resolve(PublicFacts(1.01 * enough, units)).rounded is True

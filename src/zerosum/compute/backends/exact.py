@@ -42,15 +42,17 @@ from zerosum.compute.threads import one_thread as one_thread
 from zerosum.compute.units import Units, pieces
 from zerosum.compute.units import fold as fold
 from zerosum.errors import BadParameter
-from zerosum.kernel.grid import BLOCK_ROWS
+from zerosum.kernel.grid import BLOCK_ROWS, TREE
 
 # Bits of a whole number for a norm of 1. A product of two such numbers has 52 bits, and the rounding of its factors
 # adds less than 1 bit: below the 53 bits of a double.
 BITS = 26
 # Rows of many units that are processed at once on a device. Chosen by hand; no benchmark recorded.
 _TOGETHER = 1 << 14
-# Numbers of partial sums that are held at once on a device: 512 MiB in doubles. Chosen by hand; no benchmark recorded.
+# Numbers of partial sums that are held at once on a device (512 MiB in doubles) and on the host (8 MiB). Chosen by
+# hand; no benchmark recorded.
 _TOGETHER_NUMBERS = 1 << 26
+_HOST_NUMBERS = 1 << 20
 # Additions reserved for the sum of partial sums by `fold`: its depth is the logarithm of their number plus 8.
 _DEPTH = 64
 # Columns from which half a product on a device is worth several calls. Chosen by hand; no benchmark recorded.
@@ -135,8 +137,9 @@ def squares(rows: Array) -> Array:
 def added(values: Array) -> Array:
     """The sum over rows.
 
-    On a device, where blocks are long, the sum is taken over as many rows at a time as may be added in any order, and
-    then by `fold`, whose depth is that of a tree. So the planned bound of the rounding holds (`grid.rows_allowed`).
+    Where a block has more rows than may be added in any order, on a device or for more than `grid.PLANNED_UNITS` units,
+    the sum is taken over as many at a time, and then along a tree (`_tree`). So the planned bound of the rounding holds
+    (`grid.rows_allowed`).
     """
     xp, most = array_namespace(values), _most(values)
     if most is None:
@@ -146,7 +149,7 @@ def added(values: Array) -> Array:
     parts = xp.sum(xp.reshape(values[:head, ...], (-1, most, *rest)), axis=1)
     if head < values.shape[0]:
         parts = xp.concat([parts, xp.sum(values[head:, ...], axis=0)[None, ...]], axis=0)
-    return fold(parts[None, ...])[0, ...]
+    return _tree(parts)
 
 
 def products(left: Array, right: Array) -> Array:
@@ -162,16 +165,16 @@ def products(left: Array, right: Array) -> Array:
     if most is None:
         return xp.matmul(xp.matrix_transpose(left), right)
     count = left.shape[0] // most
-    if count * left.shape[1] * right.shape[1] > _TOGETHER_NUMBERS:
-        # The partial products would need too much memory at once: one group at a time, with compensation.
-        return summed(products(left[some, ...], right[some, ...]) for some in pieces(left.shape[0], most))
+    if (at_once := _rows_at_once(left, count, left.shape[1] * right.shape[1], most)) is not None:
+        # The partial products would need too much memory at once: some groups at a time, with compensation.
+        return summed(products(left[some, ...], right[some, ...]) for some in pieces(left.shape[0], at_once))
     head = count * most
     tall, wide = (xp.reshape(each[:head, ...], (count, most, -1)) for each in (left, right))
     parts = xp.matmul(xp.matrix_transpose(tall), wide)
     if head < left.shape[0]:
         last = xp.matmul(xp.matrix_transpose(left[head:, ...]), right[head:, ...])
         parts = xp.concat([parts, last[None, ...]], axis=0)
-    return fold(parts[None, ...])[0, ...]
+    return _tree(parts)
 
 
 def gram(rows: Array) -> Array:
@@ -205,22 +208,21 @@ def counts(places: Array, weights: Array, size: int) -> Array:
     size : int
         The number of places.
     """
-    if on_host(places):
-        return np.bincount(places, weights=weights, minlength=size)
     xp, most = array_namespace(places), _most(places)
-    if most is not None:
+    # Whole weights add up exactly, in any order.
+    if most is not None and not (on_host(places) and np.array_equal(weights, np.rint(weights))):
         count = -(-places.shape[0] // most)
-        if count * size > _TOGETHER_NUMBERS:
-            parts = pieces(places.shape[0], most)
+        if (at_once := _rows_at_once(places, count, size, most)) is not None:
+            parts = pieces(places.shape[0], at_once)
             return summed(counts(places[some], weights[some], size) for some in parts)
-        # Every group of `most` rows has places of its own; `fold` then adds the groups.
+        # Every group of `most` rows has places of its own; then the groups are added.
         which = xp.arange(places.shape[0], device=device_of(places)) // most
-        return fold(xp.reshape(_counts(places + which * size, weights, count * size), (1, count, size)))[0, ...]
+        return _tree(xp.reshape(_counts(places + which * size, weights, count * size), (count, size)))
     return _counts(places, weights, size)
 
 
 def _counts(places: Array, weights: Array, size: int) -> Array:
-    """`counts` of one group on a device."""
+    """`counts` of one group."""
     xp = array_namespace(places)
     if hasattr(xp, "bincount"):
         return xp.bincount(places, weights=weights, minlength=size)
@@ -230,11 +232,60 @@ def _counts(places: Array, weights: Array, size: int) -> Array:
 
 
 def _most(rows: Array) -> int | None:
-    """The number of rows that are added at a time, if the array has more; None otherwise or on the host."""
-    if on_host(rows):
+    """The number of rows that are added at a time, if the array has more; None otherwise, and for a block of the host
+    of as many rows as any sum may have.
+    """
+    allowed = max_terms() or BLOCK_ROWS
+    if allowed < BLOCK_ROWS:  # a sum over more than `grid.PLANNED_UNITS` units
+        most = max(1, allowed - TREE)
+    elif on_host(rows):
         return None
-    most = (max_terms() or BLOCK_ROWS) - _DEPTH
+    else:
+        most = allowed - _DEPTH
     return most if rows.shape[0] > most else None
+
+
+def _rows_at_once(rows: Array, groups: int, numbers: int, most: int) -> int | None:
+    """The number of rows whose groups are added up at a time; None for all.
+
+    Parameters
+    ----------
+    rows : array
+        Rows of a block.
+    groups, numbers : int
+        Number of groups, and of numbers in the sum of each.
+    most : int
+        Rows of a group.
+    """
+    limit = _HOST_NUMBERS if on_host(rows) else _TOGETHER_NUMBERS
+    if groups * numbers <= limit:
+        return None
+    return most if (max_terms() or BLOCK_ROWS) >= BLOCK_ROWS else most * max(1, limit // numbers)
+
+
+def _tree(parts: Array) -> Array:
+    """The sum of partial sums of groups of `_most` rows, along axis 0. It may overwrite its argument."""
+    return folded(parts) if (max_terms() or BLOCK_ROWS) < BLOCK_ROWS else fold(parts[None, ...])[0, ...]
+
+
+def folded(parts: Array) -> Array:
+    """The sum along axis 0 by a tree of additions, corrected by their errors: as accurate as `grid.TREE` additions.
+
+    The error of each addition is computed exactly (TwoSum of Knuth, The Art of Computer Programming 2, 4.2.2, theorem
+    B), from left to right as written.
+
+    >>> folded(np.array([[1.0], *[[2.0**-54]] * 1024])).tolist() == [1 + 2.0**-44]
+    True
+    """
+    xp, lost = array_namespace(parts), 0.0
+    while parts.shape[0] > 1:
+        half = parts.shape[0] // 2
+        left, right, rest = parts[:half, ...], parts[half : 2 * half, ...], parts[2 * half :, ...]
+        total = left + right
+        own = total - left
+        lost = lost + xp.sum((left - (total - own)) + (right - own), axis=0)
+        parts = xp.concat([total, rest], axis=0)
+    return parts[0, ...] + lost
 
 
 def summed(parts: Iterable[Array]) -> Array:

@@ -31,7 +31,7 @@ from zerosum.algorithms.program import Program
 from zerosum.algorithms.training.network import RowClassifier
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
-from zerosum.kernel.grid import MAX_UNITS
+from zerosum.kernel.grid import MOST_UNITS
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
@@ -51,7 +51,7 @@ class FLDPProgram(RowClassifier):
 
     name: ClassVar[str] = "fl-dp"
 
-    largest_site: int = Field(gt=0, le=MAX_UNITS)
+    largest_site: int = Field(gt=0, le=MOST_UNITS)
     """M, the public number of units of the largest site. A site with more counts as one of M: the mean is too small."""
     hidden: tuple[int, ...] = perceptron.HIDDEN
     """Units of each hidden layer."""
