@@ -406,8 +406,8 @@ class Regression(RangedAlgorithm):
         # E (v - center)^2 from the released moments themselves: shrinkage is for single columns, not for their sum
         own = self._own(squares / units) - 2 * frame.center * self._own(sums / units) + frame.center**2
         square = float(np.sum(own / scale**2)) + frame.intercept**2
-        more = {"moments": moments, "moments_noise": noise, "square": square}
-        return replace(frame, response_variance=known, weight=self._mean_weight(mean), **more)
+        measured = replace(frame, moments=moments, moments_noise=noise, square=square)
+        return replace(measured, response_variance=known, weight=self._mean_weight(mean))
 
     def _mean_weight(self, mean: Floats | None = None) -> float:
         """Mean weight of a unit in the fit: the share that is not held out, times the mean of the weight column.
