@@ -29,6 +29,7 @@ from zerosum.kernel.request import PrivateSum, Release
 from zerosum.site.schema import DataSchema
 from zerosum.statistics import BUILTIN
 from zerosum.study import SiteFile
+from zerosum.study.site_schema import check_schema
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
@@ -152,6 +153,11 @@ OTHERS = {
     ("docs/secure-sum.md", 1),
     ("docs/sources.md", 0),
     ("docs/sources.md", 1),
+    ("docs/sources.md", 2),
+    ("docs/sources.md", 3),
+    ("docs/omop.md", 0),
+    ("docs/converters.md", 0),
+    ("docs/omop.md", 1),
 }
 STUDIES = [(page, at) for page in PAGES for at in range(len(blocks(page, "toml"))) if (page, at) not in OTHERS]
 
@@ -167,6 +173,8 @@ def test_docs_study_file_can_be_planned(page: str, at: int, tmp_path: Path) -> N
         if "imaging" in said:
             brains()
         Path("words.txt").write_text("\n".join(f"word{at}" for at in range(40)))
+        if page == "docs/omop.md":
+            Path("variables.toml").write_text(blocks(page, "toml")[0])
         if page == "docs/networks.md":
             pytest.importorskip("torch")
         plan = Study(**said, folder=Path()).plan()
@@ -184,6 +192,10 @@ def test_docs_site_and_policy_files_load(tmp_path: Path) -> None:
     assert SiteFile.load(tmp_path / "site.toml").device == "cuda"
     (tmp_path / "site.toml").write_text(blocks("docs/secure-sum.md", "toml")[1])
     assert list(SiteFile.load(tmp_path / "site.toml").children) == ["east", "west"]
+    (tmp_path / "site.toml").write_text(blocks("docs/sources.md", "toml")[2])
+    assert SiteFile.load(tmp_path / "site.toml").path.suffix == ".parquet"
+    (tmp_path / "site.toml").write_text(blocks("docs/omop.md", "toml")[1])
+    assert SiteFile.load(tmp_path / "site.toml").source is not None
     for page, at in (("docs/tutorial.md", 1), ("docs/steward.md", 0)):
         (tmp_path / "policy.toml").write_text(blocks(page, "toml")[at])
         assert Policy.load(tmp_path / "policy.toml").minimum_units == 100
@@ -191,6 +203,16 @@ def test_docs_site_and_policy_files_load(tmp_path: Path) -> None:
     assert DataSchema.load(tmp_path / "schema.toml").units == 303
     roster = tomllib.loads(blocks("docs/deployment.md", "toml")[2])["policy"]["roster"]
     assert list(map(len, roster.values())) == [2]  # the new identity and the old one
+
+
+def test_docs_spellings_of_a_hospital_fit_its_file(tmp_path: Path) -> None:
+    (tmp_path / "ward.csv").write_text(blocks("docs/sources.md", "text")[0], encoding="latin-1")
+    entries = {"delimiter": ";", "encoding": "latin-1", "unit_column": "Patient", "data": Path("ward.csv")}
+    site = SiteFile(name="ward", folder=tmp_path, **entries)
+    schema = DataSchema.model_validate(tomllib.loads(blocks("docs/sources.md", "toml")[3]))
+    policy = Policy(population="p", adjacency="add-remove", minimum_units=1)
+    found = check_schema(site, schema, policy)
+    assert (found.faults, found.warnings) == ([], [])
 
 
 # ---- commands ------------------------------------------------------------------------------------------------------
@@ -205,12 +227,15 @@ ELSEWHERE = {
     "zerosum site init": "tests/cli/test_cli_site.py",
     "zerosum site run": "tests/cli/test_cli_site.py",
     "zerosum site fetch": "tests/cli/test_cli_site.py",
+    "zerosum site convert-redcap": "tests/cli/test_cli_convert.py",
+    "zerosum site convert-fhir": "tests/cli/test_cli_convert.py",
     "zerosum site schema": "tests/study/test_site_schema.py",
     "zerosum site rotate-key": "tests/cli/test_cli_key.py",
     "zerosum site withdraw": "tests/cli/test_cli_key.py",
     "zerosum site report": "tests/cli/test_cli_report.py",
     "zerosum coordinator": "tests/cli/test_cli_coordinator.py",
     "zerosum watch": "tests/cli/test_cli_watch.py",
+    "zerosum synth": "tests/cli/test_cli_synth.py",
     "zerosum flare": "tests/flare/test_jobs.py",
     "zerosum provision": "tests/flare/test_flare.py",
 }

@@ -9,7 +9,9 @@ Releases, each with its share of the budget:
 
 From release 1, mean = S_x/n and variance = (S_2 + n)/(2 n) - mean^2, corrected for the noise of the mean. Intervals of
 ratios are Fieller's (`intervals`). Numbers of units are made consistent over the releases in the end (`counts`): the
-groups add up, and no column has more observed units than its group. All of it is free post-processing.
+groups add up, and no column has more observed units than its group. With groups every part has a p value for each
+column: Welch's test, Kruskal-Wallis and chi-squared, by the score tests of `hypothesis_test`. All of it is free
+post-processing.
 """
 
 from __future__ import annotations
@@ -22,15 +24,18 @@ import numpy as np
 from pydantic import model_validator
 
 from zerosum.algorithms.counts import Counts, consistent_counts
+from zerosum.algorithms.group_sums import histograms_by_group, sums_by_column
 from zerosum.algorithms.groups import shown
 from zerosum.algorithms.histogram import nearest_probabilities
 from zerosum.algorithms.intervals import ENDS, Z, difference_interval, ratio_interval, widened, within
 from zerosum.algorithms.program import Estimate, Program, PublicFacts
-from zerosum.algorithms.quantiles import QuantileAlgorithm
+from zerosum.algorithms.quantiles import QuantileAlgorithm, non_negative_counts
+from zerosum.algorithms.score_tests import mean_scores, rank_scores, table_test
 from zerosum.arrays import Floats
 from zerosum.kernel.missing import OBSERVED
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.significance import GROUP_TESTS
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.groups import FREE_SECOND, Grouped, GroupedCounts, GroupedMoments
 
@@ -46,7 +51,8 @@ class DescribeProgram(QuantileAlgorithm):
     """A table of descriptive statistics for all units and, with `by`, for each group.
 
     Columns of numbers have the number of observed units, mean, standard deviation and quantiles. Columns of categories
-    have proportions. With groups there are differences from the first group.
+    have proportions. With groups there are differences from the first group, and p values of the hypothesis that all
+    groups are alike, with the privacy noise counted: `group_p_value`.
 
     Every estimate has two intervals of 95 %. The first is for the pooled data: it covers the value of the same table
     without privacy. The second is for the population of which the data are a sample.
@@ -153,6 +159,7 @@ class DescribeProgram(QuantileAlgorithm):
     def program(self, adjacency: Adjacency) -> Program:
         """The releases of the parts; each gives its own part of the table."""
         found: dict[str, Quantity] = {}
+        tests: dict[str, float] = {}
         units: float | None = None
         for part, request in zip(self.wanted, self.requests(adjacency), strict=True):
             release = yield request
@@ -163,7 +170,46 @@ class DescribeProgram(QuantileAlgorithm):
                 found |= self.from_ranks(release)
             else:
                 found |= self._proportions(release)
-        return {**found, **self._consistent(found, units)}
+            if self.groups > 1:
+                tests |= {f"{name}: {GROUP_TESTS[part]}": p for name, p in self._tests(part, release, adjacency)}
+        found |= self._consistent(found, units)
+        if tests:
+            found["group_p_value"] = Quantity(np.array([*tests.values()]), "diagnostic", (Axis("test", (*tests,)),))
+        return found
+
+    def _tests(self, part: Part, release: Release, adjacency: Adjacency) -> list[tuple[str, float]]:
+        """P values of the hypothesis that all groups are alike, by column.
+
+        Parameters
+        ----------
+        part : {"means", "quantiles", "proportions"}
+            The part of the table.
+        release : Release
+            Its release.
+        adjacency : Adjacency
+            Decides the weights of the statistic of means.
+        """
+        if part == "means":
+            whole = [self.is_whole(name) for name in self.numbers]
+            sums = sums_by_column(release, self.moments(adjacency), whole)
+            return [
+                (name, mean_scores(groups, equal_variances=False).p_value("two-sided"))
+                for name, groups in zip(self.numbers, sums, strict=True)
+            ]
+        found = []
+        if part == "quantiles":
+            for name, table in zip(self.numbers, self.ranks.split(release.value), strict=True):
+                units = release.units if self.is_whole(name) else None
+                histograms, noise = histograms_by_group(table, release.noise_std, units)
+                # The sum over groups is that of all units. Ranks need counts that are not negative.
+                pooled = non_negative_counts(np.sum(table, axis=0), units)
+                found.append((name, rank_scores(histograms, noise, pooled).p_value("two-sided")))
+            return found
+        # The first table has the sizes of the groups.
+        for name, table in zip(self.described, self.counts.split(release.value)[1:], strict=True):
+            units = release.units if self.is_whole(name) else None
+            found.append((name, table_test(table, release.noise_std, units).p_value))
+        return found
 
     def _consistent(self, found: Estimate, units: float | None) -> Estimate:
         """The sizes of groups and the numbers of observed units, made consistent with each other (`counts`).

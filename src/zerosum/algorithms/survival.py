@@ -101,8 +101,8 @@ class SurvivalProgram(MissingAlgorithm):
         """No value can stand for a missing time or event; only "observed" is supported."""
         return False
 
-    @property
-    def rule_words(self) -> tuple[str, ...]:
+    @classmethod
+    def rule_words(cls) -> tuple[str, ...]:
         """The only rule."""
         return (MEANINGS[OBSERVED],)
 

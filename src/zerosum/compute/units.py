@@ -36,7 +36,7 @@ from zerosum.compute.devices import (
 from zerosum.compute.mapped import release_pages
 from zerosum.errors import BadData
 from zerosum.kernel.grid import BLOCK_ROWS, rows_allowed, summation_slack
-from zerosum.kernel.missing import refusal
+from zerosum.kernel.missing import refusal_by_rules
 
 _KEPT = 2  # derived tables that are kept with the units
 _BLOCK_BYTES = 1 << 25  # working memory of a pass over the data, in bytes
@@ -418,7 +418,7 @@ class Units:
         sizes = np.diff(self.offsets)
         return xp.asarray(np.repeat(1 / sizes, sizes), dtype=like.dtype, device=device_of(like))
 
-    def check(self, missing: Collection[int] = (), names: Sequence[str] = ()) -> None:
+    def check(self, missing: Collection[int] = (), names: Sequence[str] = (), rules: Sequence[str] = ()) -> None:
         """Refuse what no study can use: no units, no columns, values that are not finite.
 
         In the columns at the positions `missing`, which have a rule, values may be missing (NaN). A refusal calls
@@ -430,6 +430,8 @@ class Units:
             Positions of columns in which NaN is allowed.
         names : sequence of str
             Descriptions of the columns in refusals; for the owner of the data only.
+        rules : sequence of str
+            The rules for missing values that there are, in words.
         """
         if len(self) == 0:
             raise BadData("there are no units")
@@ -458,14 +460,22 @@ class Units:
         for block in self.blocks():
             xp = array_namespace(block.rows)
             if not bool(xp.all(xp.isfinite(block.rows))):
-                self._check_missing(block.rows, frozenset(missing), names)
+                self._check_missing(block.rows, frozenset(missing), names, rules)
 
-    def _check_missing(self, rows: Array, allowed: frozenset[int], names: Sequence[str]) -> None:
-        """Of rows that are not all finite, refuse all but NaN where that is allowed. How many there are is data."""
+    def _check_missing(self, rows: Array, allowed: frozenset[int], names: Sequence[str], rules: Sequence[str]) -> None:
+        """Of rows that are not all finite, refuse all but NaN where that is allowed. How many there are is data.
+
+        Parameters
+        ----------
+        rows : array
+            Rows of a block.
+        allowed, names, rules
+            As for `check`.
+        """
         xp = array_namespace(rows)
         gone = [at for at in range(self.columns) if at not in allowed and bool(xp.any(xp.isnan(rows[:, at])))]
         if gone and names:
-            raise BadData(refusal(names[gone[0]]))
+            raise BadData(refusal_by_rules([names[at] for at in gone], rules))
         if gone or bool(xp.any(xp.isinf(rows))):
             raise BadData("some values are not finite (NaN or infinite)")
 

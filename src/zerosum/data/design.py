@@ -24,7 +24,7 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.data.formula import Formula, Function, expanded, function_terms
 from zerosum.errors import BadData
-from zerosum.kernel.missing import COMPLETE, MEANINGS, OWN_ROWS, VALUE
+from zerosum.kernel.missing import COMPLETE, MEANINGS, OWN_ROWS, VALUE, unknown_rule
 
 Level = str | float | bool
 Range = tuple[float, float]
@@ -249,10 +249,9 @@ class Design(BaseModel):
                 raise ValueError(f"missing must have one of the levels of {name!r} for it, got {value!r}")
             own = isinstance(value, str | bool) and value != OWN_ROWS
             if name not in self.levels and (name not in self.ranges or own):
-                raise ValueError(
-                    f"missing must have a number, {OWN_ROWS!r} or {COMPLETE!r} for {name!r}, and {name!r} must have a "
-                    f"range, got {value!r}"
-                )
+                # A column without a range is not one of numbers, or is not read.
+                lacking = "" if name in self.ranges else f"; {name!r} needs a range"
+                raise ValueError(unknown_rule(value, self.rule_words, name) + lacking)
         for parts in self.interactions:
             if len(parts) < 2 or len(set(parts)) < len(parts) or not set(parts) <= set(self.features):
                 raise ValueError(f"an interaction must name two or more different features, got {':'.join(parts)!r}")
@@ -372,7 +371,7 @@ class Design(BaseModel):
     @property
     def rule_words(self) -> tuple[str, ...]:
         """The rules for missing values that a design has, for messages."""
-        return f"{VALUE}, {MEANINGS[OWN_ROWS]}", MEANINGS[COMPLETE]
+        return VALUE, MEANINGS[OWN_ROWS], MEANINGS[COMPLETE]
 
     @property
     def _offset(self) -> tuple[str, float, float]:

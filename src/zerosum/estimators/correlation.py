@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from zerosum.algorithms import Estimate
-from zerosum.algorithms.score_tests import Correction
 from zerosum.arrays import Floats
 from zerosum.estimators.base import RangedEstimator, Tables
 from zerosum.estimators.documentation import documented
+from zerosum.kernel.significance import Correction
 
 
 @documented

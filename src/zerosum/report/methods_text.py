@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from zerosum.data.design import WHOLE
 from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.missing import OBSERVED, OWN_ROWS
 from zerosum.kernel.plan import Plan
@@ -96,7 +97,12 @@ def _analysis(plan: Plan, units: float | None, version: str) -> list[str]:
         listed = "; ".join(f"{name}, {text}" for name, text in ranges.items())
         found.append(f"Values were limited to public ranges and categories that do not depend on the data: {listed}.")
     found += _missing(plan)
-    if asked.parameters.get("weight"):
+    if asked.parameters.get("weight") == WHOLE:
+        found.append(
+            "Rows with missing values in a column of complete cases had weight zero; the share of complete rows was "
+            "part of a noisy release."
+        )
+    elif asked.parameters.get("weight"):
         found.append(f"Rows were weighted by {asked.parameters['weight']}.")
     if plan.unit == "person":
         found.append("Every person has weight one, whatever the number of their rows.")
@@ -142,7 +148,8 @@ def _ranges(plan: Plan) -> dict[str, str]:
             found[name] = " to ".join(parameter_text(each) for each in _listed(ranges[name]))
         elif isinstance(levels, Mapping) and name in levels:
             found[name] = parameter_text(levels[name])
-    return found
+    # The weight of complete rows is no column of the sites.
+    return {name: text for name, text in found.items() if name != WHOLE}
 
 
 def _missing(plan: Plan) -> list[str]:

@@ -90,6 +90,8 @@ def correlation_table(estimate: Estimate) -> Table | None:
         return None
     found = estimate["correlation"]
     labels, std = found.axes[0].labels, np.asarray(found.std)
+    # A covariance study has intervals and no tests.
+    tests = {name: head for name, head in (("p_value", "p"), ("p_adjusted", "p adjusted")) if name in estimate}
     rows = [
         (
             visible(first),
@@ -97,11 +99,12 @@ def correlation_table(estimate: Estimate) -> Table | None:
             number(found[a, b]) if std[a, b] < 1 else "-",
             interval(estimate["correlation_interval"][a, b]),
             interval(estimate["correlation_population_interval"][a, b]),
+            *(p_value(float(estimate[name][a, b])) for name in tests),
         )
         for a, first in enumerate(labels)
         for b in range(a + 1, len(labels))
     ]
-    heading = ("column", "and", "correlation", "95 % these data", "95 % population")
+    heading = ("column", "and", "correlation", "95 % these data", "95 % population", *tests.values())
     return Table("Correlations in numbers", heading, tuple(rows), folded=len(rows) > _UNFOLDED) if rows else None
 
 

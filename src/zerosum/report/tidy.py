@@ -7,9 +7,9 @@ Columns: the labels of the place (`term`, or `group`, `column`, `level`, `time`)
 - "population": the interval is for the population that the data are a sample of; sampling error and privacy noise;
 - empty: the error is unknown.
 
-Tables of regressions also have `identified`, `unit` and, where the result has tests, `p_value`. As in broom, the
-`std_error` of a ratio is that of its logarithm. A quantity q has its intervals in `q_interval` and
-`q_population_interval`; without them the pooled interval is normal with the known noise.
+Tables of regressions also have `identified`, `unit`, where the result has tests `p_value`, and `p_adjusted` with a
+correction. As in broom, the `std_error` of a ratio is that of its logarithm. A quantity q has its intervals in
+`q_interval` and `q_population_interval`; without them the pooled interval is normal with the known noise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import csv
 import importlib
 import io
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ import numpy as np
 
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.quantity import Quantity
-from zerosum.report.coefficients import CoefficientTable
+from zerosum.report.coefficients import CoefficientTable, JointTest
 
 Cell = str | float | bool | None
 Estimate = Mapping[str, Quantity]
@@ -90,20 +90,40 @@ class TidyTable:
             If the library is not installed.
         """
         columns = {name: [row[at] for row in self.rows] for at, name in enumerate(self.columns)}
-        for name in (library,) if library else ("pandas", "polars"):
-            try:
-                module = importlib.import_module(name)
-            except ModuleNotFoundError:
-                continue
-            # A column of None alone is a column of missing numbers and not of objects.
-            numbers = {"estimate", "std_error", "conf_low", "conf_high", "conf_level", "p_value"}
-            filled = {
+        # A column of None alone is a column of missing numbers and not of objects.
+        numbers = {"estimate", "std_error", "conf_low", "conf_high", "conf_level", "p_value", "p_adjusted"}
+        return frame_of(
+            {
                 key: [math.nan if cell is None else cell for cell in cells] if key in numbers else cells
                 for key, cells in columns.items()
-            }
-            return module.DataFrame(filled)
-        wanted = library or "pandas or polars"
-        raise BadInput(f"a data frame needs {wanted}: pip install '{library or 'zerosum[frames]'}'")
+            },
+            library,
+        )
+
+
+def frame_of(columns: Mapping[str, Sequence[Any]], library: Literal["pandas", "polars"] | None) -> Any:
+    """Columns as a data frame.
+
+    Parameters
+    ----------
+    columns : mapping of str to sequence
+        Cells by the name of the column.
+    library : {"pandas", "polars"} or None
+        None: pandas if it is installed, else polars.
+
+    Raises
+    ------
+    BadInput
+        If the library is not installed.
+    """
+    for name in (library,) if library else ("pandas", "polars"):
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+        return module.DataFrame(dict(columns))
+    wanted = library or "pandas or polars"
+    raise BadInput(f"a data frame needs {wanted}: pip install '{library or 'zerosum[frames]'}'")
 
 
 def chosen_table(tables: Mapping[str, Any], name: str) -> Any:
@@ -177,14 +197,30 @@ def of_coefficients(table: CoefficientTable) -> TidyTable:
             row.identified,
             row.unit,
             # The test is about the population.
-            *([row.p_value if kind == "population" else None] if table.tested else []),
+            *((row.p_value, row.p_adjusted) if kind == "population" else (None, None))[: len(table.test_headings)],
         )
         for kind in ("population", "pooled")
         for row in table.rows
     ]
     rows = [(row[0], _finite(row[1]), *row[2:]) for row in rows]
-    columns = ("term", *_ERRORS, "identified", "unit", *(["p_value"] if table.tested else []))
+    columns = ("term", *_ERRORS, "identified", "unit", *("p_value", "p_adjusted")[: len(table.test_headings)])
     return TidyTable(table.title.lower().replace(" ", "_"), columns, tuple(rows))
+
+
+def of_joint_tests(tests: Sequence[JointTest]) -> TidyTable:
+    """Tidy table of joint tests.
+
+    Parameters
+    ----------
+    tests : sequence of JointTest
+        The tests.
+    """
+    columns = ("term", "statistic", "df", "p_value", "p_adjusted", "identified")
+    rows = tuple(
+        (each.name, each.statistic, float(each.degrees_of_freedom), each.p_value, each.p_adjusted, each.identified)
+        for each in tests
+    )
+    return TidyTable("joint_tests", columns, rows)
 
 
 def _of_quantity(name: str, quantity: Quantity, estimate: Estimate) -> TidyTable:

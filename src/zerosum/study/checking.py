@@ -133,7 +133,7 @@ def _check_site(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, 
         else:  # The same reader that the serving site uses.
             faults: Faults = []
             units = load_for(plan, file, schema, faults, raw)
-            found.warnings += fault_lines(faults, algorithm.rule_words if design is None else design.rule_words)
+            found.warnings += fault_lines(faults, algorithm.rule_words() if design is None else design.rule_words)
     except ZerosumError as error:
         found.faults.append(f"{error}{f' ({error.detail})' if error.detail else ''}")
         return found

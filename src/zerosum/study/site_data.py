@@ -23,7 +23,7 @@ from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.formula import is_expanded
 from zerosum.data.imaging import Masker, load_images
 from zerosum.data.scans import MOVED
-from zerosum.data.tables import CellFault, check_reading, join_missing, load_units, table_names
+from zerosum.data.tables import CellFault, Tokens, check_reading, join_missing, load_units, table_names
 from zerosum.errors import BadParameter, PolicyRefused, ZerosumError, first_fault
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question, columns_digest
@@ -35,6 +35,7 @@ Faults = list[CellFault | str]  # Cells of tables, and sentences about runs, tha
 # Validators of three parts of a question. A plan comes from the coordinator, so its types are not trusted.
 _CATEGORIES = TypeAdapter(dict[str, tuple[str | float | bool, ...]])
 _RULES = TypeAdapter(dict[str, str | float | bool])
+_DEFINITIONS = TypeAdapter(dict[str, str])
 _TOKENS = TypeAdapter(dict[str, tuple[str | float, ...]] | tuple[str | float, ...])
 
 
@@ -76,6 +77,7 @@ def question_refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterato
             _check_columns(question, design.columns)
             check_reading(design.read, site.unit_column, design.levels)
             _tokens(question, design.read, schema)
+            yield from _definition_refusals(question, design.read, schema)
             # The columns that are read, not those of the design matrix, which are made from them.
             yield from column_refusals(schema, design.read, design.levels, design.missing)
         else:
@@ -84,6 +86,7 @@ def question_refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterato
             check_reading(columns, site.unit_column, categories)
             _tokens(question, columns, schema)
             _check_names(columns, site, schema)
+            yield from _definition_refusals(question, columns, schema)
             yield from column_refusals(schema, columns, categories, rules)
 
 
@@ -107,6 +110,20 @@ def _check_names(columns: Sequence[str], site: SiteFile, schema: DataSchema) -> 
         return
     if unknown := set(columns) - set(table_names(site.path, site.unit_column, site.delimiter, site.encoding)):
         raise BadParameter(f"the data of this site have no column {min(unknown)!r}")
+
+
+def _definition_refusals(
+    question: Question, columns: Sequence[str], schema: DataSchema
+) -> Iterator[PolicyRefused | BadParameter]:
+    """Yield refusals of columns that the plan defines otherwise than the schema."""
+    try:
+        stated = _DEFINITIONS.validate_python(question.preprocessing.get("definitions", {}))
+    except ValidationError:
+        raise BadParameter("the definitions of a plan are texts by column") from None
+    for name in columns:
+        declared = schema.column(name)
+        if name in stated and declared is not None and declared.definition != stated[name]:
+            yield PolicyRefused(f"column {name!r} of this site has not the definition that the plan states")
 
 
 def _image_refusals(imaging: ImagingTable, space: Masker, schema: ImagesSchema | None) -> Iterator[ZerosumError]:
@@ -197,7 +214,7 @@ def _load(
         missing=rules,
         missing_tokens=_tokens(question, columns, schema),
         faults=cells,
-        **site.reading,
+        **site.reading(schema),
     )
     if faults is not None:
         faults += cells or []
@@ -348,8 +365,23 @@ def _tokens(question: Question, columns: Sequence[str], schema: DataSchema | Non
         asked = _TOKENS.validate_python(question.preprocessing.get("missing_tokens", ()))
     except ValidationError:
         raise BadParameter("missing_tokens must be a list of words and numbers, or such lists by column") from None
+    return site_tokens(asked, columns, schema)
+
+
+def site_tokens(asked: Tokens, columns: Sequence[str], schema: DataSchema | None) -> dict[str, list[str | float]]:
+    """Tokens for missing values by column: those of a study, then those of a site's schema.
+
+    Parameters
+    ----------
+    asked : sequence or mapping
+        The tokens of the study, for all columns or by column.
+    columns : sequence of str
+        The columns to read.
+    schema : DataSchema or None
+        The site's schema.
+    """
     # One list is for all columns.
-    by_plan = asked if isinstance(asked, dict) else dict.fromkeys(columns, asked)
+    by_plan = asked if isinstance(asked, Mapping) else dict.fromkeys(columns, asked)
     if unknown := sorted(by_plan.keys() - set(columns)):
         raise BadParameter(f"tokens for missing values are given for {unknown[0]!r}, which is not a column to read")
     declared = {} if schema is None else {name: schema.columns[name].tokens for name in schema.columns}

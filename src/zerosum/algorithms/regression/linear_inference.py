@@ -43,6 +43,7 @@ class Tail:
     scales: Floats  # (cells, nodes), standard deviations of the normal laws of each cell of the grid
     nodes: Floats  # (nodes,), their weights
     mass: Floats  # (cells,), posterior
+    end: float = math.inf  # a largest norm, known only without noise
 
     @classmethod
     def fitted(cls, counts: Floats, edges: Floats, units: float, noise: float) -> Tail:
@@ -73,7 +74,9 @@ class Tail:
         log = -0.5 * np.sum((counts / units - share) ** 2 / variance + np.log(variance), axis=1)
         log -= 0.5 * (spreads / TUNING.score_tail_prior) ** 2
         mass = np.exp(log - np.max(log))
-        return cls(scales, nodes, mass / np.sum(mass))
+        seen = np.flatnonzero(counts)
+        known = not noise > 0 and len(seen) and seen[-1] < len(counts) - 1
+        return cls(scales, nodes, mass / np.sum(mass), float(edges[seen[-1] + 1]) if known else math.inf)
 
     @classmethod
     def expected(cls) -> Tail:
@@ -105,6 +108,8 @@ class Tail:
         """First and second moment of (|z| s - clip)+ for all s, (cells, nodes)."""
         from scipy.special import erfc  # heavy: loaded when it is used
 
+        if clip >= self.end:
+            return np.zeros_like(self.scales), np.zeros_like(self.scales)
         at = clip / self.scales
         density = np.exp(-0.5 * at**2) / math.sqrt(2 * math.pi)
         outside = erfc(at / math.sqrt(2))  # both sides
@@ -248,6 +253,8 @@ class Level:
         if tail is None:
             return self.std * TUNING.opening_bias * math.exp(-TUNING.opening_rate * product)
         clip = max(TUNING.opening_clip * product, TUNING.opening_least)
+        if clip >= tail.end:
+            return 0.0
         return self.std * (TUNING.opening_excess * tail.excess(clip) + TUNING.opening_floor)
 
     @property
@@ -400,7 +407,10 @@ def linear_fit(
     before_noise = opening.gradient_noise**2 / opening.weight / opening.slope**2
     dispersion = residual_square(opening, closing, longer, constant)
     sampling = dispersion / units
-    before_bias = (opening.bias(closing.tail if closing else None) ** 2 + TUNING.opening_unseen * sampling) * shape
+    own_bias = opening.bias(closing.tail if closing else None)
+    # Clips so wide that they have no bias leave no scatter either.
+    unseen = TUNING.opening_unseen * min(1.0, own_bias / (TUNING.opening_floor * opening.std))
+    before_bias = (own_bias**2 + unseen * sampling) * shape
     if closing is not None:
         # the gradient of least squares is linear: it changes by the Hessian times the way
         place = closing.at / closing.turns
