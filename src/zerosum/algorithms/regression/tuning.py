@@ -157,8 +157,8 @@ class Tuning:
     """Norm of the noise of S/n over c^2, above which there are few rounds and one closing round. R^2 of 40 runs of the
     kinds "small" and "diabetes" of `benchmarks/coverage.py` at epsilon 0.5 and 1, and of Communities and Crime."""
     noisy_rounds: int = 8
-    """Number of rounds there. With two closing rounds, 40 runs of the kind "small" at epsilon 0.5: R^2 -.007 at 8 and -.036
-    at 6 rounds, with a standard deviation of .13 between runs, so that the difference may be chance. One closing
+    """Number of rounds there. With two closing rounds, 40 runs of the kind "small" at epsilon 0.5: R^2 -.007 at 8 and
+    -.036 at 6 rounds, with a standard deviation of .13 between runs, so that the difference may be chance. One closing
     round of 8 gave -.011."""
     closing_share: tuple[float, float] = (0.15, 0.5)
     """Least and largest share of closing rounds. Chosen by hand."""
@@ -189,8 +189,9 @@ class Tuning:
     score_tail_sizes: int = 25
     """Number of scales on the grid: steps of an eighth."""
     score_tail_misfit: float = 0.15
-    """Relative error of the model of the histogram. Chosen by hand. In one run each at epsilon 10 the mean excess over 6 was
-    .0157 for a true .0259 (kind "skewed" of `benchmarks/coverage.py`) and .0213 for .0527 ("cancer"): too small."""
+    """Relative error of the model of the histogram. Chosen by hand. In one run each at epsilon 10 the mean excess
+    over 6 was .0157 for a true .0259 (kind "skewed" of `benchmarks/coverage.py`) and .0213 for .0527 ("cancer"), too
+    small."""
     score_tail_prior: float = 0.6
     """Standard deviation of the half-normal prior of the spread t. Chosen by hand."""
     score_tail_least: float = 0.1
@@ -229,8 +230,8 @@ class Tuning:
     bias_prior: float = 2.0
     """Number of coordinates that the typical bias counts for, beside those of the data. Chosen by hand."""
     share_error: float = 1.15
-    """Factor on the variance of the average of the two gradients. Chosen by hand: errors over stated ones were 1.02 to 1.15
-    without it, some of them in the data of a test (40 to 60 runs of normal and of hourly data)."""
+    """Factor on the variance of the average of the two gradients. Chosen by hand: errors over stated ones were 1.02 to
+    1.15 without it, some of them in the data of a test (40 to 60 runs of normal and of hourly data)."""
     bias_least: float = 0.03
     """Smallest squared factor between the bias of the data and the typical one. Chosen by hand."""
     lengthening_most: float = 3.0
