@@ -217,6 +217,8 @@ def others(machine: Machine, small: int) -> None:
         },
         "column_moments": ends,
         "residual_moment": {**ends, "coefficients": slopes},
+        "score_norms": {**ends, "coefficients": slopes, "edges": np.linspace(0, 4, 13)},
+        "score_moment": {**ends, "coefficients": slopes},
         "newton_step": {**ends, "coefficients": slopes},
         "fit_histogram": {**ends, "coefficients": slopes, "edges": np.linspace(-1, 1, 21)},
     }

@@ -293,8 +293,9 @@ def test_docs_tutorial_commands_give_printed_output(tmp_path: Path, monkeypatch:
     assert (tmp_path / "result" / "result.json").exists()
     assert not (tmp_path / "again").exists()
     assert (tmp_path / "plan.json").exists()
-    assert "24 × residual_moment" in said  # what is alike stands in one line
-    assert re.search(r"3 to 26 .* 2 to 25 .* residual_moment", said)
+    assert "11 × residual_moment" in said  # what is alike stands in one line
+    assert "12 × score_moment" in said
+    assert re.search(r"3 to 13 .* 2 to 12 .* residual_moment", said)
 
 
 def run_line(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> str:

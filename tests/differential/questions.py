@@ -310,7 +310,8 @@ QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "pca": _components("pca", n_components=2),
     "ica": _components("ica", n_components=2, rounds=3, n_passes=1),
     "statistic": _custom,
-    "linear-regression": _regression("linear-regression", "dose"),
+    # opening rounds, the histogram of scores and closing rounds; the planner would leave out the histogram here
+    "linear-regression": _regression("linear-regression", "dose", rounds=6, closing_rounds=2),
     "logistic-regression": _regression("logistic-regression", "sick"),
     "poisson-regression": _regression("poisson-regression", "visits"),
     "cox-regression": _cox,

@@ -24,6 +24,8 @@ from zerosum.statistics.regression import (
     NewtonStep,
     ResidualGradient,
     ResidualMoment,
+    ScoreMoment,
+    ScoreNorms,
 )
 
 Floats = NDArray[np.float64]
@@ -77,6 +79,29 @@ def test_residual_gradient_and_moment_are_means_of_clipped_rows() -> None:
     assert np.allclose(second, moment)
     assert np.allclose(again, gradient)
     assert size == pytest.approx(squares)
+
+
+def test_scores_are_of_whole_rows_and_clipped_by_their_own_norm() -> None:
+    units, tables = people()
+    edges = np.array([0.0, 0.4, 0.8, 1.2, 2.0])
+    gradient, moment, bins, some_clipped = np.zeros(3), np.zeros((3, 3)), np.zeros(4), False
+    for rows in tables:
+        x, shrunk, y = entered(rows)
+        u = x / shrunk[:, None]
+        score = u * (y - u @ W)[:, None]
+        norm = np.linalg.norm(score, axis=1)
+        bins += np.histogram(np.minimum(norm / 0.7, 1.9), edges)[0] / len(rows)
+        some_clipped |= bool(np.any(norm > 0.7)) and bool(np.any(shrunk < 1))
+        score *= np.minimum(1, 0.7 / norm)[:, None]
+        gradient += score.mean(axis=0)
+        moment += score.T @ score / len(rows)
+    assert some_clipped
+    one = ScoreMoment(**BOUNDS, coefficients=W, bound=0.7, count=True)
+    total = one.total(units)
+    assert np.allclose(one.split(total)[0], gradient)
+    assert np.allclose(one.split(total)[1], moment)
+    assert total[-1] == len(tables)
+    assert np.allclose(ScoreNorms(**BOUNDS, coefficients=W, bound=0.7, edges=edges).total(units), bins)
 
 
 @pytest.mark.parametrize("family", ["logistic", "poisson"])
@@ -323,7 +348,7 @@ def test_regression_statistic_bad_parameter_is_refused(name: str, params: dict[s
 
 def test_regression_sensitivity_is_independent_of_coefficients() -> None:
     for adjacency in Adjacency:
-        for kind in (ResidualGradient, ResidualMoment, NewtonStep, CountStep):
+        for kind in (ResidualGradient, ResidualMoment, ScoreMoment, NewtonStep, CountStep):
             one = kind(columns=3, clip=1.0, coefficients=np.zeros(3))
             other = kind(columns=3, clip=7.0, coefficients=np.array([9.0, -1.0, 2.0]), bound=3.0)
             assert one.sensitivity(adjacency) == other.sensitivity(adjacency)

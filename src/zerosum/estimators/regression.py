@@ -413,8 +413,8 @@ class LinearRegression(RegressorMixin, ModelRegression):  # type: ignore[misc]  
     %(offset_range)s
     %(regression)s
     goal : {"inference", "predict"}, default="inference"
-        "inference" spends part of the rounds on wide clips, so that intervals contain the bias of the others; "predict"
-        spends all on tight clips, which predict better where noise is large.
+        "inference" spends part of the rounds on scores of whole rows, so that intervals contain the bias of the others;
+        "predict" spends all on clipped rows, which predict better where noise is large.
     method : {"auto", "moment", "gradient"}, default="auto"
         Release of a round: joint second moments ("moment"), or the gradient. "gradient" releases no second moments, so
         its coefficients have no useful standard errors.
@@ -429,7 +429,9 @@ class LinearRegression(RegressorMixin, ModelRegression):  # type: ignore[misc]  
     burn_in : int, optional
         Number of first rounds that are left out of the final average; by default a third.
     closing_rounds : int, optional
-        Number of last rounds, with wide clips; by default the planner's choice.
+        Number of last rounds, which release scores; by default the planner's choice.
+    score_clip : float, optional
+        Clip of scores in these rounds, over the norm of a typical one; by default chosen from a released histogram.
     %(regression_evaluation)s
     %(privacy)s
 
@@ -464,6 +466,7 @@ class LinearRegression(RegressorMixin, ModelRegression):  # type: ignore[misc]  
     learning_rate: float | None = None
     burn_in: int | None = None
     closing_rounds: int | None = None
+    score_clip: float | None = None
 
     def _response_range(self, tables: Tables) -> tuple[float, float]:
         return self._numeric_range(tables)

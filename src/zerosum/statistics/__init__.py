@@ -37,7 +37,15 @@ from zerosum.statistics.published import (
 from zerosum.statistics.rank_moments import RankMoment
 from zerosum.statistics.records import ClippedRecords, LabelledRecords
 from zerosum.statistics.registry import Registry
-from zerosum.statistics.regression import ColumnMoments, CountStep, NewtonStep, ResidualGradient, ResidualMoment
+from zerosum.statistics.regression import (
+    ColumnMoments,
+    CountStep,
+    NewtonStep,
+    ResidualGradient,
+    ResidualMoment,
+    ScoreMoment,
+    ScoreNorms,
+)
 from zerosum.statistics.rounded_scatter import RoundedScatter
 from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms, ScatterProduct
 from zerosum.statistics.softmax import FeatureMoments, SoftmaxGradient, SoftmaxPredictions
@@ -66,6 +74,8 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     ColumnMoments,
     ResidualGradient,
     ResidualMoment,
+    ScoreNorms,
+    ScoreMoment,
     NewtonStep,
     CountStep,
     PolynomialCoefficients,

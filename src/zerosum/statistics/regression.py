@@ -47,7 +47,17 @@ from array_api_compat import array_namespace
 from pydantic import Field, model_validator
 
 from zerosum.arrays import Array, Floats
-from zerosum.compute.backends.exact import added, clip_factors, constant_on, exponential, fold, gram, products
+from zerosum.compute.backends.exact import (
+    added,
+    clip_factors,
+    constant_on,
+    counts,
+    exponential,
+    fold,
+    gram,
+    products,
+    sized,
+)
 from zerosum.compute.symmetric import packed
 from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
@@ -308,6 +318,11 @@ class Residuals(RegressionRows):
         own = fold(rows.x * constant_on(self._slopes, rows.x)[None, :])
         return own if rows.offset is None or self.family == "linear" else own + rows.offset
 
+    def linear_gap(self, rows: Entered, predictor: Array) -> Array:
+        """s (y - o - u.w), the residual of a linear model before its clip, shape (rows,)."""
+        # The response is multiplied by the same s as the features, so that the model y = u.w holds for the clipped row.
+        return rows.shrunk * (rows.response if rows.offset is None else rows.response - rows.offset) - predictor
+
     def residuals(self, rows: Entered) -> tuple[Array, Array]:
         """For each row the residual over its bound, in [-1, 1], and the expectation of the model (a probability, a
         rate).
@@ -316,9 +331,7 @@ class Residuals(RegressionRows):
         xp = array_namespace(x)
         if self.family == "linear":
             expected = predictor
-            # The response is multiplied by the same s as the features, so that the model y = u.w holds for the clipped
-            # row.
-            gap = rows.shrunk * (response if rows.offset is None else response - rows.offset) - predictor
+            gap = self.linear_gap(rows, predictor)
         else:
             # `exponential` is made of elementwise operations, which round every row by itself.
             growth = exponential(xp.clip(predictor, -_STEEPEST, _STEEPEST))
@@ -431,6 +444,134 @@ class ResidualMoment(Residuals):
         """The factors from a release to features and residuals: one entry of x and of r is worth this much in z."""
         root = math.sqrt(1 + self.response_weight**2)
         return self.clip * root, self.bound * root / self.response_weight
+
+
+class Scores(Residuals):
+    """Base of the statistics of scores: u r of a whole row, neither its features nor its residual clipped.
+
+    A score is the gradient of a row. Clipped by its own norm at `bound`, it keeps long rows of small residual and short
+    rows of large residual whole, which separate clips of the same noise would shorten.
+
+    Parameters
+    ----------
+    bound : float
+        B, the norm by which scores are divided, in units of features times response.
+    clip : float
+        Divides rows on the way and has no effect on the result but for rounding.
+    coefficients and the other parameters
+        As for `Residuals`; `family` is "linear".
+    """
+
+    clip: Positive = 1.0
+    family: Literal["linear"] = "linear"
+
+    def scores(self, block: Units) -> tuple[Array, Array]:
+        """u r/B of every row (rows, width), not clipped yet, and the weights of the rows (rows,)."""
+        rows = self.design(block)
+        # Of x = s u/c and s r the score is u r = x (s r) c/s^2. Extreme parameters may overflow: `sized` makes a row
+        # that is not finite zero.
+        with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+            size = self.linear_gap(rows, self.predictor(rows)) / rows.shrunk / rows.shrunk * (self.clip / self.bound)
+            return rows.x * size[:, None], rows.weight
+
+
+class ScoreMoment(Scores):
+    """The sum over units of z z' for z = (d, 1)/sqrt(2), in isometric coordinates; d is the score of a row over B,
+    clipped to the unit ball.
+
+    The release holds the gradient (the sum of d) and the second moment of the scores (the sum of d d'), the middle part
+    of a sandwich estimate of the sampling covariance, and the sum of the weights.
+
+    Sensitivity. norm(z) <= 1, so the contributions Z are positive semidefinite of Frobenius norm at most 1. For two of
+    them norm(Z - W)^2 = norm(Z)^2 + norm(W)^2 - 2 tr(Z W) <= 2, since tr(Z W) >= 0. So D = sqrt(2), attained by d and
+    -d of norm 1: z and w are then orthogonal. Adding or removing a unit moves the sum by at most 1. An entry of d has
+    the noise sqrt(2) D sigma = 2 sigma, as a release of the gradient alone would: the second moment is free. Means over
+    a unit's rows lie in the hull.
+
+    Parameters
+    ----------
+    bound, coefficients and the other parameters
+        As for `Scores`.
+    """
+
+    name: ClassVar[str] = "score_moment"
+    adds_in_pieces: ClassVar[bool] = True
+
+    @property
+    def size(self) -> int:
+        """The distinct entries of a symmetric matrix of order width + 1, and one for the count."""
+        return coordinates.size(self.width + 1) + int(self.count)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
+        return math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else math.sqrt(1 + int(self.count))
+
+    def sum_block(self, block: Units) -> Array:
+        """The packed sum of z z' over a block, and the count."""
+        scores, weight = self.scores(block)
+        d, _shrunk = clip_factors(scores, 1.0)
+        xp = array_namespace(d)
+        # Rows times the root of their weight: the gram matrix is then the weighted sum of z z'.
+        z = xp.concat([d, xp.ones_like(d[:, :1])], axis=1) * xp.sqrt(weight / 2)[:, None]
+        return counted(packed(gram(z)), block, self.count)
+
+    def split(self, release: Floats) -> tuple[Floats, Floats]:
+        """A release as (sum of the clipped scores, sum of their products), in units of features times response."""
+        Z = coordinates.unpack(release[: coordinates.size(self.width + 1)], self.width + 1)
+        return 2 * self.bound * Z[:-1, -1], 2 * self.bound**2 * Z[:-1, :-1]
+
+
+class ScoreNorms(Scores):
+    """The number of units by the norm of their score over B: a histogram with public edges.
+
+    The map of one row: a unit vector over the bins; norms beyond the edges count in the outer bins.
+
+    Sensitivity. A contribution is a probability vector over the bins, or shorter where rows have weights. Replacing a
+    unit moves the sum by at most sqrt(2), attained by two different bins. Adding or removing a unit: 1, as for any
+    histogram.
+
+    Parameters
+    ----------
+    edges : array of shape (bins + 1,)
+        Rising edges, in units of `bound`.
+    bound, coefficients and the other parameters
+        As for `Scores`.
+    """
+
+    name: ClassVar[str] = "score_norms"
+    adds_in_pieces: ClassVar[bool] = True
+    edges: FloatArray
+
+    @model_validator(mode="after")
+    def _edges_rise(self) -> Self:
+        if self.edges.ndim != 1 or not 2 <= len(self.edges) <= 1000 or not np.all(np.diff(self.edges) > 0):
+            raise ValueError(
+                f"edges must be 2 to 1000 rising numbers, got {self.edges.size} of shape {self.edges.shape}"
+            )
+        return self
+
+    @property
+    def size(self) -> int:
+        """The bins, and one for the count."""
+        return len(self.edges) - 1 + int(self.count)
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        """The bound proved in the class docstring."""
+        return math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else math.sqrt(1 + int(self.count))
+
+    def sum_block(self, block: Units) -> Array:
+        """The weighted counts of a block, shape (size,)."""
+        scores, weight = self.scores(block)
+        xp = array_namespace(scores)
+        _scaled, size, norm = sized(scores)
+        # Only inner edges are searched, so that norms beyond the outer ones count in the outer bins.
+        cells = xp.searchsorted(constant_on(self._inner, norm), norm * size, side="right")
+        return counted(counts(cells, weight, len(self.edges) - 1), block, self.count)
+
+    @cached_property
+    def _inner(self) -> Floats:
+        """The edges between bins, (bins - 1,)."""
+        return self.edges[1:-1]
 
 
 class NewtonStep(Residuals):

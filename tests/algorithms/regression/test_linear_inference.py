@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,12 +12,23 @@ from sklearn.datasets import load_diabetes
 from zerosum.algorithms import LinearRegressionProgram
 from zerosum.algorithms.program import PublicFacts
 from zerosum.algorithms.regression.base import Frame
-from zerosum.algorithms.regression.linear_inference import Level, LinearFit, linear_fit, residual_bias, row_bias
+from zerosum.algorithms.regression.linear_inference import (
+    Closing,
+    Level,
+    LinearFit,
+    Tail,
+    best_clip,
+    lengthening,
+    linear_fit,
+)
+from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
+from zerosum.kernel.statistic import Adjacency
 from zerosum.study.rehearsal import Rehearsal
 
 WIDTH, ROUNDS, NOISE = 4, 12, 0.002
+WHOLE = np.ones(WIDTH), np.zeros(WIDTH)  # rows that no clip shortens
 
 
 def frame(clip: float = 2.0) -> Frame:
@@ -36,7 +47,7 @@ def stated(eigenvalue: float) -> float:
     """Standard error of a coefficient in a direction of this noisy eigenvalue."""
     moments = np.diag([eigenvalue, 0.5, 1.0, 1.0])
     opening = level(moments, np.array([0.2, 0.1, -0.1, 0.0]), np.zeros(WIDTH))
-    fit = linear_fit(opening, Level(frame(), 0.8), np.zeros(WIDTH), 0.2, 1000.0, 1.0)
+    fit = linear_fit(opening, None, WHOLE, np.zeros(WIDTH), 0.2, 1000.0, 1.0)
     return math.sqrt(fit.pooled[0, 0])
 
 
@@ -53,8 +64,10 @@ def test_stated_error_as_an_eigenvalue_passes_the_noise_has_no_jump() -> None:
 def joined(bias: Floats) -> LinearFit:
     moments, truth = np.diag([0.4, 0.6, 1.0, 1.0]), np.array([0.2, 0.1, -0.1, 0.0])
     opening = level(moments, truth, bias)
-    closing = level(moments, truth, np.zeros(WIDTH), room=3.0, bound=0.6)
-    return linear_fit(opening, closing, np.zeros(WIDTH), 0.2, math.inf, 1.0)
+    closing = Closing(0.5, 2.0, 0.25, Tail.expected())
+    for _ in range(ROUNDS):
+        closing.add(np.zeros(WIDTH), moments @ truth, 0.02 * moments, NOISE)
+    return linear_fit(opening, closing, WHOLE, np.zeros(WIDTH), 0.2, math.inf, 1.0)
 
 
 def test_bias_of_tight_clips_shown_by_closing_rounds_is_corrected_and_widens_intervals() -> None:
@@ -63,27 +76,86 @@ def test_bias_of_tight_clips_shown_by_closing_rounds_is_corrected_and_widens_int
     assert biased.pooled[0, 0] > 1.2 * none.pooled[0, 0]
 
 
-@pytest.mark.parametrize("bias", [residual_bias, row_bias])
-def test_typical_bias_of_wider_clips_is_smaller(bias: object) -> None:
-    values = [bias(clip) for clip in (1.5, 2.0, 4.0, 7.9, 8.0)]  # type: ignore[operator]
-    assert all(first > second for first, second in itertools.pairwise(values))
-    assert values[-1] == 0
+EDGES = np.array(TUNING.score_edges)
 
 
-def test_goal_predict_has_no_closing_rounds_and_inference_has_wider_clips() -> None:
+def tail_of(norms: Floats, noise: float) -> Tail:
+    counts = np.histogram(np.minimum(norms, EDGES[-1]), EDGES)[0] + noise * np.random.default_rng(5).normal(size=12)
+    return Tail.fitted(counts, EDGES, len(norms), noise)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.5, 0.9])
+def test_tail_from_a_noisy_histogram_gives_what_a_clip_leaves_out(spread: float) -> None:
+    rng = np.random.default_rng(1)
+    norms = 0.8 * np.abs(rng.normal(size=50_000)) * np.exp(spread * rng.normal(size=50_000))
+    tail = tail_of(norms, 20.0)
+    for clip in (2.0, 4.0):
+        beyond = np.maximum(norms - clip, 0)
+        assert tail.excess(clip) == pytest.approx(beyond.mean(), rel=0.5, abs=1e-3)
+        assert math.sqrt(tail.square_excess(clip)) == pytest.approx(math.sqrt(np.mean(beyond**2)), rel=0.5, abs=0.03)
+        whole = np.mean(norms**2) / np.mean(np.minimum(norms, clip) ** 2)
+        assert tail.inflation(clip) == pytest.approx(whole, rel=0.2)
+
+
+def test_clip_of_scores_is_wider_where_tails_are_heavier_and_where_noise_is_smaller() -> None:
+    rng = np.random.default_rng(2)
+    light = tail_of(np.abs(rng.normal(size=20_000)), 20.0)
+    heavy = tail_of(np.abs(rng.normal(size=20_000)) * np.exp(0.9 * rng.normal(size=20_000)), 20.0)
+    assert best_clip(heavy, 1e-3, 8, 20_000) > 1.5 * best_clip(light, 1e-3, 8, 20_000)
+    assert best_clip(heavy, 1e-4, 8, 20_000) > 1.5 * best_clip(heavy, 1e-3, 8, 20_000)
+    assert best_clip(light, 1.0, 8, 200) == pytest.approx(TUNING.score_clip[0])
+
+
+def test_rows_shortened_by_the_clip_are_lengthened_as_far_as_releases_show_it() -> None:
+    moments = np.diag([0.5, 0.5, 0.5, 0.8])
+    known = replace(frame(), moments=np.array([[0.0, 0, 0], [1.0, math.sqrt(0.5), 1.0]]), moments_noise=1e-6)
+    ratio, error = lengthening(moments, 1e-6, known)
+    assert ratio == pytest.approx([2, 1, 2, 1.25], rel=1e-3)
+    assert np.all(error < 1e-3)
+    # an entry below its noise says nothing, and stays finite
+    ratio, error = lengthening(np.diag([-0.1, 0.5, 0.5, 0.8]), 0.3, replace(known, moments_noise=0.3))
+    assert np.all((ratio >= 1) & (ratio <= TUNING.lengthening_most))
+    assert np.all(error <= TUNING.lengthening_most)
+    assert lengthening(moments, 1e-6, frame())[0] == pytest.approx([1.25] * 4)
+
+
+def test_goal_predict_has_no_closing_rounds_and_noise_decides_those_of_inference() -> None:
     plain = {"columns": ("a", "b", "y"), "lower": -np.ones(3), "upper": np.ones(3)}
     facts = PublicFacts(noise=4.0, units=50_000)
     inference = LinearRegressionProgram(**plain).resolve(facts)
     predict = LinearRegressionProgram(**plain, goal="predict").resolve(facts)
     assert predict.closing_rounds == 0
-    assert inference.closing_rounds is not None
-    assert inference.closing_rounds > 0
-    assert inference.residual_clip is not None
-    assert predict.residual_clip is not None
-    assert inference.residual_clip > predict.residual_clip
-    noisy = LinearRegressionProgram(**plain).resolve(PublicFacts(noise=200.0, units=50_000))
-    assert noisy.closing_rounds is not None
-    assert 0 < noisy.closing_rounds < inference.closing_rounds
+    assert (inference.rounds, inference.closing_rounds, inference.score_clip) == (24, 12, None)
+    names = [each.statistic.name for each in inference.requests(Adjacency.REPLACE_ONE)]
+    assert names == ["column_moments", *["residual_moment"] * 11, "score_norms", *["score_moment"] * 12]
+    noisy = LinearRegressionProgram(**plain).resolve(PublicFacts(noise=2000.0, units=50_000))
+    assert (noisy.rounds, noisy.closing_rounds, noisy.score_clip) == (8, 1, TUNING.score_clip[0])
+    names = [each.statistic.name for each in noisy.requests(Adjacency.REPLACE_ONE)]
+    assert names == [*["residual_moment"] * 7, "score_moment"]
+
+
+def test_population_errors_follow_the_spread_of_the_residuals_of_each_column() -> None:
+    """The errors grow with the first column, so that its sandwich error is twice the usual one and that of others not.
+
+    Before, population errors assumed one spread for all rows.
+    """
+    people = 40_000
+    rng = np.random.default_rng(3)
+    x = np.clip(rng.normal(size=(people, 3)), -4, 4)
+    y = np.clip(x @ [1.0, 0.5, -0.5] + rng.normal(size=people) * np.abs(x[:, 0]) * 1.2, -12, 12)
+    rows = np.column_stack([x, y])
+    low, high = np.array([-4.0, -4, -4, -12]), np.array([4.0, 4, 4, 12])
+    program = LinearRegressionProgram(columns=("a", "b", "c", "y"), lower=low, upper=high)
+    estimate = Rehearsal(program, people, 4, 10.0, 1e-5).run(Units.from_rows(rows), 0)
+    design = np.column_stack([x, np.ones(people)])
+    gap = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    inverse = np.linalg.inv(design.T @ design)
+    robust = np.sqrt(np.diag(inverse @ (design * gap[:, None] ** 2).T @ design @ inverse))
+    usual = np.sqrt(np.diag(inverse) * np.mean(gap**2))
+    assert robust[0] > 1.5 * usual[0]
+    stated = np.asarray(estimate["population_std"].value)
+    assert np.all(stated > 0.85 * robust)
+    assert np.all(stated < 1.3 * robust)
 
 
 def hours(rng: np.random.Generator, people: int) -> Floats:
@@ -97,10 +169,10 @@ def hours(rng: np.random.Generator, people: int) -> Floats:
 def test_pooled_intervals_of_skewed_errors_whose_spread_changes_cover_the_pooled_fit() -> None:
     """Before, one of the coefficients was covered in no run at any budget.
 
-    False alarm: if each of 6 intervals covers with probability .8, at most 8 of 16 are covered in one of them with
-    probability at most 6 * .007 = .04; noise is seeded, so that the outcome is the same in every run.
+    False alarm: if each of 6 intervals covers with probability .8, at most 16 of 32 are covered in one of them with
+    probability at most 6 * .0002; noise is seeded, so that the outcome is the same in every run.
     """
-    people, runs = 4000, 16
+    people, runs = 4000, 32
     low, high = np.array([-1.0, -1, -1, -1, -3.5, 0]), np.array([1.0, 1, 1, 1, 3.5, 7])
     program = LinearRegressionProgram(columns=("a", "b", "c", "d", "e", "y"), lower=low, upper=high)
     rehearsal = Rehearsal(program, people, 4, 3.0, 1e-5)

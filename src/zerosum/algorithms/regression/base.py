@@ -76,6 +76,7 @@ class Frame:
     weight: float = 1.0  # mean weight of a unit in the fit: below 1 with weights, or with units held out
     # (2, p), released means and standard deviations of the features in half ranges; None if they were not bought
     moments: Floats | None = None
+    moments_noise: float = 0.0  # standard deviation of such a mean; that of a mean square is 1/SQUARE of it
     square: float | None = None  # released mean squared norm of u; None if the column moments were not bought
 
     @property
@@ -406,7 +407,8 @@ class Regression(RangedAlgorithm):
         # E (v - center)^2 from the released moments themselves: shrinkage is for single columns, not for their sum
         own = self._own(squares / units) - 2 * frame.center * self._own(sums / units) + frame.center**2
         square = float(np.sum(own / scale**2)) + frame.intercept**2
-        return replace(frame, response_variance=known, weight=self._mean_weight(mean), moments=moments, square=square)
+        measured = replace(frame, moments=moments, moments_noise=noise, square=square)
+        return replace(measured, response_variance=known, weight=self._mean_weight(mean))
 
     def _mean_weight(self, mean: Floats | None = None) -> float:
         """Mean weight of a unit in the fit: the share that is not held out, times the mean of the weight column.

@@ -13,9 +13,15 @@ The Hessian S does not depend on w, so the S of all rounds are averaged. An open
 
     w <- w + V diag(1/(max(e, 0) + damping)) V' g,    e, V the eigenvalues and vectors of the averaged S/n,
 
-with damping = (noise of an entry of S/n) sqrt(D). The closing rounds stay at the average of the later w, with wider
-clips of rows and residuals. `linear_inference` averages the gradients of both, takes the last step with half the
-damping, shrinks slopes that are noise, and has the errors.
+with damping = (noise of an entry of S/n) sqrt(D). One round then releases a histogram of the norms of the scores u r of
+whole rows (`ScoreNorms`), which decides where the closing rounds clip scores. A closing round releases, in one matrix
+of sensitivity sqrt(2) (`ScoreMoment`, D + 1 columns),
+
+    sum d (D),    sum d d' (D, D),    d the score clipped by its norm.
+
+Closing rounds are at the average of the later w, or at three places where noise is small. `linear_inference` averages
+the gradients of both kinds, takes the last step with half the damping, shrinks slopes that are noise, and has the
+errors.
 
 Method "gradient". A round releases g and q only (`ResidualGradient`, sensitivity 2, D + 1 numbers), and the step is
 gradient descent with momentum: speed <- 0.7 speed + g/n, w <- w + rate/c^2 speed, c the clip of a row.
@@ -23,7 +29,8 @@ gradient descent with momentum: speed <- 0.7 speed + g/n, w <- w + rate/c^2 spee
 In both methods the bound b follows the released size of the residuals. It starts at the range of the response and is
 reduced to `residual_clip` times the root mean square; the noise of g is proportional to b.
 
-Releases: the optional column moments, `rounds` equal shares, the optional histogram of the fit. Steps, posterior and
+Releases: the optional column moments, `rounds` equal shares (the histogram of scores is one), the optional histogram of
+the fit. Steps, posterior and
 intervals are free post-processing. The planner's constants were chosen on the kinds of data of
 `benchmarks/regression.py` (docs/regression.md, "Accuracy"); no record says which run chose which.
 """
@@ -31,7 +38,7 @@ intervals are free post-processing. The planner's constants were chosen on the k
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable, Generator
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -41,20 +48,22 @@ from zerosum.algorithms.program import Estimate, Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, Regression, counted_units
 from zerosum.algorithms.regression.inference import GradientRelease, Posterior, posterior
 from zerosum.algorithms.regression.linear_inference import (
+    Closing,
     Level,
     LinearFit,
+    Tail,
+    best_clip,
+    lengthening,
     linear_fit,
     mean_moments,
     positive,
-    residual_bias,
-    row_bias,
 )
 from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Quantity
-from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.request import PrivateSum, Release, Request
 from zerosum.kernel.statistic import Adjacency
-from zerosum.statistics.regression import SQUARE, ResidualGradient, ResidualMoment
+from zerosum.statistics.regression import SQUARE, ResidualGradient, ResidualMoment, ScoreMoment, ScoreNorms
 
 
 class LinearRegressionProgram(Regression):
@@ -72,8 +81,8 @@ class LinearRegressionProgram(Regression):
 
     name: ClassVar[str] = "linear-regression"
     goal: Literal["inference", "predict"] = "inference"
-    """`inference` spends part of the rounds on wide clips, so that intervals contain the bias of the others; `predict`
-    spends all on tight clips, which predict better where noise is large."""
+    """`inference` spends part of the rounds on scores of whole rows, so that intervals contain the bias of the others;
+    `predict` spends all on clipped rows, which predict better where noise is large."""
     method: Literal["auto", "moment", "gradient"] = "auto"
     """What a round releases: joint second moments, or the gradient."""
     rounds: int | None = Field(default=None, gt=1, le=1000)
@@ -87,7 +96,9 @@ class LinearRegressionProgram(Regression):
     burn_in: int | None = Field(default=None, ge=0)
     """Rounds that the final average leaves out."""
     closing_rounds: int | None = Field(default=None, ge=0)
-    """Rounds of `moment`, the last ones, with wide clips; the planner's choice if not given."""
+    """Rounds of `moment`, the last ones, that release scores; the planner's choice if not given."""
+    score_clip: float | None = Field(default=None, gt=0, le=TUNING.declared_most, allow_inf_nan=False)
+    """Clip of scores in closing rounds, over the norm of a typical one; by default from a released histogram."""
 
     @property
     def describe(self) -> str:
@@ -131,24 +142,23 @@ class LinearRegressionProgram(Regression):
             time = TUNING.learning_time / gradient_noise * (1 - TUNING.gradient_momentum)
             rounds = rounds or int(np.clip(math.ceil(time / TUNING.learning_rate_most), *TUNING.gradient_rounds))
             rate = rate or float(min(TUNING.learning_rate_most, time / rounds))
-        rounds = rounds or TUNING.moment_rounds
-        closing = self.closing_rounds
-        if method == "gradient" or self.goal == "predict":
-            closing = closing or 0
+        noisy = method == "moment" and blur > TUNING.noisy
+        rounds = rounds or (TUNING.noisy_rounds if noisy else TUNING.moment_rounds)
+        closing, score_clip = self.closing_rounds, self.score_clip
+        if method == "gradient" or (self.goal == "predict" and closing is None):
+            closing = 0
         elif closing is None:
-            closing = int(TUNING.closing_share * rounds)
-        if closing:
-            clip, room = _clips(unit * math.sqrt(rounds / closing), width)
-            if self.closing_rounds is None and clip <= TUNING.linear_residual_clip[0]:
-                # No wide clip pays for its noise. A few rounds with tight ones show whether slopes are too large.
-                closing = max(1, int(TUNING.check_share * rounds))
-        else:
-            # With less noise than `linear_noise` the clips widen (less bias); with more they keep the tightest values.
-            quiet = math.sqrt(TUNING.linear_noise / max(blur, 1e-12))
-            widening = quiet**TUNING.linear_exponent
-            (tightest, loosest), (least, most) = TUNING.linear_residual_clip, TUNING.linear_room
-            clip, room = float(np.clip(tightest * widening, tightest, loosest)), min(max(least * widening, least), most)
-        burn_in = 1 if not closing and blur < TUNING.linear_noise else (rounds - closing) // TUNING.burn_in_divisor
+            # Where noise is large, no wide clip pays for its noise, and one round shows whether slopes are too large.
+            least, most = TUNING.closing_share
+            share = float(np.clip(most * math.sqrt(TUNING.closing_noise / max(blur, 1e-12)), least, most))
+            closing = 1 if noisy else int(share * rounds)
+            score_clip = score_clip or (TUNING.score_clip[0] if noisy else None)
+        # With less noise than `linear_noise` the clips widen (less bias); with more they keep the tightest values.
+        quiet = math.sqrt(TUNING.linear_noise / max(blur, 1e-12))
+        widening = quiet**TUNING.linear_exponent
+        (tightest, loosest), (least, most) = TUNING.linear_residual_clip, TUNING.linear_room
+        clip, room = float(np.clip(tightest * widening, tightest, loosest)), min(max(least * widening, least), most)
+        burn_in = 1 if blur < TUNING.linear_noise else (rounds - closing) // TUNING.burn_in_divisor
         chosen = {
             "standardise": self._standardised(facts),
             "method": method,
@@ -158,6 +168,7 @@ class LinearRegressionProgram(Regression):
             "room": self.room or room,
             "burn_in": burn_in if self.burn_in is None else self.burn_in,
             "closing_rounds": closing,
+            "score_clip": score_clip,
         }
         return self.model_copy(update=chosen)
 
@@ -196,6 +207,26 @@ class LinearRegressionProgram(Regression):
         """The statistic of a round of "gradient", with the arguments of `_moment`."""
         return ResidualGradient(**self._bounds(frame, adjacency), coefficients=at, bound=bound)
 
+    def _norms(self, frame: Frame, at: Floats, bound: float, adjacency: Adjacency) -> ScoreNorms:
+        """The histogram of the norms of the scores, with the arguments of `_moment`."""
+        return ScoreNorms(
+            **self._bounds(frame, adjacency), coefficients=at, bound=bound, edges=np.array(TUNING.score_edges)
+        )
+
+    def _scores(self, frame: Frame, at: Floats, bound: float, adjacency: Adjacency) -> ScoreMoment:
+        """The statistic of a closing round, with the arguments of `_moment`."""
+        return ScoreMoment(**self._bounds(frame, adjacency), coefficients=at, bound=bound)
+
+    @property
+    def _closing_turns(self) -> int:
+        """Number of closing rounds: at least one opening round and the histogram come before them."""
+        return 0 if self.method == "gradient" else min(self.closing_rounds or 0, max(self._turns - 2, 0))
+
+    @property
+    def _measures(self) -> int:
+        """Number of histograms of scores, 0 or 1: a declared clip needs none."""
+        return int(self._closing_turns > 0 and self.score_clip is None)
+
     @property
     def _share(self) -> float:
         """Share of the budget of one round."""
@@ -207,14 +238,17 @@ class LinearRegressionProgram(Regression):
         frame = self._frame(self.room or TUNING.linear_room[0], TUNING.uniform_square)
         kind = self._gradient if self.method == "gradient" else self._moment
         each = PrivateSum(kind(frame, frame.start, 1.0, adjacency), self._share)
-        return (*self._bought(adjacency), *[each] * self._turns, *self._evaluation(adjacency))
+        closing = self._closing_turns
+        rounds = [each] * (self._turns - closing - self._measures)
+        if closing:
+            norms = PrivateSum(self._norms(frame, frame.start, 1.0, adjacency), self._share)
+            rounds += [norms] * self._measures
+            rounds += [PrivateSum(self._scores(frame, frame.start, 1.0, adjacency), self._share)] * closing
+        return (*self._bought(adjacency), *rounds, *self._evaluation(adjacency))
 
     def program(self, adjacency: Adjacency) -> Program:
         """The frame, then the rounds of the chosen method."""
-        room = self.room or TUNING.linear_room[0]
-        wide = self.method == "gradient" or not self.closing_rounds
-        opening = room if wide else min(room, TUNING.linear_room[0])
-        frame = yield from self._measure(adjacency, opening, TUNING.uniform_square)
+        frame = yield from self._measure(adjacency, self.room or TUNING.linear_room[0], TUNING.uniform_square)
         if self.method == "gradient":
             return (yield from self._descend(frame, adjacency))
         return (yield from self._newton(frame, adjacency))
@@ -224,9 +258,7 @@ class LinearRegressionProgram(Regression):
         """Largest residual at coefficients of zero: a response in [-1, 1] less the largest offset."""
         return 1.0 + max((abs(end) for end in self._offset_range or ()), default=0.0)
 
-    def _next_bound(
-        self, bound: float, first: bool, mean_square: float, noise: float, clip: float | None = None
-    ) -> float:
+    def _next_bound(self, bound: float, first: bool, mean_square: float, noise: float) -> float:
         """The bound of the residuals in the next round: `residual_clip` times their root mean square.
 
         It never grows, and at most halves in a round, so that one noisy release cannot clip all later ones.
@@ -237,16 +269,15 @@ class LinearRegressionProgram(Regression):
         first : whether that was the first round, whose residuals are still the whole response.
         mean_square : released mean square of the clipped residuals.
         noise : its standard deviation; a multiple of it is added, because a bound that is too small biases the fit.
-        clip : the factor, if it is not `residual_clip`.
         """
         if first:
             return min(bound, TUNING.first_bound * self._widest)
         size = math.sqrt(max(mean_square + TUNING.bound_margin * noise, 1e-6))
-        clip = clip or self.residual_clip or TUNING.linear_residual_clip[0]
+        clip = self.residual_clip or TUNING.linear_residual_clip[0]
         return float(np.clip(clip * size, bound / TUNING.bound_fall_most, bound))
 
     def _newton(self, frame: Frame, adjacency: Adjacency) -> Program:
-        """Rounds of the method "moment": each at the posterior mean of the earlier ones.
+        """Opening rounds of the method "moment", the histogram of the norms of scores, and the closing rounds.
 
         Parameters
         ----------
@@ -255,28 +286,14 @@ class LinearRegressionProgram(Regression):
         adjacency : Adjacency
             Whether the release holds a count of units.
         """
-        rounds = self._turns
-        closing_rounds = min(self.closing_rounds or 0, rounds - 1)
-        first = rounds - closing_rounds
+        closing_turns = self._closing_turns
+        first = self._turns - closing_turns - self._measures
         burn_in = self.burn_in if self.burn_in is not None else first // TUNING.burn_in_divisor
         burn_in = min(burn_in, first - 1)  # at least one round remains for the average
-        # without closing rounds all rounds have the clips of the plan
-        tight, loose = TUNING.linear_residual_clip[0], self.residual_clip or TUNING.linear_residual_clip[0]
-        tight = tight if closing_rounds else loose
-        room = self.room or TUNING.linear_room[0]
-        opening = Level(frame, _room(frame, TUNING.linear_room[0] if closing_rounds else room))
-        final = self._closing_frame(frame) if closing_rounds else frame
-        closing = Level(final, _room(final, room))
+        opening = Level(frame, _room(frame, self.room or TUNING.linear_room[0]))
         at, bound, units = frame.start, self._widest, 1.0
-        for turn in range(rounds):
-            level = opening if turn < first else closing
-            if turn == first:
-                # The closing rounds are at one place. Wide residuals from here on, in standard deviations of residuals
-                # before they were clipped.
-                at = opening.at / opening.weight
-                if loose > tight:
-                    bound = float(np.clip(loose * opening.std, min(bound, self._widest), self._widest))
-            statistic = self._moment(level.frame, at, bound, adjacency)
+        for turn in range(first):
+            statistic = self._moment(frame, at, bound, adjacency)
             release = yield PrivateSum(statistic, self._share)
             units = counted_units(release)
             second, gradient, squares = (part / units for part in statistic.split(release.value))
@@ -285,47 +302,85 @@ class LinearRegressionProgram(Regression):
             noise = release.noise_std / units
             # units of weight zero have no residual: their share is taken out of the mean square
             square = float(squares) / frame.weight
-            level.add(at, bound, np.asarray(second), np.asarray(gradient), square, c, noise, turn >= burn_in)
-            if turn < first:
-                # The Hessian of least squares does not depend on the coefficients: the moments of all rounds estimate
-                # the same matrix. The damping is about the norm of the noise of their mean: a smaller one makes the
-                # steps diverge.
-                hessian, blur = mean_moments(opening, closing)
-                values, vectors = np.linalg.eigh(hessian)
-                at = at + vectors @ ((vectors.T @ gradient) / positive(values, blur * math.sqrt(frame.width)))
-                bound = self._next_bound(bound, turn == 0, square, b**2 * noise / frame.weight, tight)
-            elif loose > tight:
-                # The released size of wider residuals may be larger: heavy tails are seen only now.
-                most = TUNING.bound_growth_most
-                bound = float(np.clip(loose * level.std, bound / most, min(bound * most, self._widest)))
-        last = closing if closing.turns else opening
-        # A weak prior: a typical change of one feature changes the response by `prior_spread` times its standard
-        # deviation, which is released with the columns, or is taken from that of the residuals.
-        variance = max(last.std**2, frame.response_variance or TUNING.response_ratio * last.std**2)
-        prior = TUNING.prior_spread * math.sqrt(variance)
-        found = linear_fit(opening, closing, frame.start, prior, units, frame.intercept)
-        estimate = self._told(frame, found, last.std**2)
-        return (yield from self._evaluated(last.frame, found.mean, adjacency, estimate))
+            opening.units, opening.noise = units, release.noise_std
+            opening.add(at, bound, np.asarray(second), np.asarray(gradient), square, c, noise, turn >= burn_in)
+            # The Hessian of least squares does not depend on the coefficients: the moments of all rounds estimate the
+            # same matrix. The damping is about the norm of the noise of their mean: a smaller one makes the steps
+            # diverge.
+            hessian, blur = mean_moments(opening)
+            values, vectors = np.linalg.eigh(hessian)
+            at = at + vectors @ ((vectors.T @ gradient) / positive(values, blur * math.sqrt(frame.width)))
+            bound = self._next_bound(bound, turn == 0, square, b**2 * noise / frame.weight)
+        lengthened = lengthening(*mean_moments(opening), frame)
 
-    def _closing_frame(self, frame: Frame) -> Frame:
-        """The frame of the closing rounds: the same with a wider clip of rows, unless a clip is declared."""
-        if self.clip is not None:
-            return frame
-        wider = (self.room or TUNING.linear_room[0]) / TUNING.linear_room[0]
-        # The clip bounds the whole row: the constant column has its square in it, and the features the rest. No row is
-        # longer than the farthest corner.
-        squares = max(wider, 1.0) * (frame.clip**2 - frame.intercept**2) + frame.intercept**2
-        return replace(frame, clip=math.sqrt(max(min(squares, _corner(frame)), frame.clip**2)))
+        def fitted(closing: Closing | None) -> LinearFit:
+            # A weak prior: a typical change of one feature changes the response by `prior_spread` times its standard
+            # deviation, which is released with the columns, or is taken from that of the residuals.
+            size = opening.std**2
+            prior = TUNING.prior_spread * math.sqrt(max(size, frame.response_variance or TUNING.response_ratio * size))
+            return linear_fit(opening, closing, lengthened, frame.start, prior, units, frame.intercept)
 
-    def _told(self, frame: Frame, found: LinearFit, dispersion: float) -> Estimate:
+        found = fitted(None)
+        if closing_turns:
+            closing = yield from self._close(frame, adjacency, opening, lengthened[0], fitted)
+            found = fitted(closing)
+        estimate = self._told(frame, found)
+        return (yield from self._evaluated(frame, found.mean, adjacency, estimate))
+
+    def _close(
+        self,
+        frame: Frame,
+        adjacency: Adjacency,
+        opening: Level,
+        longer: Floats,
+        fitted: Callable[[Closing | None], LinearFit],
+    ) -> Generator[Request, Release, Closing]:
+        """The histogram of the norms of the scores, and the closing rounds, whose clip follows from it.
+
+        Parameters
+        ----------
+        frame, adjacency : as for `_newton`.
+        opening, longer : the opening rounds, and how much longer whole rows are (`lengthening`).
+        fitted : the fit from the opening and some closing rounds.
+        """
+        at = opening.at / opening.weight
+        # The norm of a typical score, the unit of the histogram and of the clip.
+        size = max(float(np.diag(opening.moments) @ longer) / opening.turns, TUNING.trace_least * frame.clip**2)
+        unit = opening.std * math.sqrt(size * (longer[-1] if self.intercept else 1.0))
+        units, turns, noise = opening.units, self._closing_turns, opening.noise
+        tail, clip = Tail.expected(), self.score_clip
+        if clip is None:
+            norms = self._norms(frame, at, unit, adjacency)
+            release = yield PrivateSum(norms, self._share)
+            units, noise = counted_units(release), release.noise_std
+            counts = release.value[: len(norms.edges) - 1]
+            tail = Tail.fitted(counts, norms.edges, units * frame.weight, noise)
+        # all have sensitivity sqrt(2), so that the noise of a mean of sensitivity 1 over all closing rounds is
+        blur = noise / math.sqrt(2 * turns) / units
+        clip = clip or best_clip(tail, blur, frame.width, units)
+        small = blur * math.sqrt(frame.width) < TUNING.stage_noise_most
+        closing, stages = Closing(clip * unit, clip, unit, tail, small), TUNING.closing_stages if small else 1
+        for turn in range(turns):
+            # The moments of clipped rows are not those of whole rows, and a step is too long or too short. Where noise
+            # is small, later rounds are at the place that the earlier ones lead to.
+            if turn * stages // turns > (turn - 1) * stages // turns and turn:
+                at = fitted(closing).unshrunk
+            statistic = self._scores(frame, at, closing.bound, adjacency)
+            release = yield PrivateSum(statistic, self._share)
+            units = counted_units(release)
+            gradient, meat = statistic.split(release.value / units)
+            closing.add(at, np.asarray(gradient), np.asarray(meat), release.noise_std / units)
+        return closing
+
+    def _told(self, frame: Frame, found: LinearFit) -> Estimate:
         """The results, without the evaluation.
 
         Parameters
         ----------
         frame : how features entered.
         found : posterior of the coefficients.
-        dispersion : mean square of the residuals, in half ranges of the response.
         """
+        dispersion = found.dispersion
         # Prior: a typical entry of a row, clip/sqrt(width), changes a response in [-1, 1] by 1 (standard deviation).
         prior = math.sqrt(frame.width) / frame.clip
         pooled, population = (Posterior(found.mean, part) for part in (found.pooled, found.population))
@@ -363,7 +418,7 @@ class LinearRegressionProgram(Regression):
         dispersion = float(np.clip(residual, 1e-6, bound**2))
         pooled = posterior(point, prior, slope=slope).covariance
         population = posterior(point, prior, sampling=dispersion / units, slope=slope).covariance
-        return self._told(frame, LinearFit(at, pooled, population), dispersion)
+        return self._told(frame, LinearFit(at, pooled, population, dispersion))
 
     def _descend(self, frame: Frame, adjacency: Adjacency) -> Program:
         """Rounds of the method "gradient". Of the Hessian only the bound clip^2 on its norm is known.
@@ -406,27 +461,3 @@ def _corner(frame: Frame) -> float:
 def _room(frame: Frame, room: float) -> float:
     """`room`, the squared clip of rows over their mean square; infinite if no row is longer than the clip."""
     return math.inf if frame.clip**2 >= _corner(frame) else room
-
-
-def _clips(unit: float, width: int) -> tuple[float, float]:
-    """Clips of residuals (in standard deviations) and of rows (squared, over their mean square) in closing rounds.
-
-    They have the least sum of the squared noise and squared cautious bias of a coefficient: noise, which is known, is
-    preferred to a bias, which is not.
-
-    Parameters
-    ----------
-    unit : standard deviation of the noise of a mean of sensitivity 1 over all closing rounds.
-    width : number of coefficients D.
-    """
-    clips = np.geomspace(*TUNING.closing_residual_clip, TUNING.closing_steps)
-    rooms = np.geomspace(*TUNING.closing_room, TUNING.closing_steps)
-
-    caution = TUNING.bias_caution
-
-    def loss(clip: float, room: float) -> float:
-        # A mean gradient of rows of norm c and residuals within b has sensitivity 2 b c; here c^2 = room D.
-        noise = 2 * clip * math.sqrt(room * width) * unit
-        return noise**2 + caution**2 * (residual_bias(clip) ** 2 + row_bias(room) ** 2)
-
-    return min(((float(clip), float(room)) for clip in clips for room in rooms), key=lambda pair: loss(*pair))
