@@ -31,6 +31,9 @@ def flare_job(
     every: Annotated[float, typer.Option(help="Seconds until a site that has not agreed is asked again.")] = 2.0,
     patience: Patience = 60.0,
     ping: Annotated[float, typer.Option(help="Seconds until a silent relay counts as lost.")] = 2.0,
+    absent: Annotated[
+        float, typer.Option(help="Seconds of silence of a site before the first round after which the job ends.")
+    ] = 300.0,
 ) -> None:
     """Begin a study on the FLARE server's machine, and write the job that runs or resumes it."""
     from zerosum.flare.jobs import refuse_tree, write_job
@@ -38,10 +41,10 @@ def flare_job(
     from zerosum.study import Study
     from zerosum.study.coordinating import Settings, begin
 
-    times = {"seconds": seconds, "wait": wait, "every": every, "patience": patience, "ping": ping}
+    times = {"seconds": seconds, "wait": wait, "every": every, "patience": patience, "ping": ping, "absent": absent}
     # As for `coordinator run`: zero would give up on every site at once, infinity never.
     if not all(0 < each < float("inf") for each in times.values()):
-        raise BadParameter("--seconds, --wait, --every, --patience and --ping must be positive")
+        raise BadParameter("--seconds, --wait, --every, --patience, --ping and --absent must be positive")
     settings = Settings.model_validate({"study": study.absolute(), "out": out.absolute(), **times})
     # Before `begin`, which cannot be repeated in the same state folder.
     if job.exists():

@@ -35,6 +35,8 @@ from zerosum.protocol.progress import Progress
 if TYPE_CHECKING:
     from zerosum.site.decisions import Decision
 
+_STALE = 60.0  # s, the least age of metrics that is a fault; a busy machine may delay a write. Chosen by hand
+
 # The file that `site init` writes: entries that every site must decide about are active, the others are comments. The
 # name is inserted with its quotes, escaped by json.dumps.
 _TEMPLATE = """\
@@ -86,9 +88,12 @@ ledger = "state/ledger.sqlite"
 frame_bytes = 268435456     # a larger frame is refused
 seconds = 600.0             # until a silent connection is closed
 connections = 64            # at once
-studies = 8                 # at once; one more waits
+studies = 8                 # at once; further ones wait in a queue
+start_seconds = 3600.0      # how long a place and budget stay reserved for a study that was agreed to
 hold_seconds = 172800.0     # how long budget stays reserved for a silent study
 settle_seconds = 600.0      # and after its last round, for attempts that are left
+disk_free = "200 MB"        # with less, zerosum site health fails
+decide_seconds = 604800.0   # when a plan has waited for the steward for longer, it fails too
 metrics_seconds = 10.0      # between two writes of state/metrics.json
 memory = "4 GB"             # for the rows of a study; more rows are read from a file without a name in `state`
 """
@@ -216,6 +221,7 @@ def site_run(
     from zerosum.compute.devices import check_device
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.decisions import Consents
+    from zerosum.site.health import faults
     from zerosum.site.metrics import Metrics
     from zerosum.site.server import Server, only_one
     from zerosum.site.service import Service
@@ -251,6 +257,7 @@ def site_run(
             review=lambda plan: review_question(plan, site, schema),
             most_studies=limits.studies,
             hold=limits.hold_seconds,
+            start=limits.start_seconds,
             settle=limits.settle_seconds,
             former=site.former_identities(),
             children=site.children,
@@ -269,7 +276,15 @@ def site_run(
             signal.signal(each, lambda *_: server.stop())
         log.write("started", f"site {site.name!r} serves, with identity {identity.public.hex()}")
         log_event("serving", f"site {site.name!r} serves at {site.socket}")
-        stack.enter_context(Metrics(site.state_folder, service, consents, every=limits.metrics_seconds))
+        stack.enter_context(
+            Metrics(
+                site.state_folder,
+                service,
+                consents,
+                every=limits.metrics_seconds,
+                check=lambda: faults(policy, site.state_folder, consents, limits.health, service.ledger),
+            )
+        )
         # A service started by the system has no terminal; its steward uses `zerosum site approve` or the watch page.
         if sys.stdin is not None and sys.stdin.isatty() and not consents.automatic:
             stack.enter_context(ConsentPrompt(consents, decide_here))
@@ -336,18 +351,23 @@ def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None
 def site_status(site: SiteOption = Path("site.toml"), json_: Json = False) -> None:
     """Show whether the site is running, the plans that wait for the steward, and what was spent."""
     from zerosum.protocol.stream import alive
+    from zerosum.site import metrics
     from zerosum.site.decisions import Consents
     from zerosum.site.ledger import Ledger
     from zerosum.study import SiteFile
 
     loaded = SiteFile.load(site)
     policy, consents = loaded.own_policy(), Consents(loaded.state_folder)
+    figures = metrics.read(loaded.state_folder)
     waiting = [(digest, consents.proposal(digest)) for digest in consents.waiting()]
     record: dict[str, Any] = {
         "site": loaded.name,
         # 5 s, the default of `site health`; chosen by hand.
         "serves": alive(loaded.socket, 5.0),
         "waiting": [{"digest": digest, "study": plan.study, "algorithm": plan.algorithm} for digest, plan in waiting],
+        # As of the last write of the metrics, by the serving process.
+        "open": figures.get("open", []),
+        "queue": figures.get("queue", []),
         "cap": {"epsilon": policy.epsilon, "delta": policy.delta},
         "spent": 0.0,
         "releases": 0,
@@ -362,6 +382,12 @@ def site_status(site: SiteOption = Path("site.toml"), json_: Json = False) -> No
     terminal.print_titled(visible(loaded.name), ": serves" if record["serves"] else ": does not serve")
     spent = f"{record['spent']:.4f} of {policy.epsilon:g} at delta {policy.delta:g}"
     terminal.out.print(f"epsilon spent: {spent}, in {counted(record['releases'], 'release')}")
+    for each in record["open"] if record["serves"] else []:
+        rounds = f"{each['rounds']} of {counted(each['planned'], 'round')}"
+        terminal.out.print(f"in progress: {visible(each['study'])}, {rounds}", soft_wrap=True)
+    for place, each in enumerate(record["queue"] if record["serves"] else [], start=1):
+        since = datetime.fromtimestamp(each["since"], UTC).isoformat(timespec="seconds")
+        terminal.out.print(f"in the queue, place {place}: {visible(each['study'])}, since {since}", soft_wrap=True)
     for digest, plan in waiting:
         terminal.out.print(f"waits for you: {digest}  {visible(plan.study)} ({plan.algorithm})", soft_wrap=True)
 
@@ -435,9 +461,11 @@ def site_health(
     seconds: Annotated[float, typer.Option(help="Seconds the site may take for an answer.")] = 5.0,
     json_: Json = False,
 ) -> None:
-    """For monitors: exit code 0 if the site answers, its ledger is sound and its certificate is valid, 4 if not."""
+    """For monitors: exit code 0 if the site answers, its ledger is sound and can be written, its disks have room, its
+    clock is not behind the ledger, no plan waits for too long, and its certificate is valid; 4 if not."""
     from zerosum.protocol.stream import alive
-    from zerosum.site import metrics
+    from zerosum.site import health, metrics
+    from zerosum.site.decisions import Consents
     from zerosum.site.ledger import Ledger
     from zerosum.study import SiteFile
 
@@ -449,10 +477,19 @@ def site_health(
         with Ledger.inspect(policy.ledger_path, counter=policy.counter) as ledger:
             # Opening the ledger verifies its hash chain and its counter.
             entries, spent = len(ledger.entries()), ledger.epsilon(policy.delta)
+            consents = Consents(loaded.state_folder)
+            found = health.faults(policy, loaded.state_folder, consents, loaded.limits.health, ledger)
         record = metrics.read(loaded.state_folder)
         days = _certificate_days(loaded.folder / loaded.kit) if loaded.kit is not None else None
     except ZerosumError as error:
         raise CheckFailed(str(error)) from error
+    # Also those that the serving process found: it may write where this user may not.
+    found += [each for each in record.get("faults", []) if each not in found]
+    # Three writes that did not come are no delay: the process hangs, or cannot write.
+    if record and record["age_seconds"] > max(3 * loaded.limits.metrics_seconds, _STALE):
+        found.append(f"the metrics are {record['age_seconds']:.0f} s old: the site's process hangs or cannot write")
+    if found:
+        raise CheckFailed("; ".join(found))
     # An expired certificate would show only when FLARE connects again, perhaps in the middle of a study.
     if days is not None and days < 0:
         raise CheckFailed(f"the certificate of the site {loaded.name!r} has expired: zerosum site request")

@@ -400,7 +400,9 @@ class Result:
     kept : str
         Archive id (`zerosum results`).
     warnings : tuple of str
-        Warnings derived from the releases (`zerosum.report.warnings`).
+        Warnings derived from the releases (`zerosum.report.warnings`), and losses of sites.
+    losses : tuple of mapping
+        For each fault of a site that counted as lost `site`, `round`, `attempt`, `why` and `evidence`.
     """
 
     estimate: Mapping[str, Quantity]
@@ -408,7 +410,8 @@ class Result:
     participants: tuple[tuple[str, ...], ...]
     versions: Mapping[str, str]
     kept: str = ""  # archive id (`zerosum results`); empty if nothing was spent
-    warnings: tuple[str, ...] = ()  # warnings derived from the releases
+    warnings: tuple[str, ...] = ()  # warnings derived from the releases, and losses of sites
+    losses: tuple[Mapping[str, Any], ...] = ()  # faults of sites (`zerosum.coordinator.faults`)
 
     @cached_property
     def report(self) -> PrivacyReport:
@@ -448,6 +451,7 @@ class Result:
                 "versions": dict(self.versions),
                 "kept": self.kept,
                 "warnings": list(self.warnings),
+                "losses": [dict(each) for each in self.losses],
             }
         )
         return record
@@ -519,7 +523,8 @@ class Result:
         try:
             record = json.loads((folder / "result.json").read_bytes())
             rounds = tuple(tuple(names) for names in record["participants"])
-            return cls(estimate, plan, rounds, record["versions"], record["kept"], tuple(record["warnings"]))
+            losses = tuple(record.get("losses", ()))  # results of earlier versions have none
+            return cls(estimate, plan, rounds, record["versions"], record["kept"], tuple(record["warnings"]), losses)
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise BadInput(f"{folder} holds no result that can be read: {error}") from None
 

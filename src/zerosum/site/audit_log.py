@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from zerosum.disk import make_folder
-from zerosum.errors import Refused, ZerosumError
+from zerosum.errors import SiteFault, ZerosumError
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import Request
@@ -55,7 +55,7 @@ class AuditLog:
 
         Raises
         ------
-        Refused
+        SiteFault
             If the line cannot be written whole and synced. The caller must not send the reply then.
         """
         line: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event}
@@ -77,7 +77,7 @@ class AuditLog:
                 finally:
                     os.close(handle)
         except OSError as error:  # what cannot be recorded does not leave
-            raise Refused("this site cannot write its audit log", detail=str(error)) from error
+            raise SiteFault("this site cannot write its audit log", detail=str(error)) from error
         # The detail may name files or values of the site: it stays in the log file.
         if self._echo is not None:
             self._echo({name: value for name, value in line.items() if name not in ("detail", "time")})

@@ -25,7 +25,7 @@ from typing import Literal
 import numpy as np
 
 from zerosum.disk import make_folder, sync_folder
-from zerosum.errors import BadInput, BadParameter, Refused
+from zerosum.errors import BadInput, BadParameter, Refused, SiteFault
 from zerosum.kernel.names import visible
 from zerosum.kernel.plan import Plan
 
@@ -164,6 +164,10 @@ class Consents:
 
     def waiting(self) -> list[str]:
         """The digests of plans without a decision, the oldest first."""
+        return [digest for digest, _ in self.waiting_since()]
+
+    def waiting_since(self) -> list[tuple[str, float]]:
+        """The digests of plans without a decision, with the time of their arrival in seconds since 1970."""
         if not self._proposals.is_dir():
             return []
         found = [path for path in self._proposals.glob("*.json") if re.fullmatch("[0-9a-f]{64}", path.stem)]
@@ -171,7 +175,7 @@ class Consents:
         for path in found:
             with suppress(FileNotFoundError):  # a decision was made meanwhile
                 dated.append((path.stat().st_mtime_ns, path.stem))
-        return [digest for _, digest in sorted(dated)]
+        return [(digest, since / 1e9) for since, digest in sorted(dated)]
 
     def find(self, beginning: str) -> str:
         """The digest of a waiting plan by its first digits, eight at least. A complete digest may be of any plan."""
@@ -253,4 +257,4 @@ def write_file(path: Path, text: bytes) -> None:
         finally:
             Path(name).unlink(missing_ok=True)
     except OSError as error:
-        raise Refused("this site cannot write to its state folder", detail=str(error)) from error
+        raise SiteFault("this site cannot write to its state folder", detail=str(error)) from error

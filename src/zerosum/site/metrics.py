@@ -11,6 +11,7 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,21 @@ class Metrics:
         The running service and its store of decisions, which are only read.
     every : float
         Seconds between two writes.
+    check : callable
+        Finds the faults of the site (`zerosum.site.health`).
     """
 
-    def __init__(self, folder: Path, service: Service, consents: Consents, *, every: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        service: Service,
+        consents: Consents,
+        *,
+        every: float,
+        check: Callable[[], list[str]] = list,
+    ) -> None:
         self._folder, self._service, self._consents, self._every = folder, service, consents, every
+        self._check = check
         self._began, self._over = time.time(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="zerosum-metrics", daemon=True)
 
@@ -67,7 +79,10 @@ class Metrics:
                 "started": self._began,
                 "written": time.time(),
                 "studies": self._service.studies,
+                "open": self._service.open_studies(),
+                "queue": self._service.queue(),
                 "waiting": len(self._consents.waiting()),
+                "faults": self._check() if serving else [],
                 "counts": dict(sorted(self._service.counts.copy().items())),
                 **process(),
             }

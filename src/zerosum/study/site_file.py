@@ -17,6 +17,7 @@ from zerosum.data.spool import memory_bytes
 from zerosum.errors import BadStudy, first_fault
 from zerosum.kernel.statistic import Adjacency
 from zerosum.secagg.keys import Identity
+from zerosum.site.health import Limits
 from zerosum.site.identity import former_identities, keep_identity
 from zerosum.site.policy import Policy
 
@@ -48,22 +49,34 @@ class LimitsTable(_Table):
     connections: int = Field(64, gt=0, strict=True)
     """Largest number of simultaneous connections."""
     studies: int = Field(8, gt=0, strict=True)
-    """Largest number of simultaneous studies."""
+    """Largest number of simultaneous studies. Further ones wait in a queue."""
+    start_seconds: float = Field(3600.0, gt=0, allow_inf_nan=False, strict=True)
+    """Seconds that budget and a place stay reserved for a study that was agreed to and sends nothing more."""
     hold_seconds: float = Field(172800.0, gt=0, allow_inf_nan=False, strict=True)
     """Seconds that budget stays reserved for a silent study."""
     settle_seconds: float = Field(600.0, ge=0, allow_inf_nan=False, strict=True)
     """Seconds that budget stays reserved after the last round of a study."""
+    disk_free: str | int = "200 MB"
+    """Least free space on the disks of the state folder, the ledger and its counter; with less `zerosum site health`
+    fails."""
+    decide_seconds: float = Field(604800.0, gt=0, allow_inf_nan=False, strict=True)
+    """Longest time that a plan may wait for the steward; then `zerosum site health` fails."""
     metrics_seconds: float = Field(10.0, gt=0, allow_inf_nan=False, strict=True)
     """Seconds between two writes of the metrics."""
     memory: str | int = "4 GB"
     """Memory for the rows of a study. More rows are read from a file without a name in the state folder."""
 
-    @field_validator("memory")
+    @field_validator("memory", "disk_free")
     @classmethod
     def _amount(cls, value: str | int) -> str | int:
         """Refuse what is no amount of memory."""
         memory_bytes(value)
         return value
+
+    @property
+    def health(self) -> Limits:
+        """The thresholds of the health check."""
+        return Limits(memory_bytes(self.disk_free), self.decide_seconds)
 
 
 class SiteFile(_Table):
