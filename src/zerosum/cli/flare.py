@@ -15,6 +15,7 @@ import typer
 from zerosum.cli import complete, terminal
 from zerosum.cli.app import Patience, StateOption, app, flare_app
 from zerosum.errors import BadParameter
+from zerosum.kernel.names import counted, visible
 
 
 @flare_app.command("job")
@@ -106,6 +107,7 @@ def provision(
     # The roster says which identity may ask for a certificate in the name of a site.
     roster = {site.name: site.identity for site in Study.load(study).sites}
     if not request:
+        terminal.err.print(f"making an authority and {counted(len(roster) + 2, 'kit')}, about 10 s each")
         kits = flare.provision(out, list(roster), _required_server(server), port, admin)
         terminal.out.print(f"written to {kits}: give every site its own, and keep no copy", soft_wrap=True)
         terminal.err.print("a rehearsal: the TLS keys of all sites were made here; in a real study give --request")
@@ -117,9 +119,12 @@ def provision(
     own = None if ca_certificate is None or ca_key is None else (ca_certificate, ca_key)
     # The first call founds the project; later calls approve more requests with its authority.
     if not out.exists():
+        # FLARE's tool starts anew for each certificate, which takes seconds.
+        terminal.err.print("making the authority and the kits of the server and the administrator", soft_wrap=True)
         certificates.found(out, _required_server(server), port, admin, days=days, ca=own)
         terminal.out.print(f"kits of the server and of {admin}: {out / 'kits'}", soft_wrap=True)
-    for each in requests:
+    for at, each in enumerate(requests, start=1):
+        terminal.err.print(f"signing the request of {visible(each.site)}, {at} of {len(requests)}", soft_wrap=True)
         terminal.out.print(f"send back {certificates.approve(out, roster, each, days=days)}", soft_wrap=True)
     # A fingerprint that travels with the signed package proves nothing: an attacker who replaces the package would
     # replace both.

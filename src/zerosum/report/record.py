@@ -504,8 +504,8 @@ class Result:
         return chosen_table(self.tables(), name).to_frame(library)
 
     def write(self, folder: Path, *, private: bool = False) -> None:
-        """Write result.json, estimate.npz and plan.json to a new folder, atomically and synced. `private` gives modes
-        0600 and 0700 instead of the umask's."""
+        """Write result.json, estimate.npz and plan.json to a new folder, atomically and synced. The folder has
+        mode 0700, and its files the umask's, or 0600 with `private`."""
         values = {key: quantity.value for key, quantity in self.estimate.items()}
         plan = {"plan.json": self.plan.to_json()}
         self.place(folder, {"result.json": self.as_record()}, {"estimate.npz": values}, plan, private=private)
@@ -550,7 +550,7 @@ class Result:
         files : mapping, optional
             File names to bytes.
         private : bool
-            Modes 0600 and 0700 instead of the umask's.
+            Mode 0600 of the files instead of the umask's. The folder has mode 0700 in any case.
         """
         check_target(folder)
         # All contents are computed before anything is written.
@@ -562,7 +562,8 @@ class Result:
         try:
             _make_parent(folder, private=private)
             partial = _beside(folder)
-            partial.mkdir(mode=0o700 if private else 0o777)
+            # A result is for those whom its owner gives it to: other users of the machine cannot enter the folder.
+            partial.mkdir(mode=0o700)
             try:
                 for name, content in (written | dict(files or {})).items():
                     with open_new(partial / name, private=private) as file:

@@ -2,7 +2,7 @@
 
     proposals/DIGEST.json   a plan that waits for a decision, as it arrived
     plans/DIGEST.json       the same after a decision
-    decisions/DIGEST        "approved" or "refused", and the time; on a second line the reason, if there is one
+    decisions/DIGEST        "approved" or "refused", the time and the user; on a second line the reason, if there is one
     approved/STUDY.json     an approved plan that allows sites to be left out, by the hash of its study's name
     withdrawn/IDENTITY      a key, of this site or of another, that is refused in every study
 
@@ -71,14 +71,15 @@ class Consents:
         except OSError as error:
             raise Refused("this site cannot read what its steward decided", detail=str(error)) from error
 
-    def decide(self, digest: str, decision: Decision, reason: str = "") -> None:
+    def decide(self, digest: str, decision: Decision, reason: str = "", user: str = "") -> None:
         """Store a decision, durable on return. The last decision is valid. The coordinator receives the reason of a
-        refusal.
+        refusal. `user` is the user of the operating system, who is stored with it.
         """
         reason = _one_line(reason)
         if reason and decision == "approved":
             raise BadParameter("a reason is for a refusal")
-        text = f"{decision} {datetime.now(UTC).isoformat()}\n" + (f"{reason}\n" if reason else "")
+        by = f" by {visible(user)}" if user else ""
+        text = f"{decision} {datetime.now(UTC).isoformat()}{by}\n" + (f"{reason}\n" if reason else "")
         # The decision first, then the move of the plan: after a crash in between the plan is still listed as waiting,
         # but its decision holds.
         write_file(self._decisions / _checked(digest), text.encode())

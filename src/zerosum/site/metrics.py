@@ -19,6 +19,7 @@ from typing import Any
 from zerosum.errors import BadInput, ZerosumError
 from zerosum.site.decisions import Consents, write_file
 from zerosum.site.service import Service
+from zerosum.version import VERSION
 
 NAME = "metrics.json"
 
@@ -74,6 +75,7 @@ class Metrics:
         with suppress(OSError, ZerosumError):  # a full disk stops releases, which must be recorded; figures may be late
             record = {
                 "site": self._service.name,
+                "version": VERSION,
                 "serving": serving,
                 "pid": os.getpid(),
                 "started": self._began,
