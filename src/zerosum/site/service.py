@@ -80,7 +80,7 @@ Connect = Callable[[str, float], AbstractContextManager[Exchange]]
 
 
 # A plan stays in the queue for this time after its last proposal. Coordinators propose every 2 s by default; chosen by
-# hand, so that a short interruption does not cost the place, and a coordinator that is gone blocks nobody for long.
+# hand, so that a short interruption does not cost the place, and a coordinator that is gone blocks no other for long.
 TICKET_SECONDS = 30.0
 
 

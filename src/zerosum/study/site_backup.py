@@ -3,8 +3,8 @@
 A backup is a tar archive in an encrypted file (`zerosum.study.encrypted_file`):
 
     manifest.json    version, site, time, number of entries of the ledger, and the path of every member
-    0, 1, ...        the site's file, its policy, keys and schema; decisions, plans, proposals, withdrawn keys; the audit
-                     log with its head; the ledger
+    0, 1, ...        the site's file, its policy, keys and schema; decisions, plans, proposals, withdrawn keys; the
+                     audit log with its head; the ledger
 
 Consistency. Every file but two is replaced atomically by its writer, so that a copy is one of its versions. The ledger
 is copied by SQLite's backup interface, which gives one committed state with the write-ahead log in it; its counter is
