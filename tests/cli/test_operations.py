@@ -88,6 +88,8 @@ def test_site_terminal_consent_prompt_follows_answer_of_steward(said: str, tmp_p
         assert [line["event"] for line in deployment.log("north")] == ["started", "waiting"]
         assert plan.digest().encode() in seen
         assert b"epsilon 2.0000" in seen
+        assert b"pressure: [60" in seen  # the ranges, and what is left of the cap
+        assert b"of 10 at delta 1e-05 is spent; after this study one more may cost" in seen
         os.write(theirs, f"{said}\n".encode())
         end = time.monotonic() + 30
         while deployment.log("north")[-1]["event"] != "decided" and said != "later":

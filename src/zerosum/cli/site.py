@@ -50,6 +50,8 @@ identity = "identity.key"   # the private key that this site signs with: never s
 state = "state"             # the socket, consents and the audit log; its owner's alone
 schema = "schema.toml"      # the public description of the data: zerosum site schema
 # files = ["mask.nii.gz"]   # public files that studies use: masks, atlases, vocabularies
+# metrics_file = "/var/lib/node_exporter/zerosum.prom"  # figures for monitors, in the OpenMetrics format
+# on_proposal = ["/usr/bin/mail", "-s", "a plan waits", "steward@example.org"]
 # kit = "kit"               # NVIDIA FLARE kit, whose certificate `zerosum site health` checks
 
 [consent]
@@ -220,9 +222,11 @@ def site_run(
     from zerosum.cli.consent_prompt import ConsentPrompt
     from zerosum.compute.devices import check_device
     from zerosum.site.audit_log import AuditLog
+    from zerosum.site.budget import remaining_budget
     from zerosum.site.decisions import Consents
     from zerosum.site.health import faults
     from zerosum.site.metrics import Metrics
+    from zerosum.site.proposal_hook import ProposalHook
     from zerosum.site.server import Server, only_one
     from zerosum.site.service import Service
     from zerosum.site.steward import decide
@@ -262,6 +266,7 @@ def site_run(
             former=site.former_identities(),
             children=site.children,
             connect=partial(children_of, site),
+            on_proposal=ProposalHook(site.name, site.on_proposal),
         )
         stack.callback(service.close)
         server = Server(
@@ -282,12 +287,15 @@ def site_run(
                 service,
                 consents,
                 every=limits.metrics_seconds,
+                text_file=None if site.metrics_file is None else site.folder / site.metrics_file,
                 check=lambda: faults(policy, site.state_folder, consents, limits.health, service.ledger),
             )
         )
         # A service started by the system has no terminal; its steward uses `zerosum site approve` or the watch page.
         if sys.stdin is not None and sys.stdin.isatty() and not consents.automatic:
-            stack.enter_context(ConsentPrompt(consents, decide_here))
+            stack.enter_context(
+                ConsentPrompt(consents, decide_here, lambda plan: remaining_budget(plan, site.name, policy))
+            )
         server.serve()
         log.write("stopped", f"site {site.name!r} was asked to stop, and did")
 

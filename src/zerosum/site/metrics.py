@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from zerosum.errors import BadInput, ZerosumError
+from zerosum.site import open_metrics
 from zerosum.site.decisions import Consents, write_file
 from zerosum.site.service import Service
 from zerosum.version import VERSION
@@ -37,6 +38,8 @@ class Metrics:
         Seconds between two writes.
     check : callable
         Finds the faults of the site (`zerosum.site.health`).
+    text_file : Path, optional
+        A file for monitors, in the OpenMetrics format (`zerosum.site.open_metrics`), which all users may read.
     """
 
     def __init__(
@@ -47,9 +50,10 @@ class Metrics:
         *,
         every: float,
         check: Callable[[], list[str]] = list,
+        text_file: Path | None = None,
     ) -> None:
         self._folder, self._service, self._consents, self._every = folder, service, consents, every
-        self._check = check
+        self._check, self._text_file = check, text_file
         self._began, self._over = time.time(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="zerosum-metrics", daemon=True)
 
@@ -89,6 +93,20 @@ class Metrics:
                 **process(),
             }
             write_file(self._folder / NAME, json.dumps(record, indent=2).encode() + b"\n")
+            if self._text_file is not None:
+                self._write_text(record)
+
+    def _write_text(self, record: dict[str, Any]) -> None:
+        """Replace the file for monitors."""
+        assert self._text_file is not None  # noqa: S101
+        policy = self._service.policy
+        budget = {"spent": self._service.ledger.epsilon(policy.delta), "cap": policy.epsilon}
+        free = {"disk_free_bytes": shutil.disk_usage(self._folder).free}
+        # Beside the file, and with another ending than collectors look for.
+        fresh = self._text_file.with_name(f".{self._text_file.name}.new")
+        fresh.write_text(open_metrics.text(record | budget | free), encoding="utf-8")
+        fresh.chmod(0o644)
+        fresh.replace(self._text_file)
 
 
 def process() -> dict[str, int]:

@@ -148,6 +148,8 @@ class Service:
         Former keys, used for plans that pin them, until they are withdrawn.
     children, connect:
         For a site that is an inner node of trees: the names of the sites that it can reach, and the connection to them.
+    on_proposal:
+        Called once for each plan that waits for the steward; it must return at once.
     """
 
     def __init__(
@@ -168,11 +170,12 @@ class Service:
         former: Sequence[Identity] = (),
         children: Collection[str] = (),
         connect: Connect = _no_children,
+        on_proposal: Callable[[Plan], object] = _no_question,
     ) -> None:
         self.name, self.policy, self.identity, self.former = name, policy, identity, tuple(former)
         self.schema, self._review = schema, review
         self._load, self._consents, self._log, self._most, self._hold = load, consents, log, most_studies, hold
-        self._settle, self._start = settle, start
+        self._settle, self._start, self._on_proposal = settle, start, on_proposal
         self._children, self._connect = frozenset(children), connect
         self._proposed_plans = ProposedPlans()  # through this site; needed for `Dismiss` only
         self._node = InnerNode(name, self._identity, self._plan_to_relay)
@@ -477,6 +480,7 @@ class Service:
             # Only plans that could be accepted reach the steward: policy and schema have refused the others above.
             if self._consents.keep(plan):
                 self._log.write("waiting", "a plan waits for the steward: zerosum site approve, or refuse", plan)
+                self._on_proposal(plan)
             raise AwaitingConsent("this site waits for its steward to decide")
         plan.mus(0)  # calibration may take seconds: it is done and cached before a lock is taken
         with self._mutex:

@@ -113,6 +113,12 @@ class SiteFile(_Table):
     """Public files that studies stand on, such as masks and atlases; found by their digests."""
     children: dict[str, Path] = Field(default_factory=dict)
     """The sockets of the sites that studies may put below it in a [tree](secure-sum.md#along-a-tree), by name."""
+    metrics_file: Path | None = None
+    """A file with the site's figures in the OpenMetrics format, for monitors such as node_exporter; all users may read
+    it."""
+    on_proposal: tuple[str, ...] = ()
+    """A command that runs for every plan that waits for the steward, with a text on its standard input:
+    `["/usr/bin/mail", "-s", "a plan waits", "steward@example.org"]`."""
     kit: Path | None = None
     """The folder of its NVIDIA FLARE kit, for monitors."""
     consent: ConsentTable = ConsentTable()
