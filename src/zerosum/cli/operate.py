@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from zerosum.cli import terminal
-from zerosum.cli.app import Json, SiteOption, site_app
+from zerosum.cli.app import DeskOption, Json, SiteOption, site_app
 from zerosum.errors import BadInput, BadParameter, BadStudy, CheckFailed
 from zerosum.kernel.names import counted, visible
 
@@ -77,19 +77,43 @@ def site_show(site: SiteOption = Path("site.toml"), json_: Json = False) -> None
     )
 
 
+@site_app.command("ledger")
+def site_ledger(
+    desk: Annotated[Path, typer.Option(help="The auditors' socket of a serving site.")], json_: Json = False
+) -> None:
+    """Show a serving site's ledger to a user who may not read its files: studies, costs, what remains. It was verified
+    just before."""
+    from zerosum.site.desk import ask
+
+    record = ask(desk, do="ledger")
+    if json_:
+        terminal.print_json(record)
+    else:
+        # Older entries with doubts are shown with their reasons by `zerosum ledger show` at the site.
+        terminal.show_ledger(record | {"warning": None})
+
+
 @audit_app.command("verify")
 def site_audit_verify(
     site: SiteOption = Path("site.toml"),
     log: Annotated[Path | None, typer.Option(help="A copy of the log, with its rotated parts and its head.")] = None,
+    desk: DeskOption = None,
     json_: Json = False,
 ) -> None:
     """Check that no line of the audit log and of its rotated parts was changed or removed; exit code 4 if one was."""
     from zerosum.site.audit_chain import verify
+    from zerosum.site.desk import ask
     from zerosum.study import SiteFile
 
-    path = log or SiteFile.load(site).audit_log
+    path = log or desk or SiteFile.load(site).audit_log
     try:
-        first, last = verify(path)
+        if desk is not None:
+            found = ask(desk, do="audit")
+            if found["fault"]:
+                raise CheckFailed(found["fault"])
+            first, last = found["first"], found["last"]
+        else:
+            first, last = verify(path)
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
     if json_:

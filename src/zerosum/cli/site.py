@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -26,14 +26,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zerosum.cli import terminal
-from zerosum.cli.app import Json, SiteOption, site_app
+from zerosum.cli.app import DeskOption, Json, SiteOption, site_app
 from zerosum.cli.log import LogJson, log_event, start_logging
 from zerosum.errors import BadStudy, CheckFailed, ZerosumError
 from zerosum.kernel.names import check_name, counted, visible
 from zerosum.protocol.progress import Progress
 
 if TYPE_CHECKING:
-    from zerosum.site.decisions import Decision
+    from zerosum.site.audit_log import AuditLog
+    from zerosum.site.decisions import Consents, Decision
+    from zerosum.site.policy import Policy
+    from zerosum.study import SiteFile
 
 _STALE = 60.0  # s, the least age of metrics that is a fault; a busy machine may delay a write. Chosen by hand
 
@@ -85,6 +88,11 @@ ledger = "state/ledger.sqlite"
 # database = "postgresql://reader@localhost/research"
 # query = "SELECT age, bmi FROM visits ORDER BY id"
 # password_file = "password"  # of mode 0600; or password_env = "VARIABLE"
+
+# [roles]                   # other users of this machine than the site's own
+# folder = "/run/zerosum"   # of the sockets
+# stewards = "stewards"     # group that decides: zerosum site approve DIGEST --desk /run/zerosum/steward
+# auditors = "auditors"     # group that reads the ledger: zerosum site ledger --desk /run/zerosum/auditor
 
 [limits]
 frame_bytes = 268435456     # a larger frame is refused
@@ -279,6 +287,8 @@ def site_run(
         for each in (signal.SIGTERM, signal.SIGINT):
             # `stop` returns at once and lets requests in progress finish: they may have been charged already.
             signal.signal(each, lambda *_: server.stop())
+        # Before the threads that write files start.
+        stack.enter_context(_desk(site, policy, consents, log))
         log.write("started", f"site {site.name!r} serves, with identity {identity.public.hex()}")
         log_event("serving", f"site {site.name!r} serves at {site.socket}")
         stack.enter_context(
@@ -300,15 +310,37 @@ def site_run(
         log.write("stopped", f"site {site.name!r} was asked to stop, and did")
 
 
+def _desk(site: SiteFile, policy: Policy, consents: Consents, log: AuditLog) -> AbstractContextManager[None]:
+    """The sockets of stewards and auditors who are other users of this machine.
+
+    Parameters
+    ----------
+    site : SiteFile
+        Its table [roles] names the groups.
+    policy, consents, log
+        Of the serving site.
+    """
+    from zerosum.site import desk
+
+    groups: dict[desk.Role, str] = {}
+    if site.roles.stewards is not None:
+        groups["steward"] = site.roles.stewards
+    if site.roles.auditors is not None:
+        groups["auditor"] = site.roles.auditors
+    answers = desk.Desk(site.name, policy, consents, log, site.audit_log)
+    return desk.serving(answers, site.folder / site.roles.folder, groups)
+
+
 @site_app.command("approve")
 def site_approve(
     plan: Annotated[
         str, typer.Argument(help="A plan's file, its digest, or for a pending plan the first digits of the digest.")
     ],
     site: SiteOption = Path("site.toml"),
+    desk: DeskOption = None,
 ) -> None:
     """Approve a plan: this site takes part in its study."""
-    _decide(site, plan, "approved")
+    _decide(site, plan, "approved", desk=desk)
 
 
 @site_app.command("refuse")
@@ -320,12 +352,13 @@ def site_refuse(
     reason: Annotated[
         str, typer.Option(help="Reason in one line. The coordinator reads it: no facts about the data.")
     ] = "",
+    desk: DeskOption = None,
 ) -> None:
     """Refuse a plan, immediately, also during its study; what was spent stays spent."""
-    _decide(site, plan, "refused", reason)
+    _decide(site, plan, "refused", reason, desk)
 
 
-def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None:
+def _decide(path: Path, plan: str, decision: Decision, reason: str = "", desk: Path | None = None) -> None:
     """Store the steward's decision about a plan.
 
     Parameters
@@ -339,6 +372,8 @@ def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None
         The decision. The last one is valid.
     reason : str
         Reason of a refusal, which the coordinator reads.
+    desk : Path, optional
+        The stewards' socket of a serving site, for a user who may not read the site's files.
     """
     from zerosum.report.record import read_plan
     from zerosum.site.audit_log import AuditLog
@@ -346,6 +381,13 @@ def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None
     from zerosum.site.steward import decide
     from zerosum.study import SiteFile
 
+    if desk is not None:
+        from zerosum.site.desk import ask
+
+        digest = read_plan(Path(plan)).digest() if Path(plan).is_file() else plan
+        do = "approve" if decision == "approved" else "refuse"
+        terminal.out.print(ask(desk, do=do, digest=digest, reason=reason), soft_wrap=True)
+        return
     site = SiteFile.load(path)
     consents = Consents(site.state_folder)
     read = read_plan(Path(plan)) if Path(plan).is_file() else None
@@ -356,8 +398,11 @@ def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None
 
 
 @site_app.command("status")
-def site_status(site: SiteOption = Path("site.toml"), json_: Json = False) -> None:
+def site_status(site: SiteOption = Path("site.toml"), desk: DeskOption = None, json_: Json = False) -> None:
     """Show whether the site is running, the plans that wait for the steward, and what was spent."""
+    if desk is not None:
+        _show_desk(desk, json_)
+        return
     from zerosum.protocol.stream import alive
     from zerosum.site import metrics
     from zerosum.site.decisions import Consents
@@ -398,6 +443,52 @@ def site_status(site: SiteOption = Path("site.toml"), json_: Json = False) -> No
         terminal.out.print(f"in the queue, place {place}: {visible(each['study'])}, since {since}", soft_wrap=True)
     for digest, plan in waiting:
         terminal.out.print(f"waits for you: {digest}  {visible(plan.study)} ({plan.algorithm})", soft_wrap=True)
+
+
+def _show_desk(desk: Path, json_: bool) -> None:
+    """The status of a site for the users of one of its roles.
+
+    Parameters
+    ----------
+    desk : Path
+        The socket of the role.
+    json_ : bool
+        Whether to print JSON.
+    """
+    from zerosum.site.desk import ask
+
+    record = ask(desk, do="status")
+    if json_:
+        terminal.print_json(record)
+        return
+    cap = record["cap"]
+    terminal.print_titled(visible(record["site"]), ": serves")
+    terminal.out.print(f"epsilon spent: {record['spent']:.4f} of {cap['epsilon']:g} at delta {cap['delta']:g}")
+    for each in record["waiting"]:
+        what = f"{visible(each['study'])} ({each['algorithm']})"
+        terminal.out.print(f"waits for you: {each['digest']}  {what}", soft_wrap=True)
+
+
+@site_app.command("plan")
+def site_plan(
+    plan: Annotated[str, typer.Argument(help="The digest of a plan, or the first digits for a pending one.")],
+    out: Annotated[Path, typer.Option(help="A new file for the plan.")],
+    site: SiteOption = Path("site.toml"),
+    desk: DeskOption = None,
+) -> None:
+    """Write a plan that arrived here to a file, for example to read it on another machine before deciding."""
+    from zerosum.report.record import write_whole
+    from zerosum.site.decisions import Consents
+    from zerosum.site.desk import ask
+    from zerosum.study import SiteFile
+
+    if desk is not None:
+        text = str(ask(desk, do="plan", digest=plan)).encode()
+    else:
+        consents = Consents(SiteFile.load(site).state_folder)
+        text = consents.plan(consents.find(plan)).to_json()
+    write_whole(out, text)
+    terminal.out.print(f"written: {out}", soft_wrap=True)
 
 
 @site_app.command("dry-run")

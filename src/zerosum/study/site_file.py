@@ -38,6 +38,18 @@ class ConsentTable(_Table):
     """Whether plans that fit the policy need no steward."""
 
 
+class RolesTable(_Table):
+    """Table [roles]: groups of this machine's users who decide or audit without being the site's own user."""
+
+    folder: Path = Path("/run/zerosum")
+    """The folder of the sockets `steward` and `auditor`, which both groups must be able to enter."""
+    stewards: str | None = None
+    """The group whose members decide about plans: `zerosum site approve DIGEST --desk /run/zerosum/steward`."""
+    auditors: str | None = None
+    """The group whose members read the ledger and have the audit log checked: `zerosum site ledger --desk
+    /run/zerosum/auditor`."""
+
+
 class LimitsTable(_Table):
     """Table [limits]: resources and time-outs of a serving site. The defaults were chosen by hand; no benchmark
     recorded."""
@@ -123,6 +135,8 @@ class SiteFile(_Table):
     """The folder of its NVIDIA FLARE kit, for monitors."""
     consent: ConsentTable = ConsentTable()
     """Who decides about plans."""
+    roles: RolesTable = RolesTable()
+    """Other users of this machine who decide or audit."""
     limits: LimitsTable = LimitsTable()
     """How much its process takes on, and how long it waits."""
     folder: Path = Field(default=Path(), exclude=True)
