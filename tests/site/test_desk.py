@@ -27,7 +27,13 @@ from zerosum.site.service import Service
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="SO_PEERCRED is Linux's")
 OWN_GROUP = grp.getgrgid(os.getgid()).gr_name if sys.platform == "linux" else ""
-ASK = "import socket,sys; s=socket.socket(1); s.connect(sys.argv[1]); s.sendall(sys.argv[2].encode()+b'\\n'); print(s.makefile().readline())"
+ASK = """
+import socket, sys
+stream = socket.socket(socket.AF_UNIX)
+stream.connect(sys.argv[1])
+stream.sendall(sys.argv[2].encode() + b"\\n")
+print(stream.makefile().readline())
+"""
 
 
 class Site:

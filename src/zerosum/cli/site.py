@@ -90,7 +90,7 @@ ledger = "state/ledger.sqlite"
 # password_file = "password"  # of mode 0600; or password_env = "VARIABLE"
 
 # [roles]                   # other users of this machine than the site's own
-# folder = "/run/zerosum"   # of the sockets
+# sockets = "/run/zerosum"  # folder of the sockets
 # stewards = "stewards"     # group that decides: zerosum site approve DIGEST --desk /run/zerosum/steward
 # auditors = "auditors"     # group that reads the ledger: zerosum site ledger --desk /run/zerosum/auditor
 
@@ -328,7 +328,7 @@ def _desk(site: SiteFile, policy: Policy, consents: Consents, log: AuditLog) -> 
     if site.roles.auditors is not None:
         groups["auditor"] = site.roles.auditors
     answers = desk.Desk(site.name, policy, consents, log, site.audit_log)
-    return desk.serving(answers, site.folder / site.roles.folder, groups)
+    return desk.serving(answers, site.folder / site.roles.sockets, groups)
 
 
 @site_app.command("approve")

@@ -41,7 +41,7 @@ class ConsentTable(_Table):
 class RolesTable(_Table):
     """Table [roles]: groups of this machine's users who decide or audit without being the site's own user."""
 
-    folder: Path = Path("/run/zerosum")
+    sockets: Path = Path("/run/zerosum")
     """The folder of the sockets `steward` and `auditor`, which both groups must be able to enter."""
     stewards: str | None = None
     """The group whose members decide about plans: `zerosum site approve DIGEST --desk /run/zerosum/steward`."""
