@@ -20,6 +20,7 @@ from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.groups import GroupedCounts, GroupedMoments, GroupedRanks
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.local_training import LocalTraining
+from zerosum.statistics.marginals import CentredPairs, WeightedTables
 from zerosum.statistics.mixture import AugmentedScatter, MixtureSums, ThirdMoment
 from zerosum.statistics.module import ModuleGradient, ModulePredictions
 from zerosum.statistics.moments import SecondMoment
@@ -88,6 +89,8 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     GroupedMoments,
     GroupedCounts,
     GroupedRanks,
+    WeightedTables,
+    CentredPairs,
     SurvivalTable,
     CovariateMoments,
     ExitTable,
