@@ -63,6 +63,15 @@ def test_admission_place_in_queue_lapses_without_proposals(tmp_path: Path, monke
     assert service.queue() == []
 
 
+def test_admission_queue_has_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "MOST_QUEUED", 2)
+    service, plans = serve(tmp_path, studies=1), [make("local") for _ in range(5)]
+    assert isinstance(tell(service, plans[0], Propose(plans[0])), Consent)
+    for plan in plans[1:] * 2:
+        assert isinstance(refused(tell(service, plan, Propose(plan))), Busy)
+    assert [each["plan"] for each in service.queue()] == [plan.digest() for plan in plans[1:3]]
+
+
 def test_admission_study_that_never_begins_gives_its_session_back(tmp_path: Path) -> None:
     service = serve(tmp_path, studies=1, start=0.0)
     first, second = make("local"), make("local")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ import typer
 from zerosum.cli import terminal
 from zerosum.cli.app import DeskOption, Json, SiteOption, site_app
 from zerosum.cli.log import LogJson, log_event, start_logging
-from zerosum.errors import BadStudy, CheckFailed, ZerosumError
+from zerosum.errors import BadInput, BadStudy, CheckFailed, ZerosumError
 from zerosum.kernel.names import check_name, counted, visible
 from zerosum.protocol.progress import Progress
 
@@ -411,7 +411,9 @@ def site_status(site: SiteOption = Path("site.toml"), desk: DeskOption = None, j
 
     loaded = SiteFile.load(site)
     policy, consents = loaded.own_policy(), Consents(loaded.state_folder)
-    figures = metrics.read(loaded.state_folder)
+    figures: dict[str, Any] = {}
+    with suppress(BadInput):  # damaged figures must not hide what waits
+        figures = metrics.read(loaded.state_folder)
     waiting = [(digest, consents.proposal(digest)) for digest in consents.waiting()]
     record: dict[str, Any] = {
         "site": loaded.name,

@@ -82,6 +82,7 @@ Connect = Callable[[str, float], AbstractContextManager[Exchange]]
 # A plan stays in the queue for this time after its last proposal. Coordinators propose every 2 s by default; chosen by
 # hand, so that a short interruption does not cost the place, and a coordinator that is gone blocks no other for long.
 TICKET_SECONDS = 30.0
+MOST_QUEUED = 100  # plans in the queue, so that one coordinator cannot fill the memory; chosen by hand
 
 
 def _no_question(plan: Plan) -> None:
@@ -505,7 +506,9 @@ class Service:
             self._queue.pop(digest, None)
             return
         now = time.monotonic()
-        self._queue.setdefault(digest, _Ticket(study, time.time(), now)).asked = now
+        # A plan beyond the limit is answered in the same way and has no place.
+        if digest in self._queue or len(self._queue) < MOST_QUEUED:
+            self._queue.setdefault(digest, _Ticket(study, time.time(), now)).asked = now
         raise Busy("this site takes part in as many studies as it may at once")
 
     def _forget_tickets(self) -> None:
