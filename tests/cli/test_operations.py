@@ -27,7 +27,18 @@ from zerosum.engines.sockets import Sockets
 from zerosum.errors import Abandoned, BadParameter, NotAgreed, Refused
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.codec import Frame, decode_message, decode_reply, encode
-from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Refusal, Reply, Secure
+from zerosum.protocol.messages import (
+    Consent,
+    Contribute,
+    Contribution,
+    Dismiss,
+    Dismissed,
+    Message,
+    Propose,
+    Refusal,
+    Reply,
+    Secure,
+)
 from zerosum.study import Study
 from zerosum.study.coordinating import Settings, begin, coordinate, leave_out
 from zerosum.study.status import read_status
@@ -385,11 +396,12 @@ def test_site_on_full_disk_sends_nothing_and_resumes_once_there_is_room(tmp_path
                 answer = ask(engine, Propose(plan))
                 if isinstance(answer, Consent):
                     answer = ask(engine, Contribute(0, 0, request))
-            if isinstance(answer, Refusal):
-                break
+                if isinstance(answer, Refusal):
+                    break
+                assert isinstance(ask(engine, Dismiss()), Dismissed)
             released += 1
         assert isinstance(answer, Refusal)
-        assert answer.error.code in ("LedgerRefused", "Refused")
+        assert answer.error.code in ("LedgerRefused", "SiteFault")
         assert 0 < released < 40
         assert process.poll() is None
     finally:
