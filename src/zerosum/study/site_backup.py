@@ -47,6 +47,7 @@ from pathlib import Path
 from zerosum.disk import make_folder, open_new, sync_folder
 from zerosum.errors import BadInput, Refused, ZerosumError
 from zerosum.kernel.accountant import mu_for
+from zerosum.report.record import versions
 from zerosum.site import audit_chain
 from zerosum.site.ledger import Ledger
 from zerosum.site.ledger_file import connect, read_counter, refusing, write_counter
@@ -54,7 +55,6 @@ from zerosum.site.ledger_records import Spend
 from zerosum.site.policy import Policy
 from zerosum.study.encrypted_file import decrypt, encrypt
 from zerosum.study.site_file import SiteFile
-from zerosum.version import VERSION
 
 _STATE_FOLDERS = ("decisions", "plans", "proposals", "approved", "withdrawn")
 _FORMAT = 1
@@ -130,7 +130,7 @@ def backup(path: Path, out: Path, passphrase: str) -> int:
                     _add(archive, places, home, policy.ledger_path, copy.read_bytes())
                 manifest = {
                     "format": _FORMAT,
-                    "version": VERSION,
+                    "version": versions()["zerosum"],
                     "site": site.name,
                     "file": _place(home, path.absolute()),
                     "made": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -9,12 +9,12 @@ from pathlib import Path
 from zerosum.errors import BadInput, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.stream import alive
+from zerosum.report.record import versions
 from zerosum.site import audit_chain, metrics
 from zerosum.site.decisions import Consents
 from zerosum.site.ledger import Ledger
 from zerosum.study.site_file import SiteFile
 from zerosum.study.site_schema import confirmed_schema
-from zerosum.version import VERSION
 
 
 @dataclass
@@ -63,7 +63,7 @@ def check_site(path: Path) -> Findings:
             return
         with Ledger.inspect(policy.ledger_path, counter=policy.counter) as books:
             entries = books.entries()
-            by = entries[-1].version or "0.1" if entries else VERSION
+            by = entries[-1].version or "0.1" if entries else versions()["zerosum"]
             found.notes.append(f"the ledger is sound, with {len(entries)} entries; the last one is of version {by}")
 
     def plans() -> None:
