@@ -45,7 +45,7 @@ MODULES = {
     "provision": ("flare",),
     "results": ("results",),
     "run": ("study",),
-    "site": ("key", "operate", "report", "site"),
+    "site": ("convert", "key", "operate", "report", "site"),
     "synth": ("synth",),
     "verify": ("report",),
     "version": ("study",),

@@ -46,7 +46,7 @@ class Traffic:
             }
 
 
-class Counted:
+class TrafficCounter:
     """Counts the traffic of another engine in `traffic`, which a monitor may read at any time."""
 
     def __init__(self, engine: Engine, traffic: Traffic) -> None:
