@@ -19,6 +19,7 @@ ZerosumError
 │   ├── PolicyRefused       the site's policy does not permit it
 │   ├── AwaitingConsent     the steward of the site has not decided yet
 │   │   └── Busy              the site already takes part in its largest number of studies
+│   ├── SiteFault           the disk or the memory of the site does not suffice at the moment
 │   └── OutsidePlan         a release that the plan does not declare
 │       └── NotAgreed         the site has no session of this plan, for instance after a restart
 ├── Abandoned             too many sites were lost; the cost remains charged  exit code 3
@@ -157,7 +158,15 @@ class AwaitingConsent(Refused):
 
 
 class Busy(AwaitingConsent):
-    """The site already takes part in its largest number of studies. The coordinator asks again."""
+    """The site already takes part in its largest number of studies, and the plan is in its queue. The coordinator asks
+    again.
+    """
+
+
+class SiteFault(Refused):
+    """The disk or the memory of the site does not suffice at the moment. The coordinator asks again before a study
+    begins, and counts the site as lost in a round.
+    """
 
 
 class OutsidePlan(Refused):

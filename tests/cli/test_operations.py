@@ -28,7 +28,18 @@ from zerosum.engines.sockets import Sockets
 from zerosum.errors import Abandoned, BadParameter, NotAgreed, Refused
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.codec import Frame, decode_message, decode_reply, encode
-from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Refusal, Reply, Secure
+from zerosum.protocol.messages import (
+    Consent,
+    Contribute,
+    Contribution,
+    Dismiss,
+    Dismissed,
+    Message,
+    Propose,
+    Refusal,
+    Reply,
+    Secure,
+)
 from zerosum.study import Study
 from zerosum.study.coordinating import Settings, begin, coordinate, leave_out
 from zerosum.study.status import read_status
@@ -84,6 +95,8 @@ def test_site_terminal_consent_prompt_follows_answer_of_steward(said: str, tmp_p
         assert [line["event"] for line in deployment.log("north")] == ["started", "waiting"]
         assert plan.digest().encode() in seen
         assert b"epsilon 2.0000" in seen
+        assert b"pressure: [60" in seen  # the ranges, and what is left of the cap
+        assert b"of 10 at delta 1e-05 is spent; after this study one more may cost" in seen
         os.write(theirs, f"{said}\n".encode())
         end = time.monotonic() + 30
         while deployment.log("north")[-1]["event"] != "decided" and said != "later":
@@ -379,11 +392,12 @@ def test_site_on_full_disk_sends_nothing_and_resumes_once_there_is_room(tmp_path
                 answer = ask(engine, Propose(plan))
                 if isinstance(answer, Consent):
                     answer = ask(engine, Contribute(0, 0, request))
-            if isinstance(answer, Refusal):
-                break
+                if isinstance(answer, Refusal):
+                    break
+                assert isinstance(ask(engine, Dismiss()), Dismissed)
             released += 1
         assert isinstance(answer, Refusal)
-        assert answer.error.code in ("LedgerRefused", "Refused")
+        assert answer.error.code in ("LedgerRefused", "SiteFault")
         assert 0 < released < 40
         assert process.poll() is None
     finally:

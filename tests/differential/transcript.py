@@ -72,7 +72,7 @@ class Transcript:
     def log(self, text: str) -> None:
         for row in text.splitlines():
             line: dict[str, Any] = json.loads(row)
-            kept = {name: value for name, value in line.items() if name not in ("time", "plan", "detail")}
+            kept = {name: value for name, value in line.items() if name not in ("time", "plan", "detail", "previous")}
             self.lines.append(Line("audit log", json.dumps(kept, sort_keys=True)))
 
     def counts(self, counts: dict[str, int]) -> None:

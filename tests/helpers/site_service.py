@@ -30,10 +30,12 @@ ROWS = np.random.default_rng(0).normal(size=(40, 2)) * 0.3
 def serve(
     folder: Path,
     *,
+    name: str = "s0",
     automatic: bool = True,
     load: Any = None,
     studies: int = 8,
     hold: float = 3600.0,
+    start: float = 3600.0,
     settle: float = 3600.0,
     keys: tuple[Identity, ...] = (),
     schema: DataSchema | None = None,
@@ -41,7 +43,7 @@ def serve(
 ) -> Service:
     settings: dict[str, Any] = {"data": "synthetic", "epsilon": 100.0, "ledger": folder / "ledger.sqlite", **policy}
     return Service(
-        "s0",
+        name,
         Policy(population="p", **settings),
         keys[0] if keys else Identity(),
         load or (lambda plan: Units.from_rows(ROWS)),
@@ -50,6 +52,7 @@ def serve(
         schema=schema or DataSchema.of(Units.from_rows(ROWS), Policy(population="p", **settings).adjacency),
         most_studies=studies,
         hold=hold,
+        start=start,
         settle=settle,
         former=keys[1:],
     )

@@ -112,6 +112,8 @@ def test_held_budget_full_site_is_busy_and_keeps_its_studies(tmp_path: Path) -> 
         assert isinstance(tell(service, plan, Propose(plan)), Consent)
     assert isinstance(refused(tell(service, plans[2], Propose(plans[2]))), Busy)
     assert isinstance(tell(service, plans[0], Contribute(0, 0, REQUEST)), Contribution)
+    assert isinstance(refused(tell(service, plans[2], Propose(plans[2]))), Busy)
+    assert isinstance(tell(service, plans[0], Dismiss()), Dismissed)
     assert isinstance(tell(service, plans[2], Propose(plans[2])), Consent)
     assert isinstance(tell(service, plans[1], Contribute(0, 0, REQUEST)), Contribution)
     assert service.studies == 1

@@ -21,7 +21,7 @@ from zerosum.compute.units import Units
 from zerosum.errors import BadMessage, Refused
 from zerosum.kernel.statistic import Adjacency
 from zerosum.protocol.codec import decode_reply, encode
-from zerosum.protocol.messages import Consent, Contribute, Prepare, Propose, Refusal, Secure
+from zerosum.protocol.messages import Consent, Contribute, Dismiss, Prepare, Propose, Refusal, Secure
 from zerosum.protocol.stream import NO_STUDY, alive, connect, read, write
 from zerosum.secagg.keys import Identity
 from zerosum.site.audit_log import AuditLog
@@ -32,6 +32,12 @@ from zerosum.site.server import Server, only_one
 from zerosum.site.service import Service
 
 MOST = 1 << 20
+SERVERS: dict[Service, Server] = {}
+
+
+def in_use(server: Server) -> int:
+    """The number of connections on which a frame is arriving or being answered."""
+    return len(server._open) - len(server._idle)
 
 
 @contextmanager
@@ -48,6 +54,7 @@ def serving(folder: Path, seconds: float = 30.0) -> Iterator[tuple[Path, Service
         schema=DataSchema.of(Units.from_rows(rows), policy.adjacency),
     )
     server = Server(folder / "socket", service, frame_bytes=MOST, seconds=seconds)
+    SERVERS[service] = server
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:
@@ -58,6 +65,7 @@ def serving(folder: Path, seconds: float = 30.0) -> Iterator[tuple[Path, Service
         assert not thread.is_alive()
         assert not (folder / "socket").exists()
         service.close()
+        del SERVERS[service]
 
 
 def ask(path: Path, study: bytes, frame: bytes) -> bytes:
@@ -128,11 +136,30 @@ def test_server_slow_frame_is_dropped_after_timeout(tmp_path: Path) -> None:
 
 
 def test_server_connections_beyond_limit_are_refused(tmp_path: Path) -> None:
-    with serving(tmp_path) as (path, _):
+    with serving(tmp_path) as (path, service):
         held: list[socket.socket] = [connect(path, 30.0) for _ in range(64)]
+        for stream in held:
+            stream.sendall(b"\0")  # the first byte of a frame: these connections are in use
+        end = time.monotonic() + 30
+        while in_use(SERVERS[service]) < 64 and time.monotonic() < end:
+            time.sleep(0.01)
+        assert not alive(path, 5.0)
+        for stream in held:
+            stream.close()
+
+
+def test_server_idle_connections_make_room_for_another(tmp_path: Path) -> None:
+    """In 0.2 seventy idle connections of one local process made the health check fail."""
+    with serving(tmp_path) as (path, _):
+        held = []
+        for _ in range(70):
+            held.append(connect(path, 30.0))
+            write(held[-1], NO_STUDY, b"")
+            assert read(held[-1], 0) == (NO_STUDY, b"")
+        assert alive(path, 5.0)
+        assert held[0].recv(1) == b""  # the one that was idle for the longest time
         write(held[-1], NO_STUDY, b"")
         assert read(held[-1], 0) == (NO_STUDY, b"")
-        assert not alive(path, 5.0)
         for stream in held:
             stream.close()
 
@@ -146,8 +173,9 @@ def test_server_after_fifty_studies_has_no_open_files(tmp_path: Path) -> None:
             study = bytes.fromhex(plan.digest())
             assert isinstance(decode_reply(ask(path, study, encode(Propose(plan)))), Consent)
             assert not isinstance(decode_reply(ask(path, study, encode(Contribute(0, 0, request)))), Refusal)
+            assert not isinstance(decode_reply(ask(path, study, encode(Dismiss()))), Refusal)
             open_files.append(len(list(Path("/proc/self/fd").iterdir())))
-        assert len(service._sessions) == 8
+        assert not service._sessions
         assert max(open_files[10:]) <= max(open_files[:10]) + 4  # connections that are just being closed
         assert len(service._ledger.entries()) == 50
 

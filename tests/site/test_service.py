@@ -17,6 +17,7 @@ from zerosum.errors import (
     AwaitingConsent,
     BadData,
     BadInput,
+    Busy,
     LedgerRefused,
     Malformed,
     Misdirected,
@@ -24,13 +25,14 @@ from zerosum.errors import (
     OutsidePlan,
     PolicyRefused,
     Refused,
+    SiteFault,
     UnknownStatistic,
     ZerosumError,
 )
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivateSum
 from zerosum.protocol.codec import decode_reply, encode
-from zerosum.protocol.messages import Consent, Contribute, Contribution, Message, Propose, Reply
+from zerosum.protocol.messages import Consent, Contribute, Contribution, Dismiss, Dismissed, Message, Propose, Reply
 from zerosum.site.audit_log import AuditLog
 from zerosum.site.decisions import MOST_WAITING, Consents
 from zerosum.site.steward import decide
@@ -191,7 +193,7 @@ def test_policy_columns_and_epsilon_of_one_study_are_limited(tmp_path: Path) -> 
     assert isinstance(tell(fits, plan, Propose(plan)), Consent)
 
 
-def test_service_concurrent_studies_share_ledger_and_idle_one_is_dropped(tmp_path: Path) -> None:
+def test_service_concurrent_studies_share_ledger_and_third_one_waits(tmp_path: Path) -> None:
     service, plans = serve(tmp_path, studies=2, epsilon=12.0), [make("local") for _ in range(3)]
     for plan in plans[:2]:
         assert isinstance(tell(service, plan, Propose(plan)), Consent)
@@ -208,6 +210,8 @@ def test_service_concurrent_studies_share_ledger_and_idle_one_is_dropped(tmp_pat
     assert all(isinstance(reply, Contribution) for reply in replies)
     entries = service._ledger.entries()
     assert {entry.spend.study for entry in entries} == {plan.study for plan in plans[:2]}
+    assert isinstance(refused(tell(service, plans[2], Propose(plans[2]))), Busy)  # their last messages are to come
+    assert isinstance(tell(service, plans[0], Dismiss()), Dismissed)
     assert isinstance(tell(service, plans[2], Propose(plans[2])), Consent)
     assert len(service._sessions) == 2
     service.close()
@@ -248,5 +252,6 @@ def test_service_without_writable_log_sends_nothing(tmp_path: Path) -> None:
     tell(service, plan, Propose(plan))
     (tmp_path / "audit.jsonl").unlink()
     (tmp_path / "audit.jsonl").mkdir()
-    with pytest.raises(Refused, match="audit"):
-        tell(service, plan, Contribute(0, 0, REQUEST))
+    error = refused(tell(service, plan, Contribute(0, 0, REQUEST)))
+    assert isinstance(error, SiteFault)
+    assert "audit log" in str(error)

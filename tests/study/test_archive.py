@@ -482,8 +482,8 @@ def test_archive_state_folder_under_open_umask_is_private_to_owner(
     assert during
     assert all(each == {True: {0o700}, False: {0o600}} for each in [*during, modes(state.parent)])
     (kept,) = ArchivedStudy.all()
-    assert kept.export(tmp_path / "out")  # what a user asks for goes by the umask
-    assert modes(tmp_path / "out") == {True: {0o755}, False: {0o644}}
+    assert kept.export(tmp_path / "out")  # what a user asks for goes by the umask, in a folder of the user
+    assert modes(tmp_path / "out") == {True: {0o700}, False: {0o644}}
 
 
 @pytest.mark.usefixtures("everybody_may_read")

@@ -335,3 +335,40 @@ def test_load_for_plan_with_other_columns_than_named_is_refused(tmp_path: Path) 
     hidden = replace(plan.question, columns=("age", "bmi"), n_columns=1001)
     with pytest.raises(BadParameter):
         load_for(replace(plan, question=hidden), file)
+
+
+@pytest.mark.parametrize("case", ["linear", "logistic", "poisson"])
+def test_policy_names_columns_of_the_table_and_not_of_the_design(case: str, tmp_path: Path) -> None:
+    """In 0.2 a policy that listed `sex` refused a design with levels of `sex`: it allowed no column 'sex=m'."""
+    plan = write(tmp_path, CASES[case]).plan()
+    assert "sex=m" in plan.question.columns
+    policy = Policy(population="p", columns=("age", "visits", "sex", "sick"))
+    assert not list(policy._review_question(plan))
+    for missing in ("sex", "age"):
+        left = tuple(name for name in policy.columns or () if name != missing)
+        (refusal,) = policy.model_copy(update={"columns": left})._review_question(plan)
+        assert repr(missing) in str(refusal)
+    (refusal,) = policy.model_copy(update={"columns": plan.question.columns})._review_question(plan)
+    assert "'sex'" in str(refusal)
+
+
+def test_policy_column_cannot_be_hidden_by_a_false_design(tmp_path: Path) -> None:
+    policy = Policy(population="p", columns=("age",))
+    file = SiteFile(name="north", data=Path("north.csv.gz"), unit_column="patient", folder=tmp_path)
+    false: dict[str, Any] = {"design": {"response": "age", "ranges": {"age": [0, 100]}}}
+    # a table without a design: the site reads by the design, whose columns are not those of the plan
+    plan = write(tmp_path, CASES["mean"]).plan()
+    lie = replace(plan, question=replace(plan.question, preprocessing=false))
+    assert not list(policy._review_question(lie))
+    with pytest.raises(BadParameter):
+        load_for(lie, file)
+    # images: a design has no effect there
+    lie = replace(lie, question=replace(lie.question, files={"mask": "ab" * 32}))
+    assert list(policy._review_question(lie))
+    # a design that reads a column which it does not declare
+    plan = write(tmp_path, CASES["linear"]).plan()
+    design: Any = plan.question.preprocessing["design"]
+    for formula in ("age + bmi", "log(bmi)"):
+        lie = replace(plan, question=replace(plan.question, preprocessing={"design": {**design, "formula": formula}}))
+        with pytest.raises(BadInput):
+            load_for(lie, file)

@@ -45,7 +45,7 @@ MODULES = {
     "provision": ("flare",),
     "results": ("results",),
     "run": ("study",),
-    "site": ("convert", "key", "report", "site"),
+    "site": ("convert", "key", "operate", "report", "site"),
     "synth": ("synth",),
     "verify": ("report",),
     "version": ("study",),
@@ -90,7 +90,11 @@ def _run(arguments: list[str]) -> int:
         the program.
     """
     # Not from the parsed options: an error of the parser must be JSON too.
-    as_json = "--json" in arguments
+    as_json, log_json = "--json" in arguments, "--log-json" in arguments
+
+    def fail(kind: str, message: str, code: int, detail: str = "") -> int:
+        return _fail(as_json, kind, message, code, detail, log_json=log_json)
+
     try:
         load(*arguments[:1])
         # Without standalone mode typer returns the exit code and raises its errors here, instead of printing them and
@@ -100,24 +104,24 @@ def _run(arguments: list[str]) -> int:
             raise KeyboardInterrupt
         return int(code or 0)
     except ZerosumError as error:
-        return _fail(as_json, type(error).__name__, str(error), error.exit_code, error.detail)
+        return fail(type(error).__name__, str(error), error.exit_code, error.detail)
     except _UsageProblem as error:
         message = error.format_message()
         if type(error).__name__ == "NoArgsIsHelpError":  # the message is the help page
             print(message)
             return 2
-        return _fail(as_json, "UsageError", " ".join(message.split()), 2)
+        return fail("UsageError", " ".join(message.split()), 2)
     except (KeyboardInterrupt, typer.Abort) as stop:
         # The archive of results adds a note with the cost to the exception that ends a run; typer.Abort has that
         # exception as its cause.
         notes = getattr(stop.__cause__, "__notes__", [])
-        return _fail(as_json, "Interrupted", "; ".join(["interrupted", *notes]), 130)
+        return fail("Interrupted", "; ".join(["interrupted", *notes]), 130)
     # The reader of a pipe has ended, as in `zerosum results | head`.
     except BrokenPipeError:
         return 0
 
 
-def _fail(as_json: bool, kind: str, message: str, code: int, detail: str = "") -> int:
+def _fail(as_json: bool, kind: str, message: str, code: int, detail: str = "", *, log_json: bool = False) -> int:
     """Print an error and return its exit code.
 
     Parameters
@@ -132,9 +136,15 @@ def _fail(as_json: bool, kind: str, message: str, code: int, detail: str = "") -
         Exit code.
     detail : str
         Facts for the holder of the data only. The JSON leaves them out, because it is often stored or sent on.
+    log_json : bool
+        Print the error to stderr as a line of the log, for log collectors.
     """
+    if log_json:
+        from zerosum.cli.log import log_error
+
+        log_error(kind, message)
     if as_json:
         print(json.dumps({"error": {"type": kind, "message": message}}))
-    else:
+    elif not log_json:
         terminal.show_error(message, detail)
     return code

@@ -62,6 +62,9 @@ app.add_typer(flare_app, name="flare")
 Patience = Annotated[float, typer.Option(help="Seconds that a resumed study waits for sites it can do without.")]
 StateOption = Annotated[Path, typer.Option("--state", help="The folder of the study.")]
 SiteOption = Annotated[Path, typer.Option("--site", help="The site's file.")]
+DeskOption = Annotated[
+    Path | None, typer.Option("--desk", help="Socket of your role at a serving site, instead of the site's file.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 StudyFile = Annotated[Path, typer.Argument(help="The study file (TOML).", autocompletion=complete.studies)]
 PublicStudyFile = Annotated[

@@ -7,18 +7,22 @@ time, and another process may decide about it while the question is on the scree
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import sys
 import termios
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from zerosum.cli import terminal
 from zerosum.errors import ZerosumError
 from zerosum.kernel.names import visible
+from zerosum.kernel.plan import Plan
 from zerosum.report.record import privacy_report
 from zerosum.site.decisions import Consents, Decision
+
+_MOST_RANGES = 30  # ranges that are shown, so that the question stays on the screen; chosen by hand
 
 # Stores the decision about the plan with this digest.
 Decide = Callable[[str, Decision], None]
@@ -36,10 +40,12 @@ class ConsentPrompt:
         The store of proposals and decisions.
     decide : callable
         Stores a decision, given the plan's digest and "approved" or "refused".
+    budget : callable
+        What is left of the cap with a plan, in one sentence.
     """
 
-    def __init__(self, consents: Consents, decide: Decide) -> None:
-        self._consents, self._decide = consents, decide
+    def __init__(self, consents: Consents, decide: Decide, budget: Callable[[Plan], str]) -> None:
+        self._consents, self._decide, self._budget = consents, decide, budget
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="zerosum-steward", daemon=True)
 
@@ -80,8 +86,12 @@ class ConsentPrompt:
         terminal.err.print(f"\na plan waits: {visible(plan.study)} ({plan.algorithm}), digest {digest}", soft_wrap=True)
         names = plan.question.columns
         terminal.err.print(f"columns: {', '.join(visible(name) for name in names)}", soft_wrap=True)
+        for line in range_lines(plan):
+            # The brackets of a range are text and not console markup.
+            terminal.err.print(f"  {line}", soft_wrap=True, markup=False)
         for each in privacy_report(plan).per_site:
             terminal.err.print(f"  {visible(each.site)}: epsilon {each.epsilon:.4f} at delta {plan.delta:g}")
+        terminal.err.print(f"here: {self._budget(plan)}", soft_wrap=True)
         keyboard = sys.stdin.fileno()
         # A line that was typed for the plan before must not approve this one.
         termios.tcflush(keyboard, termios.TCIFLUSH)
@@ -96,6 +106,24 @@ class ConsentPrompt:
                 if answer in ("yes", "no"):
                     self._decide(digest, "approved" if answer == "yes" else "refused")
                 return
+
+
+def range_lines(plan: Plan) -> list[str]:
+    """The public ranges and levels of a plan's columns, one line for each; at most `_MOST_RANGES`."""
+    given, design = plan.question.parameters, plan.question.preprocessing.get("design")
+    lower, upper = given.get("lower"), given.get("upper")
+    ranges: dict[str, object] = {}
+    if isinstance(lower, list) and isinstance(upper, list) and len(lower) == len(upper) == len(plan.question.columns):
+        ranges |= dict(zip(plan.question.columns, zip(lower, upper, strict=True), strict=True))
+    # A design and a description have their ranges and levels by the columns of the table.
+    for table in (given, design):
+        if isinstance(table, Mapping):
+            for entry in ("ranges", "levels"):
+                if isinstance(found := table.get(entry), Mapping):
+                    ranges |= found
+    lines = [f"{visible(name)}: {visible(json.dumps(value))}" for name, value in ranges.items()]
+    more = len(lines) - _MOST_RANGES
+    return [*lines[:_MOST_RANGES], *([f"and {more} more: zerosum site dry-run lists them"] if more > 0 else [])]
 
 
 def _in_front() -> bool:

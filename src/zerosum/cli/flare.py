@@ -26,6 +26,7 @@ from zerosum.cli.app import (
     flare_app,
 )
 from zerosum.errors import BadParameter
+from zerosum.kernel.names import counted, visible
 
 
 @flare_app.command("job")
@@ -40,6 +41,9 @@ def flare_job(
     every: ProposalSeconds = 2.0,
     patience: Patience = 60.0,
     ping: Annotated[float, typer.Option(help="Seconds until a silent relay counts as lost.")] = 2.0,
+    absent: Annotated[
+        float, typer.Option(help="Seconds of silence of a site before the first round after which the job ends.")
+    ] = 300.0,
 ) -> None:
     """Begin a study on the FLARE server's machine, and write the job that runs or resumes it."""
     from zerosum.flare.jobs import refuse_tree, write_job
@@ -47,10 +51,10 @@ def flare_job(
     from zerosum.study import Study
     from zerosum.study.coordinating import Settings, begin
 
-    times = {"seconds": seconds, "wait": wait, "every": every, "patience": patience, "ping": ping}
+    times = {"seconds": seconds, "wait": wait, "every": every, "patience": patience, "ping": ping, "absent": absent}
     # As for `coordinator run`: zero would give up on every site at once, infinity never.
     if not all(0 < each < float("inf") for each in times.values()):
-        raise BadParameter("--seconds, --wait, --every, --patience and --ping must be positive")
+        raise BadParameter("--seconds, --wait, --every, --patience, --ping and --absent must be positive")
     settings = Settings.model_validate({"study": study.absolute(), "out": out.absolute(), **times})
     # Before `begin`, which cannot be repeated in the same state folder.
     if job.exists():
@@ -112,6 +116,7 @@ def provision(
     # The roster says which identity may ask for a certificate in the name of a site.
     roster = {site.name: site.identity for site in Study.load(study).sites}
     if not request:
+        terminal.err.print(f"making an authority and {counted(len(roster) + 2, 'kit')}, about 10 s each")
         kits = flare.provision(out, list(roster), _required_server(server), port, admin)
         terminal.out.print(f"written to {kits}: give every site its own, and keep no copy", soft_wrap=True)
         terminal.err.print("a rehearsal: the TLS keys of all sites were made here; in a real study give --request")
@@ -123,9 +128,12 @@ def provision(
     own = None if ca_certificate is None or ca_key is None else (ca_certificate, ca_key)
     # The first call founds the project; later calls approve more requests with its authority.
     if not out.exists():
+        # FLARE's tool starts anew for each certificate, which takes seconds.
+        terminal.err.print("making the authority and the kits of the server and the administrator", soft_wrap=True)
         certificates.found(out, _required_server(server), port, admin, days=days, ca=own)
         terminal.out.print(f"kits of the server and of {admin}: {out / 'kits'}", soft_wrap=True)
-    for each in requests:
+    for at, each in enumerate(requests, start=1):
+        terminal.err.print(f"signing the request of {visible(each.site)}, {at} of {len(requests)}", soft_wrap=True)
         terminal.out.print(f"send back {certificates.approve(out, roster, each, days=days)}", soft_wrap=True)
     # A fingerprint that travels with the signed package proves nothing: an attacker who replaces the package would
     # replace both.

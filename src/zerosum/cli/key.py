@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from zerosum.cli import terminal
-from zerosum.cli.app import Json, SiteOption, site_app
+from zerosum.cli.app import DeskOption, Json, SiteOption, site_app
 from zerosum.errors import BadInput, Refused
 from zerosum.kernel.names import visible
 
@@ -102,8 +102,13 @@ def site_check_rotation(
 
 
 @site_app.command("withdraw")
-def site_withdraw(identity: IdentityArgument, site: SiteOption = Path("site.toml")) -> None:
+def site_withdraw(identity: IdentityArgument, site: SiteOption = Path("site.toml"), desk: DeskOption = None) -> None:
     """Refuse all studies with the holder of this key, immediately, also running ones."""
+    if desk is not None:
+        from zerosum.site.desk import ask
+
+        terminal.out.print(ask(desk, do="withdraw", identity=identity), soft_wrap=True)
+        return
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.decisions import Consents
     from zerosum.study import SiteFile

@@ -76,3 +76,17 @@ def log_event(event: str, words: str, **fields: Any) -> None:
     """
     # With a fixed format: a per cent sign in the text is not a placeholder.
     _log.info("%s", words, extra={"event": event, "fields": fields})
+
+
+def log_error(kind: str, message: str) -> None:
+    """Log the error that ends this process, as a JSON line.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the error's class.
+    message : str
+        The error in one sentence, without facts about data.
+    """
+    start_logging(True)
+    _log.error("%s", message, extra={"event": "error", "fields": {"type": kind}})

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -26,14 +26,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zerosum.cli import terminal
-from zerosum.cli.app import Json, SiteOption, site_app
+from zerosum.cli.app import DeskOption, Json, SiteOption, site_app
 from zerosum.cli.log import LogJson, log_event, start_logging
-from zerosum.errors import BadStudy, CheckFailed, ZerosumError
+from zerosum.errors import BadInput, BadStudy, CheckFailed, ZerosumError
 from zerosum.kernel.names import check_name, counted, visible
 from zerosum.protocol.progress import Progress
 
 if TYPE_CHECKING:
-    from zerosum.site.decisions import Decision
+    from zerosum.site.audit_log import AuditLog
+    from zerosum.site.decisions import Consents, Decision
+    from zerosum.site.policy import Policy
+    from zerosum.study import SiteFile
+
+_STALE = 60.0  # s, the least age of metrics that is a fault; a busy machine may delay a write. Chosen by hand
 
 # The file that `site init` writes: entries that every site must decide about are active, the others are comments. The
 # name is inserted with its quotes, escaped by json.dumps.
@@ -48,6 +53,8 @@ identity = "identity.key"   # the private key that this site signs with: never s
 state = "state"             # the socket, consents and the audit log; its owner's alone
 schema = "schema.toml"      # the public description of the data: zerosum site schema
 # files = ["mask.nii.gz"]   # public files that studies use: masks, atlases, vocabularies
+# metrics_file = "/var/lib/node_exporter/zerosum.prom"  # figures for monitors, in the OpenMetrics format
+# on_proposal = ["/usr/bin/mail", "-s", "a plan waits", "steward@example.org"]
 # kit = "kit"               # NVIDIA FLARE kit, whose certificate `zerosum site health` checks
 
 [consent]
@@ -82,13 +89,21 @@ ledger = "state/ledger.sqlite"
 # query = "SELECT age, bmi FROM visits ORDER BY id"
 # password_file = "password"  # of mode 0600; or password_env = "VARIABLE"
 
+# [roles]                   # other users of this machine than the site's own
+# sockets = "/run/zerosum"  # folder of the sockets
+# stewards = "stewards"     # group that decides: zerosum site approve DIGEST --desk /run/zerosum/steward
+# auditors = "auditors"     # group that reads the ledger: zerosum site ledger --desk /run/zerosum/auditor
+
 [limits]
 frame_bytes = 268435456     # a larger frame is refused
 seconds = 600.0             # until a silent connection is closed
 connections = 64            # at once
-studies = 8                 # at once; one more waits
+studies = 8                 # at once; further ones wait in a queue
+start_seconds = 3600.0      # how long a place and budget stay reserved for a study that was agreed to
 hold_seconds = 172800.0     # how long budget stays reserved for a silent study
 settle_seconds = 600.0      # and after its last round, for attempts that are left
+disk_free = "200 MB"        # with less, zerosum site health fails
+decide_seconds = 604800.0   # when a plan has waited for the steward for longer, it fails too
 metrics_seconds = 10.0      # between two writes of state/metrics.json
 memory = "4 GB"             # for the rows of a study; more rows are read from a file without a name in `state`
 """
@@ -215,8 +230,11 @@ def site_run(
     from zerosum.cli.consent_prompt import ConsentPrompt
     from zerosum.compute.devices import check_device
     from zerosum.site.audit_log import AuditLog
+    from zerosum.site.budget import remaining_budget
     from zerosum.site.decisions import Consents
+    from zerosum.site.health import faults
     from zerosum.site.metrics import Metrics
+    from zerosum.site.proposal_hook import ProposalHook
     from zerosum.site.server import Server, only_one
     from zerosum.site.service import Service
     from zerosum.site.steward import decide
@@ -251,10 +269,12 @@ def site_run(
             review=lambda plan: review_question(plan, site, schema),
             most_studies=limits.studies,
             hold=limits.hold_seconds,
+            start=limits.start_seconds,
             settle=limits.settle_seconds,
             former=site.former_identities(),
             children=site.children,
             connect=partial(children_of, site),
+            on_proposal=ProposalHook(site.name, site.on_proposal),
         )
         stack.callback(service.close)
         server = Server(
@@ -267,14 +287,48 @@ def site_run(
         for each in (signal.SIGTERM, signal.SIGINT):
             # `stop` returns at once and lets requests in progress finish: they may have been charged already.
             signal.signal(each, lambda *_: server.stop())
+        # Before the threads that write files start.
+        stack.enter_context(_desk(site, policy, consents, log))
         log.write("started", f"site {site.name!r} serves, with identity {identity.public.hex()}")
         log_event("serving", f"site {site.name!r} serves at {site.socket}")
-        stack.enter_context(Metrics(site.state_folder, service, consents, every=limits.metrics_seconds))
+        stack.enter_context(
+            Metrics(
+                site.state_folder,
+                service,
+                consents,
+                every=limits.metrics_seconds,
+                text_file=None if site.metrics_file is None else site.folder / site.metrics_file,
+                check=lambda: faults(policy, site.state_folder, consents, limits.health, service.ledger),
+            )
+        )
         # A service started by the system has no terminal; its steward uses `zerosum site approve` or the watch page.
         if sys.stdin is not None and sys.stdin.isatty() and not consents.automatic:
-            stack.enter_context(ConsentPrompt(consents, decide_here))
+            stack.enter_context(
+                ConsentPrompt(consents, decide_here, lambda plan: remaining_budget(plan, site.name, policy))
+            )
         server.serve()
         log.write("stopped", f"site {site.name!r} was asked to stop, and did")
+
+
+def _desk(site: SiteFile, policy: Policy, consents: Consents, log: AuditLog) -> AbstractContextManager[None]:
+    """The sockets of stewards and auditors who are other users of this machine.
+
+    Parameters
+    ----------
+    site : SiteFile
+        Its table [roles] names the groups.
+    policy, consents, log
+        Of the serving site.
+    """
+    from zerosum.site import desk
+
+    groups: dict[desk.Role, str] = {}
+    if site.roles.stewards is not None:
+        groups["steward"] = site.roles.stewards
+    if site.roles.auditors is not None:
+        groups["auditor"] = site.roles.auditors
+    answers = desk.Desk(site.name, policy, consents, log, site.audit_log)
+    return desk.serving(answers, site.folder / site.roles.sockets, groups)
 
 
 @site_app.command("approve")
@@ -283,9 +337,10 @@ def site_approve(
         str, typer.Argument(help="A plan's file, its digest, or for a pending plan the first digits of the digest.")
     ],
     site: SiteOption = Path("site.toml"),
+    desk: DeskOption = None,
 ) -> None:
     """Approve a plan: this site takes part in its study."""
-    _decide(site, plan, "approved")
+    _decide(site, plan, "approved", desk=desk)
 
 
 @site_app.command("refuse")
@@ -297,12 +352,13 @@ def site_refuse(
     reason: Annotated[
         str, typer.Option(help="Reason in one line. The coordinator reads it: no facts about the data.")
     ] = "",
+    desk: DeskOption = None,
 ) -> None:
     """Refuse a plan, immediately, also during its study; what was spent stays spent."""
-    _decide(site, plan, "refused", reason)
+    _decide(site, plan, "refused", reason, desk)
 
 
-def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None:
+def _decide(path: Path, plan: str, decision: Decision, reason: str = "", desk: Path | None = None) -> None:
     """Store the steward's decision about a plan.
 
     Parameters
@@ -316,6 +372,8 @@ def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None
         The decision. The last one is valid.
     reason : str
         Reason of a refusal, which the coordinator reads.
+    desk : Path, optional
+        The stewards' socket of a serving site, for a user who may not read the site's files.
     """
     from zerosum.report.record import read_plan
     from zerosum.site.audit_log import AuditLog
@@ -323,6 +381,13 @@ def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None
     from zerosum.site.steward import decide
     from zerosum.study import SiteFile
 
+    if desk is not None:
+        from zerosum.site.desk import ask
+
+        digest = read_plan(Path(plan)).digest() if Path(plan).is_file() else plan
+        do = "approve" if decision == "approved" else "refuse"
+        terminal.out.print(ask(desk, do=do, digest=digest, reason=reason), soft_wrap=True)
+        return
     site = SiteFile.load(path)
     consents = Consents(site.state_folder)
     read = read_plan(Path(plan)) if Path(plan).is_file() else None
@@ -333,21 +398,31 @@ def _decide(path: Path, plan: str, decision: Decision, reason: str = "") -> None
 
 
 @site_app.command("status")
-def site_status(site: SiteOption = Path("site.toml"), json_: Json = False) -> None:
+def site_status(site: SiteOption = Path("site.toml"), desk: DeskOption = None, json_: Json = False) -> None:
     """Show whether the site is running, the plans that wait for the steward, and what was spent."""
+    if desk is not None:
+        _show_desk(desk, json_)
+        return
     from zerosum.protocol.stream import alive
+    from zerosum.site import metrics
     from zerosum.site.decisions import Consents
     from zerosum.site.ledger import Ledger
     from zerosum.study import SiteFile
 
     loaded = SiteFile.load(site)
     policy, consents = loaded.own_policy(), Consents(loaded.state_folder)
+    figures: dict[str, Any] = {}
+    with suppress(BadInput):  # damaged figures must not hide what waits
+        figures = metrics.read(loaded.state_folder)
     waiting = [(digest, consents.proposal(digest)) for digest in consents.waiting()]
     record: dict[str, Any] = {
         "site": loaded.name,
         # 5 s, the default of `site health`; chosen by hand.
         "serves": alive(loaded.socket, 5.0),
         "waiting": [{"digest": digest, "study": plan.study, "algorithm": plan.algorithm} for digest, plan in waiting],
+        # As of the last write of the metrics, by the serving process.
+        "open": figures.get("open", []),
+        "queue": figures.get("queue", []),
         "cap": {"epsilon": policy.epsilon, "delta": policy.delta},
         "spent": 0.0,
         "releases": 0,
@@ -362,8 +437,60 @@ def site_status(site: SiteOption = Path("site.toml"), json_: Json = False) -> No
     terminal.print_titled(visible(loaded.name), ": serves" if record["serves"] else ": does not serve")
     spent = f"{record['spent']:.4f} of {policy.epsilon:g} at delta {policy.delta:g}"
     terminal.out.print(f"epsilon spent: {spent}, in {counted(record['releases'], 'release')}")
+    for each in record["open"] if record["serves"] else []:
+        rounds = f"{each['rounds']} of {counted(each['planned'], 'round')}"
+        terminal.out.print(f"in progress: {visible(each['study'])}, {rounds}", soft_wrap=True)
+    for place, each in enumerate(record["queue"] if record["serves"] else [], start=1):
+        since = datetime.fromtimestamp(each["since"], UTC).isoformat(timespec="seconds")
+        terminal.out.print(f"in the queue, place {place}: {visible(each['study'])}, since {since}", soft_wrap=True)
     for digest, plan in waiting:
         terminal.out.print(f"waits for you: {digest}  {visible(plan.study)} ({plan.algorithm})", soft_wrap=True)
+
+
+def _show_desk(desk: Path, json_: bool) -> None:
+    """The status of a site for the users of one of its roles.
+
+    Parameters
+    ----------
+    desk : Path
+        The socket of the role.
+    json_ : bool
+        Whether to print JSON.
+    """
+    from zerosum.site.desk import ask
+
+    record = ask(desk, do="status")
+    if json_:
+        terminal.print_json(record)
+        return
+    cap = record["cap"]
+    terminal.print_titled(visible(record["site"]), ": serves")
+    terminal.out.print(f"epsilon spent: {record['spent']:.4f} of {cap['epsilon']:g} at delta {cap['delta']:g}")
+    for each in record["waiting"]:
+        what = f"{visible(each['study'])} ({each['algorithm']})"
+        terminal.out.print(f"waits for you: {each['digest']}  {what}", soft_wrap=True)
+
+
+@site_app.command("plan")
+def site_plan(
+    plan: Annotated[str, typer.Argument(help="The digest of a plan, or the first digits for a pending one.")],
+    out: Annotated[Path, typer.Option(help="A new file for the plan.")],
+    site: SiteOption = Path("site.toml"),
+    desk: DeskOption = None,
+) -> None:
+    """Write a plan that arrived here to a file, for example to read it on another machine before deciding."""
+    from zerosum.report.record import write_whole
+    from zerosum.site.decisions import Consents
+    from zerosum.site.desk import ask
+    from zerosum.study import SiteFile
+
+    if desk is not None:
+        text = str(ask(desk, do="plan", digest=plan)).encode()
+    else:
+        consents = Consents(SiteFile.load(site).state_folder)
+        text = consents.plan(consents.find(plan)).to_json()
+    write_whole(out, text)
+    terminal.out.print(f"written: {out}", soft_wrap=True)
 
 
 @site_app.command("dry-run")
@@ -438,9 +565,11 @@ def site_health(
     seconds: Annotated[float, typer.Option(help="Seconds the site may take for an answer.")] = 5.0,
     json_: Json = False,
 ) -> None:
-    """For monitors: exit code 0 if the site answers, its ledger is sound and its certificate is valid, 4 if not."""
+    """For monitors: exit code 0 if the site answers, its ledger is sound and can be written, its disks have room, its
+    clock is not behind the ledger, no plan waits for too long, and its certificate is valid; 4 if not."""
     from zerosum.protocol.stream import alive
-    from zerosum.site import metrics
+    from zerosum.site import health, metrics
+    from zerosum.site.decisions import Consents
     from zerosum.site.ledger import Ledger
     from zerosum.study import SiteFile
 
@@ -452,10 +581,19 @@ def site_health(
         with Ledger.inspect(policy.ledger_path, counter=policy.counter) as ledger:
             # Opening the ledger verifies its hash chain and its counter.
             entries, spent = len(ledger.entries()), ledger.epsilon(policy.delta)
+            consents = Consents(loaded.state_folder)
+            found = health.faults(policy, loaded.state_folder, consents, loaded.limits.health, ledger)
         record = metrics.read(loaded.state_folder)
         days = _certificate_days(loaded.folder / loaded.kit) if loaded.kit is not None else None
     except ZerosumError as error:
         raise CheckFailed(str(error)) from error
+    # Also those that the serving process found: it may write where this user may not.
+    found += [each for each in record.get("faults", []) if each not in found]
+    # Three writes that did not come are no delay: the process hangs, or cannot write.
+    if record and record["age_seconds"] > max(3 * loaded.limits.metrics_seconds, _STALE):
+        found.append(f"the metrics are {record['age_seconds']:.0f} s old: the site's process hangs or cannot write")
+    if found:
+        raise CheckFailed("; ".join(found))
     # An expired certificate would show only when FLARE connects again, perhaps in the middle of a study.
     if days is not None and days < 0:
         raise CheckFailed(f"the certificate of the site {loaded.name!r} has expired: zerosum site request")

@@ -15,9 +15,10 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from zerosum.arrays import Floats
+from zerosum.coordinator.faults import Fault, fault
 from zerosum.coordinator.journal import Journal
 from zerosum.coordinator.mixing import Mixer, noise_std
-from zerosum.coordinator.secure import LOST_IN_SET_UP, SecureSums, sound
+from zerosum.coordinator.secure import LOST_IN_SET_UP, WRONG_KIND, SecureSums, sound
 from zerosum.engines.base import Engine
 from zerosum.errors import (
     Abandoned,
@@ -52,19 +53,21 @@ from zerosum.protocol.messages import (
 )
 from zerosum.protocol.progress import Observer, Progress, nobody
 from zerosum.protocol.roster import mask_context, slot
+from zerosum.secagg.keys import essence
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """The result of a study: the program's result, the plan, and the participants of each round (empty for an abandoned
-    round).
+    """The result of a study: the program's result, the plan, the participants of each round (empty for an abandoned
+    round), and the faults of sites that were lost.
     """
 
     result: T
     plan: Plan
     participants: tuple[tuple[str, ...], ...]
+    faults: tuple[Fault, ...] = ()
 
 
 def conduct(
@@ -131,7 +134,7 @@ def conduct(
     except StopIteration as stop:
         if journal is not None:
             journal.finish()
-        return Outcome(stop.value, plan, tuple(rounds))
+        return Outcome(stop.value, plan, tuple(rounds), coordinator.faults)
     finally:
         program.close()
 
@@ -147,7 +150,10 @@ class _Coordinator:
         self._extra = 0 if journal is None else journal.extra  # attempts beyond the first, counted over the whole study
         self._index = {site.name: s for s, site in enumerate(plan.sites)}
         self._units: dict[str, int] = {}
-        self._secure = SecureSums(plan, self._exchange) if plan.scheme.facts.secure else None
+        self._faults: list[Fault] = [] if journal is None else list(journal.faults)
+        self._round: tuple[int, int] | None = None  # round and attempt in progress; None outside a round
+        self._refusing: set[str] = set()  # sites that refused in this attempt
+        self._secure = SecureSums(plan, self._exchange, self._blame) if plan.scheme.facts.secure else None
 
     def agree(self, round: int) -> None:
         """Propose the plan once, before the first request."""
@@ -199,7 +205,7 @@ class _Coordinator:
         # site masks only once under the keys of an attempt.
         if known is not None and not self._continued:
             self._consent(keep=False)
-            secure = self._secure = SecureSums(self._plan, self._exchange)
+            secure = self._secure = SecureSums(self._plan, self._exchange, self._blame)
             keys = secure.advertised()
             if keys is None:
                 raise Abandoned(LOST_IN_SET_UP)
@@ -280,6 +286,7 @@ class _Coordinator:
                 attempt = self._next() if repeated else self._first(round)
                 if journal is not None:
                     journal.asked(round, attempt, request.digest())
+                self._round, self._refusing = (round, attempt), set()
                 if isinstance(request, PrivatePublication):
                     release = self._published(round, attempt, request)
                 elif plan.law(round).mechanism is NoiseMechanism.MASKED:
@@ -293,8 +300,13 @@ class _Coordinator:
                 # Once only: what ended the second attempt will probably end a third, and each one is charged by every
                 # site.
                 if repeated or self._extra >= plan.attempts:
-                    raise Abandoned(f"round {round + 1} was abandoned: {loss}; what was spent stays spent") from None
+                    whose = "".join(f"; {each.in_words()}" for each in self._faults if each.round == round)
+                    raise Abandoned(
+                        f"round {round + 1} was abandoned: {loss}; what was spent stays spent{whose}"
+                    ) from None
                 repeated = True
+            finally:
+                self._round = None
 
     def _check_planned(self, round: int, request: Request) -> None:
         """Raise `OutsidePlan` unless the plan has this request in this round."""
@@ -355,6 +367,7 @@ class _Coordinator:
                 shape = self._units[reply.site], plan.release(round).size
                 factor = float(law.factor[self._index[reply.site]])
                 if reply.payload.shape != shape or not np.all(np.isfinite(reply.payload)):
+                    self._blame(reply.site, "its rows have another shape, or are not finite")
                     continue  # counts as a lost reply
                 rows[reply.site] = np.asarray(reply.payload * ((law.step or 1.0) / factor))
         self._enough(list(rows))
@@ -375,7 +388,9 @@ class _Coordinator:
         listed = None if journal is None else journal.listed(round, attempt)
         for reply in self._exchange(dict.fromkeys(listed or self._index, Contribute(round, attempt, request))):
             if isinstance(reply, Contribution) and isinstance(reply.payload, memoryview):
-                secure.take(mine, reply.payload)
+                secure.take(mine, reply.site, reply.payload)
+            elif not isinstance(reply, Lost):
+                self._blame(reply.site, WRONG_KIND)
 
         def settle(names: Sequence[str]) -> None:
             if listed is not None and set(names) != set(listed):
@@ -383,7 +398,10 @@ class _Coordinator:
             if journal is not None and plan.coalition.dropouts:  # without tolerated losses the list is always all sites
                 journal.settled_list(round, attempt, names)
 
-        total, present = secure.finish(mine, settle)
+        try:
+            total, present = secure.finish(mine, settle)
+        except BadMessage as error:  # shares of a lost site that do not fit together: the sum cannot be opened
+            raise Abandoned(str(error)) from error
         return np.asarray(total * law.step, dtype=np.float64), present
 
     def _readable(self, round: int, attempt: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
@@ -399,8 +417,10 @@ class _Coordinator:
         arrived = []
         for reply in self._exchange(messages):
             if not (isinstance(reply, Contribution) and isinstance(reply.payload, np.ndarray)):
+                if not isinstance(reply, Lost):
+                    self._blame(reply.site, WRONG_KIND)
                 continue
-            if sound(partial(mixer.add, self._index[reply.site]), reply.payload):
+            if sound(partial(mixer.add, self._index[reply.site]), reply.payload, partial(self._blame, reply.site)):
                 arrived.append(reply.site)
         # The cancelling noise was divided among `present`. A missing share of it stays in the sum, with a variance far
         # above that of a full sum (docs/guarantee.md, "Dropouts").
@@ -418,15 +438,19 @@ class _Coordinator:
         secure.begin(mine, self._plan.release(round).size, mask_context(self._plan, round, None))
         for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, attempt))):
             if isinstance(reply, Prepared):
-                secure.take(mine, reply.payload)
-        total, present = secure.finish(mine, lambda names: None)
+                secure.take(mine, reply.site, reply.payload)
+        try:
+            total, present = secure.finish(mine, lambda names: None)
+        except BadMessage as error:
+            raise Abandoned(str(error)) from error
         mixer.draws = DrawSum(total, len(present))
         return list(present)
 
     def _keys(self, round: int, attempt: int, mixer: Mixer) -> list[str]:
         """Collect the public keys of the pairwise streams."""
         for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, attempt))):
-            if isinstance(reply, Prepared):
+            # Checked here: all other sites would refuse a list with a key that is none.
+            if isinstance(reply, Prepared) and sound(essence, bytes(reply.payload), partial(self._blame, reply.site)):
                 mixer.keys[self._index[reply.site]] = reply.payload
         present = [name for name, s in self._index.items() if s in mixer.keys]
         self._enough(present)
@@ -456,14 +480,52 @@ class _Coordinator:
         frames = {name: known.get(id(m)) or known.setdefault(id(m), encode(m)) for name, m in asked.items()}
         for name, frame in self._engine.exchange(frames):
             reply: Reply | Lost = Lost(name) if frame is None else _read(name, frame)
+            if isinstance(reply, Lost) and frame is not None:
+                self._blame(name, "it sent bytes that are no reply of this site")
             # `NotAgreed` after a consent means that the site restarted and has no session: a loss, not a refusal of the
             # study.
             if isinstance(reply, Refusal) and isinstance(reply.error, gone):
                 reply = Lost(name, str(reply.error))
             if isinstance(reply, Refusal):
-                error = reply.error if isinstance(reply.error, BadInput | Refused) else Refused(str(reply.error))
-                raise error.about(f"site {reply.site!r}") from reply.error
+                reply = self._refused(reply)
             yield reply
+
+    def _refused(self, reply: Refusal) -> Lost:
+        """A refusal in a round as a loss, as far as the plan tolerates losses: a full disk or a steward's decision at
+        one site does not end the study of the others. Raises the refusal otherwise.
+        """
+        error = reply.error if isinstance(reply.error, BadInput | Refused) else Refused(str(reply.error))
+        self._refusing.add(reply.site)
+        # More refusals than tolerated losses are probably not the fault of single sites: their reason ends the study.
+        if self._round is None or len(self._refusing) > self._plan.coalition.dropouts:
+            raise error.about(f"site {reply.site!r}") from reply.error
+        self._blame(reply.site, f"it refused: {error}")
+        return Lost(reply.site, str(error))
+
+    def _blame(self, site: str, why: str, message: Frame | None = None) -> None:
+        """Record the fault of a site, in the journal first. Of each site one for each attempt is recorded.
+
+        Parameters
+        ----------
+        site : str
+            The site.
+        why : str
+            What was wrong, in one sentence.
+        message : bytes, optional
+            The message of the secure sum that could not be used.
+        """
+        round, attempt = self._round or (None, 0)
+        if any((each.site, each.round, each.attempt) == (site, round, attempt) for each in self._faults):
+            return
+        found = fault(self._plan, site, round, attempt, why, message)
+        if self._journal is not None:
+            self._journal.fault(found)
+        self._faults.append(found)
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The faults of sites so far, those before a resumption included."""
+        return tuple(self._faults)
 
     def _sampler(self, round: int, attempt: int) -> Sampler:
         """The generator of the coordinator's noise: from the operating system, or from the seed of a

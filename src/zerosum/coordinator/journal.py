@@ -3,9 +3,9 @@
 A journal is one file that only grows. The first record holds the plan. For every attempt at a round there is one record
 before a message is sent (round, attempt, digest of the request), and one with the release when it has arrived, before
 the program sees it. The last record marks the end of the study. The public keys of secure aggregation are recorded when
-they were shared, so that a study continues with the sites that still have theirs. Before the first round there may be a
-record of sites that are left out, as the plan allows. An interrupted study is continued by giving the recorded releases
-to its program again.
+they were shared, so that a study continues with the sites that still have theirs. A fault of a site that counts as lost
+has a record with its evidence. Before the first round there may be a record of sites that are left out, as the plan
+allows. An interrupted study is continued by giving the recorded releases to its program again.
 
 Format of the file. Integers are big-endian (`struct` format ">Q8s32s" for the head of a record, 48 bytes):
 
@@ -44,6 +44,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from zerosum.arrays import Floats
+from zerosum.coordinator.faults import Fault
 from zerosum.disk import make_folder, sync_folder
 from zerosum.errors import Abandoned, BadInput, Refused
 from zerosum.kernel.plan import Plan
@@ -94,6 +95,7 @@ class Journal:
         self.session: str | None = None  # digest of the sites' keys in the last complete set-up
         self._keys: tuple[int, int] | None = None  # position of the keys in the file, and length
         self._rounds: list[_Round] = []
+        self.faults: list[Fault] = []  # of sites that were lost, in their order
         self._digest, self._end = _START, 0
         with _refusing(path):
             self._file: BinaryIO = path.open("r+b" if writing else "rb")
@@ -281,6 +283,10 @@ class Journal:
             return
         self._write(fields, np.ascontiguousarray(release.value, dtype="<f8").reshape(-1).view(np.uint8).data)
 
+    def fault(self, fault: Fault) -> None:
+        """Record the fault of a site that counts as lost."""
+        self._write({"kind": "fault", "fault": fault.as_record()})
+
     def leave_out(self, names: Sequence[str]) -> None:
         """Continue without these sites, before the first request; refused if the plan does not allow it."""
         if self._rounds or self.finished:
@@ -380,6 +386,8 @@ class Journal:
                 self._rounds[fields["round"]].listed = tuple(fields["names"])
             case "release":
                 self._rounds[fields["round"]].release = at, length
+            case "fault":
+                self.faults.append(Fault(**fields["fault"]))
             case "without":
                 self.plan = self.plan.without(fields["names"])
             case "done":

@@ -5,6 +5,7 @@ coordinator's collector.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -21,25 +22,42 @@ Settle = Callable[[Sequence[str]], object]
 Exchange = Callable[[Mapping[str, Message]], Iterable[Reply | Lost]]
 Step = Literal["advertise", "share", "receive", "sign", "open"]
 T = TypeVar("T")
+Blame = Callable[[str, str, Frame | None], object]  # site, fault in one sentence, message
+WRONG_KIND = "it answered with a message of another kind"
 LOST_IN_SET_UP = "a site was lost while the secure sum was set up; nothing was released"
 
 
-def sound(take: Callable[[T], object], data: T) -> bool:
-    """Whether a site's message could be used. A message with any fault counts as a lost one."""
+def no_blame(site: str, why: str, message: Frame | None) -> None:
+    """Record no fault."""
+
+
+def sound(take: Callable[[T], object], data: T, blame: Callable[[str], object]) -> bool:
+    """Whether a site's message could be used. A message with any fault counts as a lost one, and `blame` receives the
+    fault in one sentence.
+    """
     try:
         take(data)
-    except BadMessage:
+    except BadMessage as error:
+        blame(str(error))
         return False
     return True
 
 
 class SecureSums:
-    """All secure sums of one study, one attempt after another."""
+    """All secure sums of one study, one attempt after another.
 
-    def __init__(self, plan: Plan, exchange: Exchange) -> None:
+    Parameters
+    ----------
+    plan, exchange:
+        The plan, and the exchange of messages with its sites.
+    blame:
+        Receives a site, its fault in one sentence, and the message that could not be used.
+    """
+
+    def __init__(self, plan: Plan, exchange: Exchange, blame: Blame = no_blame) -> None:
         self._names = [site.name for site in plan.sites]
         self._index = {name: s for s, name in enumerate(self._names)}
-        self._exchange = exchange
+        self._exchange, self._blame = exchange, blame
         self._losses = plan.coalition.dropouts
         self._collector = Collector(roster(plan), branches(plan, plan.tree.top))
 
@@ -71,17 +89,24 @@ class SecureSums:
         """Send one step to the sites and return the names of those with a usable reply."""
         senders = []
         for reply in self._exchange({name: Secure(step, attempt, text) for name, text in data.items()}):
-            if isinstance(reply, Secured) and sound(take, reply.data):
+            if isinstance(reply, Secured) and sound(take, reply.data, partial(self._blamed, reply.site, reply.data)):
                 senders.append(reply.site)
+            elif not isinstance(reply, Secured | Lost):
+                self._blame(reply.site, WRONG_KIND, None)
         return senders
 
     def begin(self, attempt: int, size: int, context: bytes) -> None:
         """Begin an attempt: vectors of `size` words, bound to `context`."""
         self._collector.begin(attempt, size, context)
 
-    def take(self, attempt: int, masked: Frame) -> bool:
-        """Add a masked vector to the sum; return whether it was valid."""
-        return sound(lambda data: self._collector.take_masked(attempt, data), masked)
+    def take(self, attempt: int, site: str, masked: Frame) -> bool:
+        """Add the masked vector of a site to the sum; return whether it was valid."""
+        return sound(
+            lambda data: self._collector.take_masked(attempt, data), masked, partial(self._blamed, site, masked)
+        )
+
+    def _blamed(self, site: str, message: Frame, why: str) -> None:
+        self._blame(site, why, message)
 
     def finish(self, attempt: int, settle: Settle) -> tuple[NDArray[np.int64], Sequence[str]]:
         """Fix the list of sites in the sum, have the sum opened, and remove the masks. `settle` receives the list

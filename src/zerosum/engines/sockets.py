@@ -7,8 +7,10 @@ tried again in the next one. All sites receive their frames in parallel, and a r
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
 
 from zerosum.errors import Malformed
@@ -41,11 +43,18 @@ class Sockets:
         self._paths, self._study = dict(paths), bytes.fromhex(plan)
         self._seconds, self._most = seconds, frame_bytes
         self._open: dict[str, socket.socket] = {}
+        self._busy: set[socket.socket] = set()  # connections on which a reply is awaited
+        self._mutex, self._closed = threading.Lock(), False
         # One thread per site: a slow or absent site must not delay the frames of the others.
         self._pool = ThreadPoolExecutor(max(len(self._paths), 1), thread_name_prefix="zerosum-site")
 
     def close(self) -> None:
-        """Wait for exchanges in progress, then close all connections."""
+        """Close all connections. A reply that is still awaited, from a site that does not answer, is given up."""
+        with self._mutex:
+            self._closed = True
+            for stream in self._busy:
+                with suppress(OSError):  # the other side went away
+                    stream.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads; `close` would not
         self._pool.shutdown()
         for stream in self._open.values():
             stream.close()
@@ -78,7 +87,7 @@ class Sockets:
         except (OSError, Malformed):
             # A fresh connection that fails is a loss. An idle one may have been closed by a site that restarted, which
             # is no loss.
-            if not idle:
+            if not idle or self._closed:
                 return None
         try:
             return self._ask(name, frame)
@@ -88,6 +97,10 @@ class Sockets:
     def _ask(self, name: str, frame: bytes) -> Frame:
         stream = self._open.pop(name, None) or connect(self._paths[name], self._seconds)
         try:
+            with self._mutex:
+                if self._closed:
+                    raise ConnectionError("the engine was closed")
+                self._busy.add(stream)
             write(stream, self._study, frame)
             reply = read(stream, self._most)
             # A reply of another study on this connection means that the two sides are out of step: the connection is
@@ -97,6 +110,9 @@ class Sockets:
         except BaseException:
             stream.close()
             raise
+        finally:
+            with self._mutex:
+                self._busy.discard(stream)
         # A caller may stop reading replies and begin the next exchange: then two connections to one site are in use.
         if (other := self._open.pop(name, None)) is not None:
             other.close()

@@ -29,7 +29,7 @@ class Tree:
 
     def __init__(self, plan: Plan, engine: Engine, *, seconds: float = SECONDS, traffic: Traffic | None = None) -> None:
         self._plan, self._engine, self._seconds = plan, engine, seconds
-        self._losses = Traffic().losses if traffic is None else traffic.losses
+        self._traffic = Traffic() if traffic is None else traffic
 
     def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
         """Replies of all sites as their branches answer. A partial sum stands for the sites in it."""
@@ -39,5 +39,5 @@ class Tree:
         for node, reply in self._engine.exchange(sent):
             for name, each in unpacked(plan, node, down[node], reply):
                 if each is None and not (name == node and reply is None):  # that loss is counted by `TrafficCounter`
-                    self._losses[name] = self._losses.get(name, 0) + 1
+                    self._traffic.lost(name)
                 yield name, each

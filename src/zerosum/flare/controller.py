@@ -72,7 +72,7 @@ class Coordinator(Controller):  # type: ignore[misc]  # FLARE ships no types
                     Cells(engine.get_cell(), targets, plan.digest(), abort_signal, settings.seconds, settings.ping)
                 )
 
-            coordinate(folder, self._attended, connect=connect)
+            coordinate(folder, self._attended, connect=connect, absent=settings.absent)
         # No panic after an interruption: the job is ending anyway, and the study stays resumable.
         except Interrupted as interruption:
             self.logger.warning(str(interruption))

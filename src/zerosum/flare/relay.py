@@ -100,7 +100,19 @@ class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
 
     def _ask(self, study: bytes, frame: memoryview) -> Frame:
         """One frame to the site's process, over one connection that is used again until it fails."""
-        stream = self._stream or connect(Path(os.environ["ZEROSUM_SITE_SOCKET"]), self._seconds)
+        if self._stream is not None:
+            try:
+                return self._ask_over(self._stream, study, frame)
+            except TimeoutError:  # the site may still compute, and a second frame would wait behind the first one
+                raise
+            except (OSError, Malformed):
+                # The site has restarted, or has closed an idle connection for another one. A repeated frame is safe: a
+                # site stores its reply.
+                pass
+        return self._ask_over(connect(Path(os.environ["ZEROSUM_SITE_SOCKET"]), self._seconds), study, frame)
+
+    def _ask_over(self, stream: socket.socket, study: bytes, frame: memoryview) -> Frame:
+        """One frame and its reply over this connection, which is stored for the next frame."""
         # Taken out until the exchange is complete: after a failure the rest of a reply could still be in the socket and
         # would be read as the reply to the next frame.
         self._stream = None

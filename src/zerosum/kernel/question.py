@@ -38,6 +38,27 @@ class Question:
         """Whether there is a rule for missing values, for any column."""
         return self.parameters.get("missing") is not None
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns of a site's table that the study may read, which policies name.
+
+        Columns of a regression's design matrix, such as `sex=m` and `age:sex=m`, are made from columns of the table. A
+        design names those that it may read in its ranges, its levels and its response.
+
+        >>> design = {"response": "sick", "ranges": {"age": [0, 100]}, "levels": {"sex": ["f", "m"], "sick": [0, 1]}}
+        >>> Question.of(["age", "sex=m", "sick"], {}, {"design": design}).sources
+        ('age', 'sex', 'sick')
+        """
+        design = self.preprocessing.get("design")
+        # Images and documents have no design: an entry of this name has no effect there, and must not hide the columns.
+        if not isinstance(design, Mapping) or self.files.keys() & {"mask", "atlas", "vocabulary"}:
+            return self.columns
+        named: list[object] = []
+        for entry in ("ranges", "levels"):
+            if isinstance(given := design.get(entry), Mapping):
+                named += given
+        return tuple(dict.fromkeys(str(name) for name in (*named, design.get("response", ""))))
+
     @classmethod
     def of(
         cls,

@@ -13,7 +13,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,8 +45,21 @@ def write(stream: socket.socket, study: bytes, frame: Frame) -> None:
         stream.sendall(frame)
 
 
-def read(stream: socket.socket, most: int, seconds: float | None = None) -> tuple[bytes, Frame] | None:
+def read(
+    stream: socket.socket, most: int, seconds: float | None = None, on_frame: Callable[[], object] = lambda: None
+) -> tuple[bytes, Frame] | None:
     """The next study and frame; None if the other side has closed the connection.
+
+    Parameters
+    ----------
+    stream:
+        A connected socket.
+    most:
+        Largest length of the frame in bytes.
+    seconds:
+        Time-out of the frame; None: the socket's own time-out, for each part.
+    on_frame:
+        Called when the first byte of the frame has arrived.
 
     Memory is allocated as bytes arrive, not as they are announced, and a frame that is announced too large is not read.
     After its first byte a frame must be complete within `seconds`, even if it arrives byte by byte.
@@ -54,6 +67,8 @@ def read(stream: socket.socket, most: int, seconds: float | None = None) -> tupl
     # A connection may be idle between two frames for hours. Time is counted from the first byte, so that a client that
     # sends one byte a minute cannot hold a thread for ever.
     first = _exactly(stream, 1, None)
+    if first is not None:
+        on_frame()
     end = None if seconds is None else time.monotonic() + seconds
     rest = None if first is None else _exactly(stream, _HEAD.size - 1, end)
     head = None if first is None or rest is None else first + rest

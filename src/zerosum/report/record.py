@@ -400,7 +400,9 @@ class Result:
     kept : str
         Archive id (`zerosum results`).
     warnings : tuple of str
-        Warnings derived from the releases (`zerosum.report.warnings`).
+        Warnings derived from the releases (`zerosum.report.warnings`), and losses of sites.
+    losses : tuple of mapping
+        For each fault of a site that counted as lost `site`, `round`, `attempt`, `why` and `evidence`.
     """
 
     estimate: Mapping[str, Quantity]
@@ -408,7 +410,8 @@ class Result:
     participants: tuple[tuple[str, ...], ...]
     versions: Mapping[str, str]
     kept: str = ""  # archive id (`zerosum results`); empty if nothing was spent
-    warnings: tuple[str, ...] = ()  # warnings derived from the releases
+    warnings: tuple[str, ...] = ()  # warnings derived from the releases, and losses of sites
+    losses: tuple[Mapping[str, Any], ...] = ()  # faults of sites (`zerosum.coordinator.faults`)
 
     @cached_property
     def report(self) -> PrivacyReport:
@@ -448,6 +451,7 @@ class Result:
                 "versions": dict(self.versions),
                 "kept": self.kept,
                 "warnings": list(self.warnings),
+                "losses": [dict(each) for each in self.losses],
             }
         )
         return record
@@ -500,8 +504,8 @@ class Result:
         return chosen_table(self.tables(), name).to_frame(library)
 
     def write(self, folder: Path, *, private: bool = False) -> None:
-        """Write result.json, estimate.npz and plan.json to a new folder, atomically and synced. `private` gives modes
-        0600 and 0700 instead of the umask's."""
+        """Write result.json, estimate.npz and plan.json to a new folder, atomically and synced. The folder has
+        mode 0700, and its files the umask's, or 0600 with `private`."""
         values = {key: quantity.value for key, quantity in self.estimate.items()}
         plan = {"plan.json": self.plan.to_json()}
         self.place(folder, {"result.json": self.as_record()}, {"estimate.npz": values}, plan, private=private)
@@ -519,7 +523,8 @@ class Result:
         try:
             record = json.loads((folder / "result.json").read_bytes())
             rounds = tuple(tuple(names) for names in record["participants"])
-            return cls(estimate, plan, rounds, record["versions"], record["kept"], tuple(record["warnings"]))
+            losses = tuple(record.get("losses", ()))  # results of earlier versions have none
+            return cls(estimate, plan, rounds, record["versions"], record["kept"], tuple(record["warnings"]), losses)
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise BadInput(f"{folder} holds no result that can be read: {error}") from None
 
@@ -545,7 +550,7 @@ class Result:
         files : mapping, optional
             File names to bytes.
         private : bool
-            Modes 0600 and 0700 instead of the umask's.
+            Mode 0600 of the files instead of the umask's. The folder has mode 0700 in any case.
         """
         check_target(folder)
         # All contents are computed before anything is written.
@@ -557,7 +562,8 @@ class Result:
         try:
             _make_parent(folder, private=private)
             partial = _beside(folder)
-            partial.mkdir(mode=0o700 if private else 0o777)
+            # A result is for those whom its owner gives it to: other users of the machine cannot enter the folder.
+            partial.mkdir(mode=0o700)
             try:
                 for name, content in (written | dict(files or {})).items():
                     with open_new(partial / name, private=private) as file:

@@ -119,6 +119,23 @@ def decode(data: bytes | bytearray | memoryview) -> Message:
     return Message(Kind(kind), study, attempt, sender, body, bytes(view[-SIGNATURE_BYTES:]))
 
 
+def evidence(data: bytes | bytearray | memoryview) -> bytes:
+    """Header, digest of the body and signature of a message, which together show who sent it.
+
+    Raises
+    ------
+    BadMessage
+        If the data are no message.
+    """
+    message, view = decode(data), memoryview(data)
+    return b"".join((view[: _HEADER.size], hashlib.sha256(message.body).digest(), message.signature))
+
+
+def check_evidence(found: bytes, public: bytes) -> None:
+    """Raise `Forged` unless the holder of this identity signed the message that `evidence` was made of."""
+    check_signature(public, found[-SIGNATURE_BYTES:], found[:-SIGNATURE_BYTES])
+
+
 def pack(parts: Iterable[bytes]) -> bytes:
     """Several byte strings as one."""
     return b"".join(piece for part in parts for piece in (_COUNT.pack(len(part)), part))

@@ -1,7 +1,9 @@
 """A site's audit log: JSON lines with one sentence for each request, decision and release. It stays at the site.
 
-Every line has `time`, `event` and `words`. Lines about a study also have `study` and `plan`, the digest; a consent has
-the planned number of `rounds`, a release its `round`. The budget is enforced by the ledger; the log is for people.
+Every line has `time`, `event` and `words`, and its place in a hash chain (`zerosum.site.audit_chain`). A decision has
+the user of the operating system who made it. Lines about a study also have `study` and `plan`, the digest; a consent
+has the planned number of `rounds`, a release its `round`. The budget is enforced by the ledger; the log is for
+people.
 
 Refusals, and repetitions that cost nothing, can arrive as fast as a client sends frames. Of each kind the first
 `_ALL_OF` are written, then one line each time their number has doubled.
@@ -10,8 +12,8 @@ Refusals, and repetitions that cost nothing, can arrive as fast as a client send
 from __future__ import annotations
 
 import errno
-import json
 import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -20,15 +22,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from zerosum.disk import make_folder
-from zerosum.errors import Refused, ZerosumError
+from zerosum.errors import SiteFault, ZerosumError
 from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import Request
 from zerosum.kernel.schemes import NoiseMechanism
+from zerosum.site import audit_chain
 
 Event = Literal[
     "fetched", "started", "stopped", "waiting", "decided", "consented", "relayed", "released", "repeated", "refused"
 ]
+
+if sys.platform != "win32":
+    import pwd
 
 _ALL_OF = 20  # refusals or repetitions of one kind that are each written
 
@@ -55,32 +61,45 @@ class AuditLog:
 
         Raises
         ------
-        Refused
+        SiteFault
             If the line cannot be written whole and synced. The caller must not send the reply then.
         """
         line: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event}
         if plan is not None:
             line |= {"study": plan.study, "plan": plan.digest()}
         line |= {"words": words} | more
-        text = (json.dumps(line) + "\n").encode()
+        if event == "decided":
+            line |= {"user": os_user()} | line
         try:
             with self._mutex:
                 make_folder(self._path.parent)
-                # Opened for every line, so that a log file that was rotated away meanwhile is created again. O_APPEND
-                # makes one write a whole line, also beside another process. Only the owner may read it.
-                handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-                try:
-                    # Half a line would join the next one, and neither could be read.
-                    if os.write(handle, text) < len(text):  # a disk that is nearly full takes a part
-                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                    os.fsync(handle)
-                finally:
-                    os.close(handle)
+                with audit_chain.locked(self._path) as head:
+                    self._append(line, head)
         except OSError as error:  # what cannot be recorded does not leave
-            raise Refused("this site cannot write its audit log", detail=str(error)) from error
+            raise SiteFault("this site cannot write its audit log", detail=str(error)) from error
         # The detail may name files or values of the site: it stays in the log file.
         if self._echo is not None:
             self._echo({name: value for name, value in line.items() if name not in ("detail", "time")})
+
+    def _append(self, line: dict[str, Any], head: int) -> None:
+        """Append a line and sync it, then advance the head of the chain, whose file is locked."""
+        # Opened for every line, so that a log file that was rotated away meanwhile is created again. Only the owner may
+        # read it.
+        handle = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            content, after = audit_chain.linked(line, audit_chain.last(head, handle))
+            text, size = content + b"\n", os.fstat(handle).st_size
+            try:
+                if os.write(handle, text) < len(text):  # a disk that is nearly full takes a part
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(handle)
+            except OSError:
+                # Half a line would join the next one, and neither could be read.
+                os.ftruncate(handle, size)
+                raise
+            audit_chain.advance(head, after)
+        finally:
+            os.close(handle)
 
     def refused(self, error: ZerosumError, plan: Plan | None) -> None:
         """Write a refusal, with its detail, which stays in the file. A flood of equal refusals is thinned."""
@@ -106,6 +125,26 @@ class AuditLog:
         # size.
         if count <= _ALL_OF or count & (count - 1) == 0:
             self.write(event, words, plan, count=count, **more)
+
+
+def os_user(uid: int | None = None) -> str:
+    """The name of a user of the operating system; by default of this process, with the user who called `sudo`.
+
+    Parameters
+    ----------
+    uid : int, optional
+        Number of the user.
+    """
+    if uid is None and not hasattr(os, "getuid"):  # Windows
+        return os.environ.get("USERNAME", "")
+    number = os.getuid() if uid is None else uid
+    try:
+        name = pwd.getpwuid(number).pw_name
+    except KeyError:  # a user that this machine does not know, as in containers
+        name = f"uid {number}"
+    # `sudo` sets this variable; it is a statement of the caller's environment, while the number is the system's.
+    caller = os.environ.get("SUDO_USER") if uid is None else None
+    return f"{name} (sudo by {caller})" if caller else name
 
 
 def consent_in_words(plan: Plan, site: int) -> str:

@@ -117,6 +117,32 @@ def refusals(plan: Plan, policy: Policy) -> Iterator[PolicyRefused]:
     yield from seen.refusals(plan, None, BUILTIN)
 
 
+def remaining_budget(plan: Plan, name: str, policy: Policy) -> str:
+    """What the steward must know about the cap before deciding about a plan, in one sentence.
+
+    Parameters
+    ----------
+    plan : Plan
+        The proposal.
+    name : str
+        The site's name on its roster.
+    policy : Policy
+        Names the ledger, its counter and the cap.
+    """
+    cap, total = policy.cap, Total()
+    if policy.ledger_path.exists():
+        with Ledger.inspect(policy.ledger_path, counter=policy.counter_path) as ledger:
+            total = ledger.total
+    spent = f"epsilon {format_epsilon(total.epsilon(cap.delta))} of {cap.epsilon:g} at delta {cap.delta:g} is spent"
+    try:
+        left = check_budget(plan, [site.name for site in plan.sites].index(name), policy)
+    except BudgetExceeded:
+        return f"{spent}, and this study does not fit under the cap any more"
+    if left is None:
+        return f"{spent}; this study has no noise and is not charged"
+    return f"{spent}; after this study one more may cost {left:.4g}"
+
+
 def check_budget(plan: Plan, position: int, policy: Policy) -> float | None:
     """Refuse a plan that does not fit under the cap by today's ledger; return the epsilon that one more study may cost
     afterwards.

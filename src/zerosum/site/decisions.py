@@ -2,7 +2,7 @@
 
     proposals/DIGEST.json   a plan that waits for a decision, as it arrived
     plans/DIGEST.json       the same after a decision
-    decisions/DIGEST        "approved" or "refused", and the time; on a second line the reason, if there is one
+    decisions/DIGEST        "approved" or "refused", the time and the user; on a second line the reason, if there is one
     approved/STUDY.json     an approved plan that allows sites to be left out, by the hash of its study's name
     withdrawn/IDENTITY      a key, of this site or of another, that is refused in every study
 
@@ -25,7 +25,7 @@ from typing import Literal
 import numpy as np
 
 from zerosum.disk import make_folder, sync_folder
-from zerosum.errors import BadInput, BadParameter, Refused
+from zerosum.errors import BadInput, BadParameter, Refused, SiteFault
 from zerosum.kernel.names import visible
 from zerosum.kernel.plan import Plan
 
@@ -71,14 +71,15 @@ class Consents:
         except OSError as error:
             raise Refused("this site cannot read what its steward decided", detail=str(error)) from error
 
-    def decide(self, digest: str, decision: Decision, reason: str = "") -> None:
+    def decide(self, digest: str, decision: Decision, reason: str = "", user: str = "") -> None:
         """Store a decision, durable on return. The last decision is valid. The coordinator receives the reason of a
-        refusal.
+        refusal. `user` is the user of the operating system, who is stored with it.
         """
         reason = _one_line(reason)
         if reason and decision == "approved":
             raise BadParameter("a reason is for a refusal")
-        text = f"{decision} {datetime.now(UTC).isoformat()}\n" + (f"{reason}\n" if reason else "")
+        by = f" by {visible(user)}" if user else ""
+        text = f"{decision} {datetime.now(UTC).isoformat()}{by}\n" + (f"{reason}\n" if reason else "")
         # The decision first, then the move of the plan: after a crash in between the plan is still listed as waiting,
         # but its decision holds.
         write_file(self._decisions / _checked(digest), text.encode())
@@ -164,6 +165,10 @@ class Consents:
 
     def waiting(self) -> list[str]:
         """The digests of plans without a decision, the oldest first."""
+        return [digest for digest, _ in self.waiting_since()]
+
+    def waiting_since(self) -> list[tuple[str, float]]:
+        """The digests of plans without a decision, with the time of their arrival in seconds since 1970."""
         if not self._proposals.is_dir():
             return []
         found = [path for path in self._proposals.glob("*.json") if re.fullmatch("[0-9a-f]{64}", path.stem)]
@@ -171,7 +176,7 @@ class Consents:
         for path in found:
             with suppress(FileNotFoundError):  # a decision was made meanwhile
                 dated.append((path.stat().st_mtime_ns, path.stem))
-        return [digest for _, digest in sorted(dated)]
+        return [(digest, since / 1e9) for since, digest in sorted(dated)]
 
     def find(self, beginning: str) -> str:
         """The digest of a waiting plan by its first digits, eight at least. A complete digest may be of any plan."""
@@ -253,4 +258,4 @@ def write_file(path: Path, text: bytes) -> None:
         finally:
             Path(name).unlink(missing_ok=True)
     except OSError as error:
-        raise Refused("this site cannot write to its state folder", detail=str(error)) from error
+        raise SiteFault("this site cannot write to its state folder", detail=str(error)) from error

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from zerosum.errors import Refused, ZerosumError
+from zerosum.compute.devices import no_memory
+from zerosum.errors import Refused, SiteFault, ZerosumError
 from zerosum.protocol.codec import decode_message, encode
 from zerosum.protocol.messages import Refusal, Relay, Reply
 from zerosum.site.site import Site
@@ -44,4 +45,7 @@ def known_error(name: str, error: Exception) -> ZerosumError:
     if isinstance(error, ZerosumError):
         return error
     _log.error("site %r met an internal error", name, exc_info=error)
+    # An operator must know that more memory helps. The sentence has no amount: that would follow the number of rows.
+    if no_memory(error):
+        return SiteFault("this site has too little memory for this request")
     return Refused("this site met an internal error")

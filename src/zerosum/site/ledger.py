@@ -228,6 +228,22 @@ class Ledger:
             number = self._append(fields)
         return next(entry for entry in reversed(self._entries) if entry.number == number)
 
+    def record_loss(self, spend: Spend, cap: Cap) -> None:
+        """Record what entries that are lost may have cost. It is charged also if the total exceeds the cap then."""
+        with self._writing():
+            self._append({"spend": spend.as_record(), "charged_mu": spend.mu, "plan": None, "cap": asdict(cap)})
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """The number of the last row and its digest, as the counter has them."""
+        with self._transaction("DEFERRED"):
+            return len(self._digests) - 1, self._digests[-1]
+
+    def digest(self, number: int) -> str:
+        """The digest of a row."""
+        with self._transaction("DEFERRED"):
+            return self._digests[number]
+
     def draw(self, study: str, round: int, attempt: int, request: str, plan: str) -> Draw:
         """Record durably a step of the phase that this study reserved last. It costs nothing more.
 

@@ -11,13 +11,16 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from zerosum.errors import BadInput, ZerosumError
+from zerosum.site import open_metrics
 from zerosum.site.decisions import Consents, write_file
 from zerosum.site.service import Service
+from zerosum.version import VERSION
 
 NAME = "metrics.json"
 
@@ -33,10 +36,24 @@ class Metrics:
         The running service and its store of decisions, which are only read.
     every : float
         Seconds between two writes.
+    check : callable
+        Finds the faults of the site (`zerosum.site.health`).
+    text_file : Path, optional
+        A file for monitors, in the OpenMetrics format (`zerosum.site.open_metrics`), which all users may read.
     """
 
-    def __init__(self, folder: Path, service: Service, consents: Consents, *, every: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        service: Service,
+        consents: Consents,
+        *,
+        every: float,
+        check: Callable[[], list[str]] = list,
+        text_file: Path | None = None,
+    ) -> None:
         self._folder, self._service, self._consents, self._every = folder, service, consents, every
+        self._check, self._text_file = check, text_file
         self._began, self._over = time.time(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="zerosum-metrics", daemon=True)
 
@@ -62,16 +79,34 @@ class Metrics:
         with suppress(OSError, ZerosumError):  # a full disk stops releases, which must be recorded; figures may be late
             record = {
                 "site": self._service.name,
+                "version": VERSION,
                 "serving": serving,
                 "pid": os.getpid(),
                 "started": self._began,
                 "written": time.time(),
                 "studies": self._service.studies,
+                "open": self._service.open_studies(),
+                "queue": self._service.queue(),
                 "waiting": len(self._consents.waiting()),
+                "faults": self._check() if serving else [],
                 "counts": dict(sorted(self._service.counts.copy().items())),
                 **process(),
             }
             write_file(self._folder / NAME, json.dumps(record, indent=2).encode() + b"\n")
+            if self._text_file is not None:
+                self._write_text(record)
+
+    def _write_text(self, record: dict[str, Any]) -> None:
+        """Replace the file for monitors."""
+        assert self._text_file is not None  # noqa: S101
+        policy = self._service.policy
+        budget = {"spent": self._service.ledger.epsilon(policy.delta), "cap": policy.epsilon}
+        free = {"disk_free_bytes": shutil.disk_usage(self._folder).free}
+        # Beside the file, and with another ending than collectors look for.
+        fresh = self._text_file.with_name(f".{self._text_file.name}.new")
+        fresh.write_text(open_metrics.text(record | budget | free), encoding="utf-8")
+        fresh.chmod(0o644)
+        fresh.replace(self._text_file)
 
 
 def process() -> dict[str, int]:

@@ -55,7 +55,8 @@ class Policy(BaseModel):
     statistics: tuple[str, ...] | None = None
     """What may be computed, by the names of statistics: by default every built-in one, and none that was registered."""
     columns: tuple[str, ...] | None = None
-    """The only columns, as plans name them, that may be asked about; by default any."""
+    """The only columns of the data that studies may read; by default any. A regression makes columns of its own from
+    them, such as `sex=m`: name `sex` here."""
     minimum_units: int = Field(10, ge=1, strict=True)
     """Fewer units than this are refused."""
     minimum_colluders: int = Field(1, ge=0, strict=True)
@@ -312,7 +313,8 @@ class Policy(BaseModel):
             asked = plan.question
             if len(asked.columns) != asked.n_columns or not asked.columns:
                 yield PolicyRefused("this site's policy names the columns it allows, the plan does not name its own")
-            elif strangers := [name for name in asked.columns if name not in self.columns]:
+            # Columns of the table, not those that a design makes from them: `sex` and not `sex=m`.
+            elif strangers := [name for name in asked.sources if name not in self.columns]:
                 yield PolicyRefused(f"this site's policy allows no column {', '.join(map(repr, strangers))}")
 
     def _review_cost(self, plan: Plan) -> Iterator[PolicyRefused]:

@@ -42,7 +42,8 @@ class _Handler(socketserver.BaseRequestHandler):
         """Read and answer one frame; whether the connection stays open."""
         service = self.server.service
         try:
-            arrived = read(stream, self.server.frame_bytes, self.server.seconds)
+            self.server.idle(stream)
+            arrived = read(stream, self.server.frame_bytes, self.server.seconds, lambda: self.server.in_use(stream))
         except Malformed as error:
             service.refuse(error)
             # After a frame that is malformed the stream has no known position, so that the connection is closed after
@@ -71,7 +72,8 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     seconds : float
         Time-out of one frame, and of a silent connection.
     connections : int
-        Largest number of open connections. The default was chosen by hand; no benchmark recorded.
+        Largest number of open connections. A further one takes the place of the connection that has been idle for the
+        longest time; its client may connect again. The default was chosen by hand; no benchmark recorded.
     """
 
     daemon_threads = False
@@ -82,6 +84,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     ) -> None:
         self.service, self.frame_bytes, self.seconds, self.connections = service, frame_bytes, seconds, connections
         self._open: set[socket.socket] = set()
+        self._idle: dict[socket.socket, None] = {}  # between two frames, the longest idle one first
         self._mutex = threading.Lock()
         self._path = path
         path.unlink(missing_ok=True)  # left by a killed process; the serving process holds the lock
@@ -96,14 +99,41 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             # Each connection has a thread and may hold a frame of `frame_bytes` bytes; without a limit a client could
             # fill the memory.
             if len(self._open) >= self.connections:
-                return False
+                # Connections that answer no frame at this moment cost their clients nothing when they are closed. If
+                # there is none, the new one is refused.
+                longest = next(iter(self._idle), None)
+                if longest is None:
+                    return False
+                self._close_idle(longest)
             self._open.add(request)
             return True
+
+    def idle(self, stream: socket.socket) -> None:
+        """A connection waits for its next frame."""
+        with self._mutex:
+            if stream not in self._open:
+                raise ConnectionAbortedError("the connection was closed for another one")
+            self._idle[stream] = None
+
+    def in_use(self, stream: socket.socket) -> None:
+        """The first byte of a frame has arrived on a connection."""
+        with self._mutex:
+            if stream not in self._idle:  # closed for another one at this moment: the frame is not answered
+                raise ConnectionAbortedError("the connection was closed for another one")
+            del self._idle[stream]
+
+    def _close_idle(self, stream: socket.socket) -> None:
+        """Close a connection that is idle, so that its thread ends. Called under the lock."""
+        del self._idle[stream]
+        self._open.discard(stream)
+        with suppress(OSError):
+            stream.shutdown(socket.SHUT_RDWR)
 
     def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
         """Close a connection, so that another one may take its place."""
         with self._mutex:
             self._open.discard(request)
+            self._idle.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:

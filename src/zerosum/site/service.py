@@ -5,11 +5,16 @@ the decision does not depend on a row of the data. A message for a plan without 
 refused. Every refusal has a code and a sentence and is written to the audit log. Two studies never share a session, and
 all share one ledger.
 
+A study takes all that it needs here at once: a session, with budget for its remaining rounds. If no session is free,
+the plan waits in a queue, the oldest first, and its proposal is answered by `Busy`. A place in the queue lapses when
+the coordinator has not asked for `TICKET_SECONDS`. A session ends with the last message of its study and not before:
+its coordinator dismisses the site, or is silent for the times below.
+
 Consent reserves budget. The remaining cost of a plan with consent counts against the cap when another plan is proposed,
 so that a study in progress is not refused because others spent. The reservation ends when the study is complete, when
-its coordinator dismisses the site, when the steward refuses the study, or after `hold` seconds without a message,
-`settle` seconds after its last round. It does not outlive the process, and neither do the secrets without which the
-study could not continue.
+its coordinator dismisses the site, when the steward refuses the study, or after `hold` seconds without a message: after
+`start` seconds if nothing but the proposal has arrived, and `settle` seconds after the last round. It does not outlive
+the process, and neither do the secrets without which the study could not continue.
 
 Locks. `_Session.lock` orders the messages of one study. `_mutex` protects the table of sessions and the counters and is
 held briefly. `_reserving` orders decisions about the budget. `_reserving` is taken inside a session's lock, and
@@ -25,6 +30,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 from zerosum.compute.units import Units
 from zerosum.errors import (
@@ -35,6 +41,7 @@ from zerosum.errors import (
     Misdirected,
     NotAgreed,
     PolicyRefused,
+    SiteFault,
     ZerosumError,
 )
 from zerosum.kernel.plan import Plan
@@ -72,6 +79,12 @@ Exchange = Callable[[Mapping[str, bytes]], Iterable[tuple[str, Frame | None]]]  
 Connect = Callable[[str, float], AbstractContextManager[Exchange]]
 
 
+# A plan stays in the queue for this time after its last proposal. Coordinators propose every 2 s by default; chosen by
+# hand, so that a short interruption does not cost the place, and a coordinator that is gone blocks no other for long.
+TICKET_SECONDS = 30.0
+MOST_QUEUED = 100  # plans in the queue, so that one coordinator cannot fill the memory; chosen by hand
+
+
 def _no_question(plan: Plan) -> None:
     """The review for data that do not depend on a plan's question: accepts every plan."""
 
@@ -92,12 +105,23 @@ class _Session:
     released: set[tuple[int, int]] = field(default_factory=set)
     agreed: bool = False
     lapsed: bool = False  # inactive for so long that its reservation has ended
+    begun: bool = False  # a message after the proposal has arrived
+    proposals: int = 0  # that are being answered at this moment
     used: float = field(default_factory=time.monotonic)
 
     @property
     def over(self) -> bool:
         """Whether the last round was answered."""
         return any(round == self.plan.rounds - 1 for round, _ in self.released)
+
+
+@dataclass
+class _Ticket:
+    """A plan in the queue."""
+
+    study: str
+    since: float  # time of the first proposal, seconds since 1970
+    asked: float  # time of the last proposal on the monotonic clock
 
 
 class Service:
@@ -116,15 +140,17 @@ class Service:
     review:
         Refuses a plan whose question does not fit the schema.
     most_studies:
-        How many studies take part at once; a new one replaces a completed one, or is refused as busy.
-    hold, settle:
-        Seconds without a message after which a reservation ends, during a study and after its last round. The defaults
-        (two days, ten
-        minutes) were chosen by hand; no benchmark recorded.
+        How many studies take part at once; further ones wait in the queue.
+    hold, start, settle:
+        Seconds without a message after which a session and its reservation end: during a study, between its proposal
+        and its next message, and after its last round. The defaults (two days, one hour, ten minutes) were chosen by
+        hand; no benchmark recorded.
     former:
         Former keys, used for plans that pin them, until they are withdrawn.
     children, connect:
         For a site that is an inner node of trees: the names of the sites that it can reach, and the connection to them.
+    on_proposal:
+        Called once for each plan that waits for the steward; it must return at once.
     """
 
     def __init__(
@@ -140,28 +166,58 @@ class Service:
         review: Review = _no_question,
         most_studies: int = 8,
         hold: float = 172800.0,
+        start: float = 3600.0,
         settle: float = 600.0,
         former: Sequence[Identity] = (),
         children: Collection[str] = (),
         connect: Connect = _no_children,
+        on_proposal: Callable[[Plan], object] = _no_question,
     ) -> None:
         self.name, self.policy, self.identity, self.former = name, policy, identity, tuple(former)
         self.schema, self._review = schema, review
         self._load, self._consents, self._log, self._most, self._hold = load, consents, log, most_studies, hold
-        self._settle = settle
+        self._settle, self._start, self._on_proposal = settle, start, on_proposal
         self._children, self._connect = frozenset(children), connect
         self._proposed_plans = ProposedPlans()  # through this site; needed for `Dismiss` only
         self._node = InnerNode(name, self._identity, self._plan_to_relay)
         self.counts: Counter[str] = Counter()  # for monitoring: frames, bytes, replies and refusals by kind
         self._ledger: Ledger = policy.open_ledger()
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._queue: OrderedDict[str, _Ticket] = OrderedDict()  # by digest, the oldest first
         self._mutex, self._reserving = threading.Lock(), threading.Lock()
+
+    @property
+    def ledger(self) -> Ledger:
+        """The open ledger, for the checks of the operator."""
+        return self._ledger
 
     @property
     def studies(self) -> int:
         """Number of studies that are not complete."""
         with self._mutex:
             return sum(not session.over for session in self._sessions.values())
+
+    def open_studies(self) -> list[dict[str, Any]]:
+        """The studies with consent, for the operator: study, plan, rounds that were answered, seconds of silence."""
+        now = time.monotonic()
+        with self._mutex:
+            return [
+                {
+                    "study": each.plan.study,
+                    "plan": digest,
+                    "rounds": len({round for round, _ in each.released}),
+                    "planned": each.plan.rounds,
+                    "silent_seconds": round(now - each.used, 1),
+                }
+                for digest, each in self._sessions.items()
+                if each.agreed
+            ]
+
+    def queue(self) -> list[dict[str, Any]]:
+        """The plans that wait for a session, the next one first: study, plan and time of the first proposal."""
+        with self._mutex:
+            self._forget_tickets()
+            return [{"study": each.study, "plan": digest, "since": each.since} for digest, each in self._queue.items()]
 
     def close(self) -> None:
         """Close the ledger. Called once, when no frame is being answered."""
@@ -174,7 +230,11 @@ class Service:
             reply = self._handle(digest, frame)
         except Exception as error:
             known = known_error(self.name, error)
-            self.refuse(known, digest)
+            try:
+                self.refuse(known, digest)
+            except SiteFault as fault:
+                # The audit log cannot be written. The coordinator learns that, and not why it was refused otherwise.
+                known = fault
             reply = Refusal(self.name, known.public())
         answer = encode(reply)
         with self._mutex:
@@ -205,7 +265,10 @@ class Service:
         if isinstance(message, Relay):
             return self._relayed(digest, message)
         if isinstance(message, Dismiss):
-            self._find(digest)
+            with self._mutex:
+                waited = self._queue.pop(digest, None) is not None
+            if not waited:
+                self._find(digest)
             self._drop(digest)
             return Dismissed(self.name)
         # The decision is read again for every message: a refusal or a withdrawn key takes effect in the middle of a
@@ -221,10 +284,21 @@ class Service:
         if decision is None and not isinstance(message, Propose) and not self._unasked(plan):
             self._drop(digest)
             raise PolicyRefused("the steward of this site no longer approves of this study")
-        session = self._proposed(digest, plan, decision) if isinstance(message, Propose) else self._find(digest)
-        # One message of a study at a time. The data are read inside the lock, so that two messages do not read them
-        # twice.
+        proposed = isinstance(message, Propose)
+        session = self._proposed(digest, plan, decision) if proposed else self._find(digest)
+        try:
+            return self._in_turn(session, message)
+        finally:
+            if proposed:
+                with self._mutex:
+                    session.proposals -= 1
+
+    def _in_turn(self, session: _Session, message: Message) -> Reply:
+        """The reply of a study to a message. Messages of one study are answered one after the other."""
+        # The data are read inside the lock, so that two messages do not read them twice.
         with session.lock:
+            if not isinstance(message, Propose):
+                session.begun = True
             if session.site is None:
                 session.site = self._site(session.plan)
             # A repeated request gets its old reply and costs nothing, so it needs no reservation.
@@ -363,10 +437,11 @@ class Service:
         return refused or bool(keys & self._consents.withdrawn())
 
     def _quiet(self, session: _Session) -> bool:
-        """Whether a study was inactive for so long that its reservation ends; sooner after its last round, where only
-        attempts remain.
+        """Whether a study was inactive for so long that its reservation ends; sooner before its first message after the
+        proposal, and after its last round, where only attempts and the opening of the sum remain.
         """
-        return time.monotonic() - session.used > (self._settle if session.over else self._hold)
+        hold = self._hold if session.begun else min(self._hold, self._start)
+        return time.monotonic() - session.used > (self._settle if session.over else hold)
 
     def _drop(self, digest: str) -> None:
         """Forget a session and its secrets."""
@@ -390,7 +465,7 @@ class Service:
         AwaitingConsent
             If the plan waits for the steward.
         Busy
-            If no session can be replaced.
+            If no session is free, or other plans have waited for longer.
         """
         # Sessions, decisions and the log are found by the digest: a plan under another one's digest would inherit its
         # approval.
@@ -406,28 +481,52 @@ class Service:
             # Only plans that could be accepted reach the steward: policy and schema have refused the others above.
             if self._consents.keep(plan):
                 self._log.write("waiting", "a plan waits for the steward: zerosum site approve, or refuse", plan)
+                self._on_proposal(plan)
             raise AwaitingConsent("this site waits for its steward to decide")
         plan.mus(0)  # calibration may take seconds: it is done and cached before a lock is taken
         with self._mutex:
             if digest not in self._sessions:
-                self._make_room()
+                self._admit(digest, plan.study)
                 self._sessions[digest] = _Session(plan)
-            return self._touch(digest)
+            session = self._touch(digest)
+            session.proposals += 1
+            return session
 
     def _unasked(self, plan: Plan) -> bool:
         """Whether a plan needs no decision of its own."""
         return self._consents.automatic or self._consents.covers(plan)
 
-    def _make_room(self) -> None:
-        """Remove sessions that are complete, that lost their reservation, or that never came to a consent."""
+    def _admit(self, digest: str, study: str) -> None:
+        """Take a plan out of the queue if a session is free for it, or leave it there and raise `Busy`."""
+        self._forget_tickets()
+        # First come, first served: a plan that arrived later may not take the session that an earlier one waits for.
+        ahead = list(self._queue).index(digest) if digest in self._queue else len(self._queue)
+        self._make_room(ahead + 1)
+        if self._most - len(self._sessions) > ahead:
+            self._queue.pop(digest, None)
+            return
+        now = time.monotonic()
+        # A plan beyond the limit is answered in the same way and has no place.
+        if digest in self._queue or len(self._queue) < MOST_QUEUED:
+            self._queue.setdefault(digest, _Ticket(study, time.time(), now)).asked = now
+        raise Busy("this site takes part in as many studies as it may at once")
+
+    def _forget_tickets(self) -> None:
+        """Remove plans from the queue whose coordinators have stopped to ask."""
+        now = time.monotonic()
+        for digest, ticket in list(self._queue.items()):
+            if now - ticket.asked > TICKET_SECONDS:
+                del self._queue[digest]
+
+    def _make_room(self, wanted: int) -> None:
+        """Remove sessions that lost their reservation, or that never came to a consent, until `wanted` are free."""
         for digest, each in list(self._sessions.items()):  # least recently used first
-            if len(self._sessions) < self._most:
+            if self._most - len(self._sessions) >= wanted:
                 return
-            # A session whose lock is held is answering a message at this moment and stays.
-            if each.over or self._given_up(each) or not (each.agreed or each.lock.locked()):
+            # A study whose last round was answered stays, too: the list of sites in its sum is still to be signed, and
+            # the sum to be opened.
+            if self._given_up(each) or not (each.agreed or each.proposals):
                 del self._sessions[digest]
-        if len(self._sessions) >= self._most:
-            raise Busy("this site takes part in as many studies as it may at once")
 
     def _touch(self, digest: str) -> _Session:
         """Mark a session as used. A reservation that ended meanwhile stays ended until `_reserve` renews it."""

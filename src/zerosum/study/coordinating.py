@@ -54,6 +54,9 @@ class Settings(BaseModel):
     # s without a reply after which a FLARE relay counts as lost
     ping: float = Field(default=2.0, gt=0, allow_inf_nan=False)
     frame_bytes: int = Field(default=FRAME_BYTES, gt=0)
+    # s, silence of a site before the first round after which a FLARE job ends, since a relay that was killed does not
+    # come back within its job; chosen by hand
+    absent: float = Field(default=300.0, gt=0, allow_inf_nan=False)
     # Signing key of the report, also when another user resumes the study. None: the key of the current user.
     key: Path | None = None
 
@@ -158,7 +161,12 @@ def _journal(folder: Path) -> Journal:
 
 
 def coordinate(
-    folder: Path, on_attendance: OnAttendance, observer: Observer = nobody, connect: Connect | None = None
+    folder: Path,
+    on_attendance: OnAttendance,
+    observer: Observer = nobody,
+    connect: Connect | None = None,
+    *,
+    absent: float | None = None,
 ) -> Result:
     """Run or resume the study of a state folder and write its result. Finished rounds are not requested again.
 
@@ -173,6 +181,8 @@ def coordinate(
         that it can be resumed.
     connect : callable, optional
         Makes an engine for a plan. By default the sockets of the settings.
+    absent : float, optional
+        Seconds after which a site that does not answer before the first round ends this run; None: `wait` only.
 
     Returns
     -------
@@ -209,8 +219,17 @@ def coordinate(
                 try:
                     # A finished study has its releases in the journal: no site is asked again.
                     if not over:
-                        times = {"seconds": settings.wait, "every": settings.every, "patience": settings.patience}
-                        gather(plan, sites, record_attendance, spare=journal.spare, **times)
+                        gather(
+                            plan,
+                            sites,
+                            record_attendance,
+                            seconds=settings.wait,
+                            every=settings.every,
+                            spare=journal.spare,
+                            patience=settings.patience,
+                            resumed=journal.rounds > 0,
+                            absent=absent,
+                        )
                     result = execute(plan, algorithm, sites, record_progress, journal)
                 except ZerosumError:
                     # After the first round the sites keep their keys, because the study may be resumed with them.

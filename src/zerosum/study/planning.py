@@ -15,6 +15,7 @@ from zerosum.coordinator.conduct import Outcome
 from zerosum.errors import BadParameter
 from zerosum.kernel.accountant import mu_for
 from zerosum.kernel.laplace import LAPLACE_SCHEMES, interval_factor
+from zerosum.kernel.names import counted
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Axis
 from zerosum.kernel.question import Question
@@ -24,6 +25,8 @@ from zerosum.kernel.view import Coalition
 from zerosum.report.record import Result, versions
 from zerosum.report.warnings import result_warnings
 from zerosum.site.site import Site
+
+MOST_FAULTS = 20  # losses that are listed among the warnings of a result; chosen by hand
 
 
 def make_plan(
@@ -129,7 +132,11 @@ def result_of(outcome: Outcome[Estimate], archive_id: str = "") -> Result:
     reached = with_reach(outcome.result, plan, outcome.participants)
     warnings = result_warnings(reached, plan) if plan.scheme.facts.noisy else ()
     estimate = with_measurement_units(reached, plan)
-    return Result(estimate, plan, outcome.participants, versions(), archive_id, warnings)
+    losses = tuple(each.as_record() for each in outcome.faults)
+    warnings += tuple(each.in_words() for each in outcome.faults[:MOST_FAULTS])
+    if (more := len(losses) - MOST_FAULTS) > 0:
+        warnings += (f"{counted(more, 'further loss', 'further losses')} of sites: result.json lists them",)
+    return Result(estimate, plan, outcome.participants, versions(), archive_id, warnings, losses)
 
 
 def with_reach(estimate: Estimate, plan: Plan, participants: Sequence[Sequence[str]]) -> Estimate:

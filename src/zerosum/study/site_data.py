@@ -75,6 +75,9 @@ def question_refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterato
                 yield PolicyRefused(f"this site's documents are counts of {schema.words} words, not of {len(words)}")
         elif (design := _design(question)) is not None:
             _check_columns(question, design.columns)
+            # Policies decide by the sources.
+            if strangers := [name for name in design.read if name not in question.sources]:
+                raise BadParameter(f"the design reads {strangers[0]!r}, which has neither a range nor levels there")
             check_reading(design.read, site.unit_column, design.levels)
             _tokens(question, design.read, schema)
             yield from _definition_refusals(question, design.read, schema)

@@ -18,6 +18,7 @@ from zerosum.data.spool import Storage, memory_bytes
 from zerosum.errors import BadStudy, first_fault
 from zerosum.kernel.statistic import Adjacency
 from zerosum.secagg.keys import Identity
+from zerosum.site.health import Limits
 from zerosum.site.identity import former_identities, keep_identity
 from zerosum.site.policy import Policy
 from zerosum.site.schema import ColumnSchema, DataSchema
@@ -39,6 +40,18 @@ class ConsentTable(_Table):
     """Whether plans that fit the policy need no steward."""
 
 
+class RolesTable(_Table):
+    """Table [roles]: groups of this machine's users who decide or audit without being the site's own user."""
+
+    sockets: Path = Path("/run/zerosum")
+    """The folder of the sockets `steward` and `auditor`, which both groups must be able to enter."""
+    stewards: str | None = None
+    """The group whose members decide about plans: `zerosum site approve DIGEST --desk /run/zerosum/steward`."""
+    auditors: str | None = None
+    """The group whose members read the ledger and have the audit log checked: `zerosum site ledger --desk
+    /run/zerosum/auditor`."""
+
+
 class LimitsTable(_Table):
     """Table [limits]: resources and time-outs of a serving site. The defaults were chosen by hand; no benchmark
     recorded."""
@@ -50,22 +63,34 @@ class LimitsTable(_Table):
     connections: int = Field(64, gt=0, strict=True)
     """Largest number of simultaneous connections."""
     studies: int = Field(8, gt=0, strict=True)
-    """Largest number of simultaneous studies."""
+    """Largest number of simultaneous studies. Further ones wait in a queue."""
+    start_seconds: float = Field(3600.0, gt=0, allow_inf_nan=False, strict=True)
+    """Seconds that budget and a place stay reserved for a study that was agreed to and sends nothing more."""
     hold_seconds: float = Field(172800.0, gt=0, allow_inf_nan=False, strict=True)
     """Seconds that budget stays reserved for a silent study."""
     settle_seconds: float = Field(600.0, ge=0, allow_inf_nan=False, strict=True)
     """Seconds that budget stays reserved after the last round of a study."""
+    disk_free: str | int = "200 MB"
+    """Least free space on the disks of the state folder, the ledger and its counter; with less `zerosum site health`
+    fails."""
+    decide_seconds: float = Field(604800.0, gt=0, allow_inf_nan=False, strict=True)
+    """Longest time that a plan may wait for the steward; then `zerosum site health` fails."""
     metrics_seconds: float = Field(10.0, gt=0, allow_inf_nan=False, strict=True)
     """Seconds between two writes of the metrics."""
     memory: str | int = "4 GB"
     """Memory for the rows of a study. More rows are read from a file without a name in the state folder."""
 
-    @field_validator("memory")
+    @field_validator("memory", "disk_free")
     @classmethod
     def _amount(cls, value: str | int) -> str | int:
         """Refuse what is no amount of memory."""
         memory_bytes(value)
         return value
+
+    @property
+    def health(self) -> Limits:
+        """The thresholds of the health check."""
+        return Limits(memory_bytes(self.disk_free), self.decide_seconds)
 
 
 class SiteFile(_Table):
@@ -100,10 +125,18 @@ class SiteFile(_Table):
     """Public files that studies stand on, such as masks and atlases; found by their digests."""
     children: dict[str, Path] = Field(default_factory=dict)
     """The sockets of the sites that studies may put below it in a [tree](secure-sum.md#along-a-tree), by name."""
+    metrics_file: Path | None = None
+    """A file with the site's figures in the OpenMetrics format, for monitors such as node_exporter; all users may read
+    it."""
+    on_proposal: tuple[str, ...] = ()
+    """A command that runs for every plan that waits for the steward, with a text on its standard input:
+    `["/usr/bin/mail", "-s", "a plan waits", "steward@example.org"]`."""
     kit: Path | None = None
     """The folder of its NVIDIA FLARE kit, for monitors."""
     consent: ConsentTable = ConsentTable()
     """Who decides about plans."""
+    roles: RolesTable = RolesTable()
+    """Other users of this machine who decide or audit."""
     limits: LimitsTable = LimitsTable()
     """How much its process takes on, and how long it waits."""
     folder: Path = Field(default=Path(), exclude=True)

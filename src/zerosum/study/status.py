@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +73,7 @@ class Status:
 
     def _write(self, **changed: Any) -> None:
         """Merge changes into the record and replace the file atomically."""
-        self._record |= changed | {"updated": time.time(), "traffic": asdict(self.traffic)}
+        self._record |= changed | {"updated": time.time(), "traffic": self.traffic.as_record()}
         # In the same folder, since a rename is atomic within one file system only.
         replacement = self._path.with_name(f".{NAME}")
         with suppress(OSError):  # A full disk stops the study at the journal, which reports it.

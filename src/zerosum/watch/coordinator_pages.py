@@ -53,6 +53,8 @@ _ATTENDANCE = {
     "refused": "bad",
     "waits for its steward": "wait",
     "busy with other studies": "wait",
+    "out of disk or memory": "wait",
+    "ready": "wait",
 }
 
 

@@ -1,0 +1,171 @@
+"""The chain of an audit log: numbered lines, each with the digest of the line before it, and the head beside the log.
+
+    line n      a JSON object with "number": n and "previous": the SHA-256 of line n - 1 without its line break
+    head        "zerosum-audit 1 NUMBER DIGEST": the last line, in the file `audit.head`
+
+A changed, inserted, removed or reordered line contradicts the digest in the next one. Removed lines at the end
+contradict the head. The log may be rotated: the chain goes on in a new file. Lines of version 0.2, before the first
+numbered one, are covered by the digest of the last of them only.
+
+Order of steps: the line is synced, then the head is written. After a crash between the two the log has one line more
+than the head, which is no fault. The head is overwritten in place and not synced: after a power failure it may be
+older, and lines behind it are then not protected against removal. A process that may write both files can write another
+history: for that case send the log to another machine, or keep the head of each day.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zerosum.errors import CheckFailed
+
+if sys.platform != "win32":
+    import fcntl
+
+START = "0" * 64  # the digest before the first line
+_HEAD = re.compile(rb"zerosum-audit 1 ([0-9]{12}) ([0-9a-f]{64})\n")
+_TAIL = 1 << 20  # bytes that are read to find the last line; lines are far shorter
+
+
+@dataclass(frozen=True)
+class Head:
+    """The last line of a chain: its number, and the SHA-256 of its bytes."""
+
+    number: int
+    digest: str
+
+
+def head_path(log: Path) -> Path:
+    """The file of the head of a log."""
+    return log.with_name("audit.head")
+
+
+@contextmanager
+def locked(log: Path) -> Iterator[int]:
+    """The open file of the head, locked: commands and the serving process append one after the other."""
+    handle = os.open(head_path(log), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if sys.platform != "win32":
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def last(handle: int, log: int) -> Head:
+    """The last line of the chain: by the head, or by the log if that has later lines.
+
+    Parameters
+    ----------
+    handle, log : int
+        The open files of the head and of the log.
+    """
+    found = _HEAD.fullmatch(os.pread(handle, 200, 0))
+    head = Head(int(found[1]), found[2].decode()) if found else Head(0, START)
+    size = os.fstat(log).st_size
+    text = os.pread(log, min(size, _TAIL), max(size - _TAIL, 0)).rstrip(b"\n")
+    if not text:  # new, or rotated away
+        return head
+    line = text.rpartition(b"\n")[2]
+    number = _fields(line).get("number")
+    digest = hashlib.sha256(line).hexdigest()
+    if isinstance(number, int):
+        # A log that is behind its head has lost lines, or its last line was changed: the chain goes on from the head,
+        # so that the fault stays visible.
+        return Head(number, digest) if number > head.number else head
+    return head if head.number else Head(0, digest)  # a log of version 0.2
+
+
+def advance(handle: int, head: Head) -> None:
+    """Write the head, after its line is durable."""
+    os.pwrite(handle, f"zerosum-audit 1 {head.number:012d} {head.digest}\n".encode(), 0)
+
+
+def linked(line: dict[str, Any], before: Head) -> tuple[bytes, Head]:
+    """A line with its place in the chain as bytes, without a line break, and the new head."""
+    text = json.dumps(line | {"number": before.number + 1, "previous": before.digest}).encode()
+    return text, Head(before.number + 1, hashlib.sha256(text).hexdigest())
+
+
+def verify(log: Path) -> tuple[int, int]:
+    """Check the chain of a log and of its rotated parts (`audit.jsonl.1` and so on) against the head.
+
+    Returns
+    -------
+    tuple of int
+        The first and the last number. The first is above 1 if the oldest parts were moved away.
+
+    Raises
+    ------
+    CheckFailed
+        With the first fault.
+    """
+    parts = sorted(
+        (part for part in log.parent.glob(f"{log.name}*") if part.suffix not in (".gz", ".zst")), key=_first_number
+    )
+    first, before = None, None
+    for part in parts:
+        for at, line in enumerate(_lines(part), start=1):
+            number, previous = (_fields(line).get(name) for name in ("number", "previous"))
+            where = f"line {at} of {part.name}"
+            if not isinstance(number, int):
+                if before is not None and before.number:
+                    raise CheckFailed(f"{where} has no number: it was changed, or written by another program")
+                before = Head(0, hashlib.sha256(line).hexdigest())
+                continue
+            if before is None and number == 1:
+                before = Head(0, START)
+            if before is not None and (number, previous) != (before.number + 1, before.digest):
+                raise CheckFailed(
+                    f"{where} does not continue the line before it: a line was changed, inserted or removed there"
+                )
+            first = number if first is None else first
+            before = Head(number, hashlib.sha256(line).hexdigest())
+    found = None
+    if head_path(log).exists():
+        found = _HEAD.fullmatch(head_path(log).read_bytes())
+    if found is None:
+        if before is None or not before.number:
+            return 0, 0  # nothing was written yet, or by version 0.2 only
+        raise CheckFailed(
+            f"{head_path(log)} is missing or damaged: it cannot be seen whether lines at the end are missing"
+        )
+    number = int(found[1])
+    if before is None or before.number < number:
+        raise CheckFailed(
+            f"the log ends at line {before.number if before else 0}, its head is line {number}: it was cut off"
+        )
+    if before.number == number and before.digest != found[2].decode():
+        raise CheckFailed(f"line {number} was changed: it is not the one that the head names")
+    return first or 0, before.number
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a part, without line breaks."""
+    with path.open("rb") as file:
+        for line in file:
+            yield line.rstrip(b"\n")
+
+
+def _first_number(path: Path) -> float:
+    """The number of the first numbered line, for the order of parts; parts without one are older."""
+    numbers: Iterable[object] = (_fields(line).get("number") for line in _lines(path))
+    return next((number for number in numbers if isinstance(number, int)), 0)
+
+
+def _fields(line: bytes) -> dict[str, Any]:
+    """The fields of a line; none if it is no JSON object."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,388 @@
+"""Backup of a site while it serves, restoration on another disk, and the account for what was lost in between.
+
+A backup is a tar archive in an encrypted file (`zerosum.study.encrypted_file`):
+
+    manifest.json    version, site, time, number of entries of the ledger, and the path of every member
+    0, 1, ...        the site's file, its policy, keys and schema; decisions, plans, proposals, withdrawn keys; the
+                     audit log with its head; the ledger
+
+Consistency. Every file but two is replaced atomically by its writer, so that a copy is one of its versions. The ledger
+is copied by SQLite's backup interface, which gives one committed state with the write-ahead log in it; its counter is
+made from that state. The audit log is copied under its lock. The ledger is copied last: nothing else in the backup is
+newer than the ledger. Data, FLARE's keys and the socket are not in a backup.
+
+**What was spent after the backup.** A restored ledger lacks these entries, and a person's budget could be spent twice.
+So a restoration charges them as one entry, before the site can serve:
+
+    the counter survived, on another disk, and has the same last entry   nothing is charged
+    the counter survived and is g entries ahead                          sqrt(g) mu_1, or mu_all if that is less
+    the counter is gone                                                  mu_all
+
+mu_all is the largest mu within the lifetime cap. Every entry that was lost was recorded under that cap, so all of
+them together cost no more. The policy may have been changed after the backup: the steward states the largest cap
+since then (`cap`), and the most that one study may have cost (`each`). mu_1 is the largest mu within `each`: an entry
+is a part of one study, whose whole cost was within it. Without `each`, and if the policy admits Laplace noise or sub-
+sampled phases, for which an epsilon at one delta bounds no mu, any gap costs mu_all. Gaussian releases compose as the
+root of the sum of squares of mu. With mu_all the cap is reached: the site refuses every study until its steward
+raises the cap, which is a decision about people and not a setting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+import sqlite3
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from zerosum.disk import make_folder, open_new, sync_folder
+from zerosum.errors import BadInput, Refused, ZerosumError
+from zerosum.kernel.accountant import mu_for
+from zerosum.report.record import versions
+from zerosum.site import audit_chain
+from zerosum.site.ledger import Ledger
+from zerosum.site.ledger_file import connect, read_counter, refusing, write_counter
+from zerosum.site.ledger_records import Spend
+from zerosum.site.policy import Policy
+from zerosum.study.encrypted_file import decrypt, encrypt
+from zerosum.study.site_file import SiteFile
+
+_STATE_FOLDERS = ("decisions", "plans", "proposals", "approved", "withdrawn")
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restoration found.
+
+    Attributes
+    ----------
+    site : Path
+        The restored site's file.
+    made : str
+        Time of the backup.
+    entries : int
+        Entries of the ledger in the backup.
+    lost : int or None
+        Entries that were recorded later; None if the counter is gone, so that their number is unknown.
+    charged : float
+        The mu that was charged for them.
+    epsilon : float
+        What a person has spent by the restored ledger, at the delta of the cap.
+    """
+
+    site: Path
+    made: str
+    entries: int
+    lost: int | None
+    charged: float
+    epsilon: float
+
+
+def backup(path: Path, out: Path, passphrase: str) -> int:
+    """Write an encrypted backup of a site, which may be serving; return the number of entries of its ledger.
+
+    Parameters
+    ----------
+    path : Path
+        The site's file.
+    out : Path
+        The new file.
+    passphrase : str
+        Encrypts it.
+
+    Raises
+    ------
+    BadInput
+        If the target exists or cannot be written.
+    LedgerRefused
+        If the ledger is damaged.
+    """
+    if out.exists():
+        raise BadInput(f"{out} exists already; choose another place")
+    site = SiteFile.load(path)
+    policy, home = site.own_policy(), path.absolute().parent
+    try:
+        make_folder(site.state_folder)
+        # In the state folder, whose disk holds the key and the ledger anyway. The file has no name.
+        with (
+            tempfile.TemporaryFile(dir=site.state_folder) as plain,
+            tempfile.TemporaryDirectory(prefix=".backup-", dir=site.state_folder) as scratch,
+        ):
+            entries, ledger = 0, None
+            with tarfile.open(fileobj=plain, mode="w") as archive:
+                places: list[str] = []
+                for source in _members(path, site):
+                    _add(archive, places, home, source, source.read_bytes())
+                _add_audit_log(archive, places, home, site)
+                if policy.ledger_path.exists():
+                    copy = Path(scratch) / "ledger"
+                    entries, ledger = _copy_ledger(policy, copy), str(len(places))
+                    _add(archive, places, home, policy.ledger_path, copy.read_bytes())
+                manifest = {
+                    "format": _FORMAT,
+                    "version": versions()["zerosum"],
+                    "site": site.name,
+                    "file": _place(home, path.absolute()),
+                    "made": datetime.now(UTC).isoformat(timespec="seconds"),
+                    "entries": entries,
+                    "ledger": ledger,
+                    "places": places,
+                }
+                _put(archive, "manifest.json", json.dumps(manifest, indent=2).encode())
+            plain.seek(0)
+            fresh = out.with_name(f".{out.name}.new")
+            fresh.unlink(missing_ok=True)
+            try:
+                with open_new(fresh, private=True) as target:
+                    encrypt(plain, target, passphrase)
+                    target.flush()
+                    os.fsync(target.fileno())
+                fresh.replace(out)
+                sync_folder(out.absolute().parent)
+            finally:
+                fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise BadInput(f"the backup cannot be written: {error.strerror or error} ({error.filename or out})") from error
+    return entries
+
+
+def _members(path: Path, site: SiteFile) -> Iterator[Path]:
+    """The files that are replaced atomically by their writers, and can be copied as they are."""
+    yield path
+    if isinstance(site.policy, Path):
+        yield site.folder / site.policy
+    identity = site.folder / site.identity
+    yield from sorted({identity, *identity.parent.glob(f"{identity.name}.former-*")} & _existing(identity.parent))
+    if site.schema_path.exists():
+        yield site.schema_path
+    yield from sorted(site.state_folder.glob("schema*"))
+    for name in _STATE_FOLDERS:
+        for each in sorted((site.state_folder / name).glob("*")):
+            if not each.name.startswith(".new-") and each.is_file():
+                yield each
+
+
+def _existing(folder: Path) -> set[Path]:
+    """The entries of a folder."""
+    return set(folder.iterdir()) if folder.is_dir() else set()
+
+
+def _place(home: Path, path: Path) -> str:
+    """Where a member belongs: relative to the site's folder if it lies there, else its absolute path."""
+    path = path.absolute()
+    return str(path.relative_to(home)) if path.is_relative_to(home) else str(path)
+
+
+def _put(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    """Add a file of mode 0600 to the archive."""
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), 0o600
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def _add(archive: tarfile.TarFile, places: list[str], home: Path, source: Path, content: bytes) -> None:
+    """Add the content of a file under the next number, and note its place."""
+    _put(archive, str(len(places)), content)
+    places.append(_place(home, source))
+
+
+def _add_audit_log(archive: tarfile.TarFile, places: list[str], home: Path, site: SiteFile) -> None:
+    """Add the audit log, its rotated parts and its head, while no process appends to it."""
+    if not site.audit_log.parent.is_dir():
+        return
+    with audit_chain.locked(site.audit_log):
+        for part in sorted(site.state_folder.glob(f"{site.audit_log.name}*")):
+            _add(archive, places, home, part, part.read_bytes())
+        head = audit_chain.head_path(site.audit_log)
+        _add(archive, places, home, head, head.read_bytes())
+
+
+def _copy_ledger(policy: Policy, copy: Path) -> int:
+    """Copy the ledger with its write-ahead log in one committed state, verified; return the number of its entries."""
+    with refusing(policy.ledger_path):
+        with closing(connect(policy.ledger_path)) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+        with Ledger.inspect(policy.ledger_path, counter=policy.counter) as ledger:  # the original, with its counter
+            ledger.verify()
+    with Ledger.inspect(copy, copy=True) as ledger:
+        return ledger.verify()
+
+
+def restore(
+    file: Path, folder: Path, passphrase: str, *, cap: float | None = None, each: float | None = None
+) -> Restored:
+    """Restore a site from a backup into a new folder, and charge what may have been spent since.
+
+    Parameters
+    ----------
+    file : Path
+        The backup.
+    folder : Path
+        The new folder of the site; its ledger and keys outside that folder are restored to their places.
+    passphrase : str
+        Of the backup.
+    cap : float, optional
+        The largest lifetime epsilon that was in force since the backup, if it was above the one in the backup.
+    each : float, optional
+        The largest epsilon that a study since the backup can have cost.
+
+    Raises
+    ------
+    BadInput
+        If the backup does not open.
+    Refused
+        If one of the files exists already.
+    """
+    try:
+        make_folder(folder)
+        with tempfile.TemporaryFile(dir=folder) as plain:
+            with file.open("rb") as source:
+                decrypt(source, plain, passphrase)
+            plain.seek(0)
+            with tarfile.open(fileobj=plain, mode="r:") as archive:
+                return _restore(archive, folder, cap, each)
+    except OSError as error:
+        raise BadInput(f"the backup cannot be restored: {error.strerror or error}") from error
+    except (tarfile.TarError, ValueError, LookupError, TypeError) as error:
+        if isinstance(error, ZerosumError):
+            raise
+        raise BadInput(f"the backup cannot be read ({error})") from None
+
+
+def _restore(archive: tarfile.TarFile, folder: Path, cap: float | None, each: float | None) -> Restored:
+    """Write the policy, then the ledger with its charge, then all other files, and the site's file last.
+
+    Without its file the site cannot serve: a restoration that is killed leaves no site, or one with the charge.
+    """
+    manifest = json.loads(_content(archive, "manifest.json"))
+    if manifest["format"] != _FORMAT:
+        raise BadInput(f"the backup was made by Zerosum {manifest['version']}: restore it with that version")
+    home = folder.absolute()
+    # An absolute place stays where it is.
+    targets = {str(at): home / place for at, place in enumerate(manifest["places"])}
+    path = home / manifest["file"]
+    numbers = {target: number for number, target in targets.items()}
+    record = tomllib.loads(_content(archive, numbers[path]).decode())
+    site = SiteFile(**record, folder=home)
+    policy_file = home / site.policy if isinstance(site.policy, Path) else None
+    ledger = None if manifest["ledger"] is None else targets[manifest["ledger"]]
+    if taken := [target for target in targets.values() if target.exists()]:
+        raise Refused(f"{taken[0]} exists already: restore into a new folder, and move remains of the old site away")
+    if policy_file is not None:
+        _write(policy_file, _content(archive, numbers[policy_file]))
+    policy = site.own_policy()
+    log = policy.ledger_path.with_name(f"{policy.ledger_path.name}-wal")
+    if policy.ledger_path.exists() or log.exists():
+        raise Refused(f"{policy.ledger_path} or its log exists already: it may be newer than the backup; keep it")
+    content = None if ledger is None else _content(archive, manifest["ledger"])
+    settled = _settle(policy, content, max(cap or 0.0, policy.epsilon), each)
+    for number, target in targets.items():
+        if target not in (path, policy_file, ledger):
+            _write(target, _content(archive, number))
+    _write(path, _content(archive, numbers[path]))
+    return Restored(path, manifest["made"], manifest["entries"], *settled)
+
+
+def _write(target: Path, content: bytes) -> None:
+    """Write a new file of mode 0600, durable on return."""
+    make_folder(target.parent)
+    with open_new(target, private=True) as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+    sync_folder(target.parent)
+
+
+def _content(archive: tarfile.TarFile, name: str) -> bytes:
+    """One member of the archive."""
+    found = archive.extractfile(name)
+    if found is None:
+        raise BadInput(f"the backup has no member {name!r}")
+    return found.read()
+
+
+def _settle(policy: Policy, content: bytes | None, cap: float, each: float | None) -> tuple[int | None, float, float]:
+    """Charge the entries that the restored ledger lacks; return their number, the charged mu, and the epsilon spent.
+
+    Parameters
+    ----------
+    policy : Policy
+        Names the ledger and its counter.
+    content : bytes or None
+        The ledger of the backup; None if the site had none. Then the charge is the first entry of a new one.
+    cap, each : float
+        As in `restore`; the cap is at least that of the policy.
+    """
+    target, counter = policy.ledger_path, policy.counter_path
+    with refusing(target):
+        make_folder(target.parent)
+        known = read_counter(counter)
+        # The ledger gets its name when it has the charge, and not before.
+        with tempfile.TemporaryDirectory(prefix=".restore-", dir=target.parent) as scratch:
+            copy = Path(scratch) / target.name
+            if content is not None:
+                _write(copy, content)
+                with closing(connect(copy)) as stored:
+                    last = stored.execute("SELECT number, digest FROM chain ORDER BY number DESC").fetchone()
+                write_counter(copy.with_name(f"{copy.name}.counter"), *last)
+            with Ledger.open(copy, policy.account) as ledger:
+                held, lost, charged = ledger.head[0], None if known is None else known[0], 0.0
+                if known is not None and known[0] <= held and ledger.digest(known[0]) == known[1]:
+                    lost = 0  # the counter may be one entry behind, after a crash
+                else:
+                    lost = known[0] - held if known is not None and known[0] > held else None
+                    charged = _bound(policy, lost, cap, each)
+                    ledger.record_loss(_loss(policy, charged, lost), policy.cap)
+                epsilon, head = ledger.epsilon(policy.delta), ledger.head
+            _into_place(copy, target, counter, head)
+    return lost, charged, epsilon
+
+
+def _into_place(copy: Path, target: Path, counter: Path, head: tuple[int, str]) -> None:
+    """Move the accounted ledger to its place, and write its counter. A ledger without its counter is refused, so that a
+    crash in between leaves no site that serves.
+    """
+    make_folder(counter.parent)
+    with closing(connect(copy)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with copy.open("r+b") as file:
+        os.fsync(file.fileno())
+    if counter.exists():
+        counter.replace(counter.with_name(f"{counter.name}.before-restore"))
+    copy.replace(target)
+    sync_folder(target.parent)
+    write_counter(counter, *head)
+
+
+def _bound(policy: Policy, lost: int | None, cap: float, each: float | None) -> float:
+    """The largest mu that the lost entries can have cost together (the module's text has the argument)."""
+    whole = mu_for(cap, policy.delta)
+    if lost is None or each is None or policy.noise != ("gaussian",) or policy.most_phases > 0:
+        return whole
+    return min(whole, math.sqrt(lost) * mu_for(each, policy.delta))
+
+
+def _loss(policy: Policy, charged: float, lost: int | None) -> Spend:
+    """The entry for what was lost."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    study = f"lost with the ledger, restored {now}"
+    return Spend(
+        study=study,
+        round=0,
+        attempt=0,
+        unit=policy.unit,
+        statistic="lost" if lost is None else f"{lost} lost",
+        sensitivity=1.0,
+        mu=charged,
+        request=hashlib.sha256(study.encode()).hexdigest(),
+    )
