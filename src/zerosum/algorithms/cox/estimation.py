@@ -94,13 +94,13 @@ def likely_size(information: Floats, weighted: Floats, p: int) -> float:
     Returns
     -------
     float
-        One of 41 values from exp(-4) to exp(1). The grid was chosen by hand; no benchmark recorded.
+        One of `TUNING.sizes`.
     """
     covariance = np.linalg.inv(information)
     values, vectors = np.linalg.eigh(covariance[:p, :p])
     # In the eigenvectors of V the estimates are independent under a prior with equal variances.
     squares = (vectors.T @ (covariance @ weighted)[:p]) ** 2
-    grid = np.exp(np.linspace(-4, 1, 41))
+    grid = np.array(TUNING.sizes)
     variance = np.maximum(values, 0.0) + grid[:, None] ** 2
     density = -0.5 * np.sum(np.log(variance) + squares / variance, axis=1)
     density -= 0.5 * ((np.log(grid) - TUNING.size_log) / TUNING.size_spread) ** 2
@@ -146,8 +146,8 @@ def shrunk_moments(moments: Floats, noise: float, weight: float, low: Floats) ->
     correlation = kept * correlation
     np.fill_diagonal(correlation, 1.0)
     values, vectors = np.linalg.eigh(correlation)
-    # No eigenvalue below the noise: about half of the semicircle's radius, chosen on made-up cohorts.
-    values = np.maximum(values, 0.03 + 0.45 * np.sqrt(variance * kept * size))
+    # No eigenvalue below the noise.
+    values = np.maximum(values, TUNING.correlation_floor + TUNING.semicircle * np.sqrt(variance * kept * size))
     whole = (vectors * values) @ vectors.T * np.sqrt(np.outer(diagonal, diagonal))
     return whole, float(np.sqrt(variance * kept) * np.mean(1 / values))
 
