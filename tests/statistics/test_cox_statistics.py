@@ -276,9 +276,7 @@ def test_exit_table_counts_a_unit_once_from_its_first_entry_to_its_last_time() -
     assert entries.tolist() == [[1, 0, 0]]
 
 
-@pytest.mark.parametrize(
-    "rows", [[[0.1, 0.0, 2.0, 0], [0.1, 1.0, 3.0, 1]], [[0.1, 0.0, 1.0, 1], [0.1, 1.0, 3.0, 0]]]
-)
+@pytest.mark.parametrize("rows", [[[0.1, 0.0, 2.0, 0], [0.1, 1.0, 3.0, 1]], [[0.1, 0.0, 1.0, 1], [0.1, 1.0, 3.0, 0]]])
 def test_cox_statistics_owner_is_told_of_overlaps_and_of_rows_after_the_event(rows: list[list[float]]) -> None:
     with pytest.raises(BadData):
         ExitTable(columns=4, entry=True, **COMMON).check_values(Units.from_list([rows]))

@@ -219,7 +219,7 @@ class CoxRows(Filled):
         before = np.where(first, 0.0, np.concatenate([[0.0], end[:-1]])[: len(end)])
         begin = np.maximum(begin, before)
         # Events of the unit before this row.
-        ended = np.cumsum(over) - over
+        ended: NDArray[np.intp] = np.cumsum(over) - over
         counts = (first | (end > begin)) & (ended == ended[start])
         unit, order, begin, end = unit[counts], order[counts], begin[counts], end[counts]
         return Episodes(v[order], begin, end, event[order], stratum[order], unit, positions(unit))

@@ -13,7 +13,9 @@ k(B, C) is left, is modelled as
 
     (noise B C/(N k))^2    noise of the score over the Hessian N k
     + (1/k - 1)/N          sampling variance 1/(N k) less that of all rows, 1/N
-    + (drift (1 - k))^2    effects differ between the information that is lost and the rest.
+    + drift^2 (1 - k_s) + (drift_weight (1 - k_w))^2    effects differ between what is lost and the rest,
+
+with the share k_s of events before the stop and the mean weight k_w = k/k_s.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ class Bounds:
     """Mean weight of a row in the first round, whose second moments are of all rows."""
     weight: float
     """Mean weight of a row in the other rounds."""
+    lost: float
+    """1 - k: the share of the information that is expected to be lost."""
 
 
 def chosen_bounds(p: int, constants: float, events: float, end: float, noise: float) -> Bounds:
@@ -76,7 +80,7 @@ def chosen_bounds(p: int, constants: float, events: float, end: float, noise: fl
     # The offset makes the mean of the hazards the marginal hazard.
     hazards = end * np.exp(TUNING.predictor * nodes - TUNING.predictor**2 / 2)
     all_events = shares @ (1 - np.exp(-hazards))
-    least, best = math.inf, Bounds(1.0, 1.0, 1.0, 1.0)
+    least, best = math.inf, Bounds(1.0, 1.0, 1.0, 1.0, 0.0)
     for room in TUNING.rooms:
         # A multiple of the mean squared length, and at least so large that a = part_size/C is within its limit.
         clip = max(room * (p + constants), TUNING.part_size**2 / PART_MOST**2)
@@ -87,11 +91,11 @@ def chosen_bounds(p: int, constants: float, events: float, end: float, noise: fl
         for stop in TUNING.stops:
             # A unit of total hazard h has its event before the stop s with probability 1 - exp(-min(s, h)).
             before = (1 - np.exp(-np.minimum((stop * reach)[:, None], hazards))) @ shares / all_events
-            share = float(np.mean(before * weight))
-            loss = (noise * stop) ** 2 * clip / (events * share) ** 2
-            loss += (1 / share - 1) / events + (TUNING.drift * (1 - share)) ** 2
+            share, early = float(np.mean(before * weight)), float(np.mean(before))
+            loss = (noise * stop) ** 2 * clip / (events * share) ** 2 + (1 / share - 1) / events
+            loss += TUNING.drift**2 * (1 - early) + (TUNING.drift_weight * (1 - share / early)) ** 2
             if loss < least:
                 first = weights(n, TUNING.first_curvature, all_rows=True)
                 least = loss
-                best = Bounds(stop, math.sqrt(clip), float(np.mean(first)), float(np.mean(weight)))
+                best = Bounds(stop, math.sqrt(clip), float(np.mean(first)), float(np.mean(weight)), 1 - share)
     return best

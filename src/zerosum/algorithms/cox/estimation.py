@@ -78,6 +78,33 @@ def merged(rounds: Sequence[Score], hessian: Floats, to: Floats, parts: slice) -
     return information, weighted
 
 
+def discord(rounds: Sequence[Score], hessian: Floats, at: Floats, parts: slice) -> float:
+    """How far the rounds are from one maximiser: the mean of squared standardised residuals of their scores.
+
+    A score at theta_i is H (t - theta_i) and an error of the covariance that `merged` assumes. About 1 if H and the
+    errors are right; larger if Newton's steps have not converged, or if the model of the errors is too good.
+
+    Parameters
+    ----------
+    rounds, hessian, parts : as for `merged`.
+    at : (m,), the joint estimate t.
+
+    Returns
+    -------
+    float
+        Sum of squares over the degrees of freedom, (number of rounds - 1) m.
+    """
+    total, kept = 0.0, np.trace(hessian[parts, parts])
+    for each in rounds:
+        root = np.linalg.inv(each.inverse)
+        residual = root @ (each.score - hessian @ (at - each.at))
+        way, own = each.inverse.T @ (at - each.at), root @ hessian @ root.T
+        variance = each.noise**2 + each.blur**2 @ way**2
+        variance = variance + (TUNING.bend * float(way @ own @ way)) ** 2 * np.diag(own) / kept
+        total += float(np.sum(residual**2 / np.maximum(variance, 1e-18 * kept)))
+    return total / max((len(rounds) - 1) * len(at), 1)
+
+
 def likely_size(information: Floats, weighted: Floats, p: int) -> float:
     """The prior deviation of the coefficients with the largest posterior density.
 

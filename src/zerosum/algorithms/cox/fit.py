@@ -201,6 +201,7 @@ class Fit:
         gradient_noise = clip * self.bounds.stop * noise
         if first:
             self._first_hessian(step, clip**2 * moments, clip**2 * noise / step.curvature)
+            self._tilt(own[:p], gradient_noise * np.sqrt(np.sum(inverse[:p] ** 2, axis=1)))
             root = np.sqrt(np.diag(R @ self.hessian @ R.T))
             # No Hessian of events was released yet: its whole error is that of the guess from all people.
             blur = self.loose * np.outer(root, root)
@@ -347,6 +348,41 @@ class Fit:
         loose = np.full_like(H, 1.0) * self.dark
         loose[:p, p:] = loose[p:, :p] = TUNING.loose_parts
         self.loose = loose
+
+    def _tilt(self, score: Floats, noise: Floats) -> None:
+        """Move the first Hessian half of the way to the solution.
+
+        One Newton step from b = 0 with the moments of all people goes too far where a level is rare among all and
+        frequent among events, and not far enough the other way round. A two-valued column with the share p0 among all
+        and p1 among events has the logarithm of its odds ratio as solution, and to third order
+
+            log(p1 (1 - p0)/(p0 (1 - p1))) = (p1 - p0)/((p0 (1 - p0) + p1 (1 - p1))/2),
+
+        so that the mean of both variances is the Hessian of the whole step. The means of the columns among events are
+        half of the way from those of all people as well.
+
+        Parameters
+        ----------
+        score : array of shape (p,)
+            Score of the coefficients at b = 0.
+        noise : array of shape (p,)
+            Standard deviations of its noise.
+        """
+        p, H = self.p, self.hessian
+        # Difference of the means of u, events less all people; a difference within its noise is shrunk.
+        apart = score / self.kept * score**2 / (score**2 + noise**2)
+        # Shares from means of v in [-1, 1].
+        before = np.clip((1 + self.center) / 2, TUNING.share_least, 1 - TUNING.share_least)
+        after = np.clip(before + self.scale * apart / 2, TUNING.share_least, 1 - TUNING.share_least)
+        ratio = (1 + after * (1 - after) / (before * (1 - before))) / 2
+        ratio = np.where(self.plan.binary, np.clip(ratio, 1 / TUNING.tilt_most, TUNING.tilt_most), 1.0)
+        events = np.diag(H)[p : p + self.K]
+        mean = np.where(self.plan.binary, apart / 2, 0.0)
+        root = np.sqrt(ratio)
+        H[:p, :p] = H[:p, :p] * np.outer(root, root) + self.kept * np.outer(mean, mean)
+        H[:p, p : p + self.K] += np.outer(mean, events)
+        H[p : p + self.K, :p] = H[:p, p : p + self.K].T
+        self.hessian = positive(H, np.maximum(np.diag(H), 1e-6) * TUNING.first_floor)
 
     def _hessian(self, measured: Floats, R: Floats, error: float) -> Floats:
         """Combine the Hessian with that of a round, entry by entry; returns the errors that are left, in R's units.

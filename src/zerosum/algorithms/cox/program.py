@@ -96,7 +96,10 @@ class CoxRegressionProgram(RangedAlgorithm):
     `baseline_survival` by stratum at the ends of bins, for a unit with the covariates `baseline_at`, with
     `baseline_interval` (pooled data) and `baseline_population_interval`; `events`; `lost_information`, the share that
     stopping and weighting leave out; `baseline_steps`, how far the baseline is from the table of exits; and
-    `unidentified_reason` (0 for an identified coefficient).
+    `unidentified_reason` (0 for an identified coefficient). `baseline_log_variance`, `baseline_covariance` and
+    `coefficient_covariance` give intervals of predicted survival. With a share for them: `late_difference` with its
+    deviation and p-values, and `proportionality_p_value` (`proportionality`); and `concordance` with its interval
+    (`concordance`).
     """
 
     name: ClassVar[str] = "cox-regression"
@@ -305,7 +308,7 @@ class CoxRegressionProgram(RangedAlgorithm):
         for number, share in enumerate(rounds):
             step = fit.step(first=number == 0)
             fit.take(step, (yield PrivateSum(step, share)), first=number == 0)
-        estimate = estimate_of(fit)
+        estimate = dict(estimate_of(fit))
         if self.proportionality:
             step = fit.step(first=False, since=float(self.times[fit.parts[late_parts(fit) - 1]]))
             estimate |= late_effects(fit, step, (yield PrivateSum(step, self.proportionality)))
@@ -349,12 +352,12 @@ class CoxRegressionProgram(RangedAlgorithm):
         # A rare level scaled to its own deviation would make its few carriers long rows that count little. The
         # carrier's value is (1 + |center|)/scale, which this limits to `rare` times the typical length of a row.
         widest = (1 + np.abs(center)) / (TUNING.rare * math.sqrt(p + 1))
-        scale = np.where(self._binary, np.maximum(scale, widest), scale)
+        scale = np.where(self.binary, np.maximum(scale, widest), scale)
         # The mean square of u is below 1 where the scale exceeds the deviation. 1e-3 makes it positive.
         return center, scale, (np.clip(variance, 0, 1) + 1e-3) / scale**2
 
     @property
-    def _binary(self) -> Any:
+    def binary(self) -> Any:
         """Whether each covariate has the range 0 to 1, as indicators have; (p,)."""
         own = slice(self.features)
         return (self.middle[own] == 0.5) & (self.half[own] == 0.5)

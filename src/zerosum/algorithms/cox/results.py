@@ -6,8 +6,9 @@ they take away,
     pooled      J^-1 + lost H^-1 + drift,
     population  J^-1 + H^-1 + drift,
 
-each combined with a weak prior of deviation `TUNING.weak`. With H = (1 - lost) H_all the variance of the difference of
-the two fits is about H^-1 - H_all^-1 = lost H^-1 (Hausman 1978, for an efficient fit beside one with less information).
+with J^-1 multiplied by the discord of the rounds if that is above 1, each combined with a weak prior of deviation
+`TUNING.weak`. With H = (1 - lost) H_all the variance of the difference of the two fits is about H^-1 - H_all^-1 = lost
+H^-1 (Hausman 1978, for an efficient fit beside one with less information).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import math
 import numpy as np
 
 from zerosum.algorithms.cox.concordance import concordance_of
-from zerosum.algorithms.cox.estimation import inverted
+from zerosum.algorithms.cox.estimation import discord, inverted
 from zerosum.algorithms.cox.fit import Fit
 from zerosum.algorithms.cox.tuning import TUNING
 from zerosum.algorithms.intervals import ENDS, Z
@@ -41,11 +42,18 @@ def estimate_of(fit: Fit) -> Estimate:
     # Both numbers are noisy: limits keep the variances of the results finite.
     lost = float(np.clip(1 - fit.kept / fit.exits.total, 0, 0.9))
     # Effects that are not proportional differ between the information that is lost and the rest.
+    # The model's share does not depend on how long people were observed, which hides times that nobody was left for.
     # A baseline that steps from part to part is not known within parts either.
     steps = np.diff(fit.theta[p : p + fit.K])
     rough = float(np.mean(steps**2)) if len(steps) else 0.0
     drift = np.zeros_like(noise)
-    drift[:p, :p] = ((TUNING.wander * lost) ** 2 + TUNING.within**2 * rough) * inverted(fit.own_moments())
+    mean = inverted(J + prior) @ y
+    # Rounds that disagree by more than their errors have larger errors (the factor of Birge 1932).
+    apart = discord(fit.rounds, fit.hessian, noise @ y, slice(p, p + fit.K))
+    noise = noise * max(apart, 1.0)
+    drift[:p, :p] = np.diag((TUNING.fade * mean[:p]) ** 2) + (
+        (TUNING.wander * max(lost, fit.bounds.lost)) ** 2 + TUNING.within**2 * rough
+    ) * inverted(fit.own_moments())
 
     # Posterior covariance of an estimate with this variance and the prior: (V^-1 + prior)^-1.
     def about(variance: Floats) -> Floats:
@@ -53,7 +61,6 @@ def estimate_of(fit: Fit) -> Estimate:
 
     # Stopping and weighting lose part of the information: the fit differs from that of all by as much sampling.
     pooled, population = about(noise + lost * sampling), about(noise + sampling)
-    mean = inverted(J + prior) @ y
     units = np.outer(half, half)
     found = interval_table(mean[:p] / half, pooled[:p, :p] / units, population[:p, :p] / units, np.full(p, math.inf))
     reasons = reasons_of(fit, J, noise)
@@ -70,6 +77,7 @@ def estimate_of(fit: Fit) -> Estimate:
     estimate["baseline_at"] = Quantity(at, "number", (axis,))
     estimate |= survival_of(fit, noise + lost * sampling, noise + sampling)
     single = {
+        "discord": apart,
         "baseline_steps": math.sqrt(rough),
         "events": fit.exits.total,
         "lost_information": lost,
@@ -159,7 +167,15 @@ def survival_of(fit: Fit, pooled: Floats, population: Floats) -> Estimate:
         reach = np.exp(np.minimum(Z * deviation, 50.0))
         ends_ = np.stack([np.exp(-hazards * reach), np.exp(-hazards / reach)], axis=-1)
         found[kind] = Quantity(ends_, "number", (*axes, ENDS))
-    return found
+    # For other covariates than the centers: log H(t | x) = log H(t) + d.b with d = x - centers has the variance
+    # V(t) + 2 d.c(t) + d.V_b.d, by the last covariance and deviation of the loop, those of the population.
+    p, axis = fit.p, fit.plan.coefficient_axis
+    half = fit.plan.half[:p] * fit.scale
+    return found | {
+        "baseline_log_variance": Quantity(deviation**2, "diagnostic", axes),
+        "baseline_covariance": Quantity((slopes @ population)[:, :, :p] / half, "diagnostic", (*axes, axis)),
+        "coefficient_covariance": Quantity(population[:p, :p] / np.outer(half, half), "diagnostic", (axis, axis)),
+    }
 
 
 def concordance_results(table: Floats, noise: float) -> Estimate:

