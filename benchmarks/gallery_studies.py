@@ -354,6 +354,23 @@ def data_collaboration() -> Drawn:
     return _run("Rhythms of the heart, from published records", chosen, _split(_shapes(3000)), 8.0), None
 
 
+def synthetic() -> Drawn:
+    rng = np.random.default_rng(5)
+    count = 8000
+    sex = rng.integers(0, 2, count)
+    age = np.clip(rng.normal(52 + 6 * sex, 14, count), 18, 100).round()
+    smoking = np.where(rng.random(count) < 0.45 - 0.003 * age, 2, rng.integers(0, 2, count))
+    chosen = algorithms.SyntheticDataProgram(
+        columns=("age", "sex", "smoking"),
+        ranges={"age": (18, 100)},
+        whole=("age",),
+        levels={"sex": (0.0, 1.0), "smoking": (0.0, 1.0, 2.0)},
+        bins=20,
+    )
+    table = np.column_stack([age, sex, smoking]).astype(np.float64)
+    return _run("Synthetic patients", chosen, _split(table), 1.0), None
+
+
 STUDIES: dict[str, Callable[[], Drawn]] = {
     "mean": mean,
     "histogram": histogram,
@@ -376,5 +393,6 @@ STUDIES: dict[str, Callable[[], Drawn]] = {
     "feature-classifier": feature_classifier,
     "neural-classifier": neural_classifier,
     "data-collaboration": data_collaboration,
+    "synthetic-data": synthetic,
     "statistic": own_statistic,
 }

@@ -29,6 +29,7 @@ from zerosum.kernel.request import PrivateSum, Release
 from zerosum.site.schema import DataSchema
 from zerosum.statistics import BUILTIN
 from zerosum.study import SiteFile
+from zerosum.study.site_schema import check_schema
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
@@ -152,6 +153,7 @@ OTHERS = {
     ("docs/secure-sum.md", 1),
     ("docs/sources.md", 0),
     ("docs/sources.md", 1),
+    ("docs/sources.md", 2),
 }
 STUDIES = [(page, at) for page in PAGES for at in range(len(blocks(page, "toml"))) if (page, at) not in OTHERS]
 
@@ -193,6 +195,16 @@ def test_docs_site_and_policy_files_load(tmp_path: Path) -> None:
     assert list(map(len, roster.values())) == [2]  # the new identity and the old one
 
 
+def test_docs_spellings_of_a_hospital_fit_its_file(tmp_path: Path) -> None:
+    (tmp_path / "ward.csv").write_text(blocks("docs/sources.md", "csv")[0], encoding="latin-1")
+    entries = {"delimiter": ";", "encoding": "latin-1", "unit_column": "Patient", "data": Path("ward.csv")}
+    site = SiteFile(name="ward", folder=tmp_path, **entries)
+    schema = DataSchema.model_validate(tomllib.loads(blocks("docs/sources.md", "toml")[2]))
+    policy = Policy(population="p", adjacency="add-remove", minimum_units=1)
+    found = check_schema(site, schema, policy)
+    assert (found.faults, found.warnings) == ([], [])
+
+
 # ---- commands ------------------------------------------------------------------------------------------------------
 
 # run by other tests, or by nobody here, and why
@@ -211,6 +223,7 @@ ELSEWHERE = {
     "zerosum site report": "tests/cli/test_cli_report.py",
     "zerosum coordinator": "tests/cli/test_cli_coordinator.py",
     "zerosum watch": "tests/cli/test_cli_watch.py",
+    "zerosum synth": "tests/cli/test_cli_synth.py",
     "zerosum flare": "tests/flare/test_jobs.py",
     "zerosum provision": "tests/flare/test_flare.py",
 }

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Quantiles,
         StandardScaler,
         SurvivalCurve,
+        SyntheticData,
         TopicModel,
     )
     from zerosum.kernel.schemes import Combine, Scheme
@@ -76,6 +77,7 @@ __all__ = [
     "StandardScaler",
     "Study",
     "SurvivalCurve",
+    "SyntheticData",
     "TopicModel",
     "Units",
     "ZerosumError",
@@ -99,6 +101,7 @@ _MODULES = {
                 "Describe",
                 "Quantiles",
                 "SurvivalCurve",
+                "SyntheticData",
                 "CoxRegression",
                 "StandardScaler",
                 "HypothesisTest",

@@ -66,6 +66,12 @@ COLUMNS = {
         Column("ward", levels=("north", "south", "east", "west")),
     )
 }
+# What a site with files of its own spelling declares, by column.
+SPELLED: dict[str, dict[str, Any]] = {
+    "age": {"date": "%d.%m.%Y", "age_at": "2021-07-01"},
+    **{name: {"decimal": ",", "thousands": "."} for name in ("bmi", "dose", "score", "time")},
+    "sex": {"labels": {"weiblich": "f", "w": "f", "männlich": "m"}},
+}
 NUMBERS = tuple(name for name, column in COLUMNS.items() if not column.levels)
 CODES = tuple(name for name, column in COLUMNS.items() if column.levels and not column.is_text)
 WORDS = ("", "NA", "nan", "?", "-9")  # how files write a missing cell
@@ -133,6 +139,7 @@ class TablePair(Pair[tuple[Row, ...]]):
     columns: tuple[str, ...] = ()
     format: Format = "csv"
     owned: bool = False
+    spelled: bool = False  # a CSV as a German hospital writes it: semicolons, decimal commas, dates of birth
 
     kind = "table"
 
@@ -140,7 +147,13 @@ class TablePair(Pair[tuple[Row, ...]]):
         rows = [(f"p{at}", *row) if self.owned else row for at, own in enumerate(self.people(side)) for row in own]
         names = [OWNER, *self.columns] if self.owned else list(self.columns)
         path = folder / f"data.{self.format}"
-        if self.format == "csv":
+        entries: dict[str, Any] = {}
+        if self.spelled:
+            rows = [tuple(spelled(name, cell) for name, cell in zip(names, row, strict=True)) for row in rows]
+            with path.open("w", newline="", encoding="latin-1") as file:
+                csv.writer(file, delimiter=";").writerows([names, *rows])
+            entries = {"delimiter": ";", "encoding": "latin-1"}
+        elif self.format == "csv":
             with path.open("w", newline="") as file:
                 csv.writer(file).writerows([names, *rows])
         elif self.format == "npy":
@@ -152,7 +165,20 @@ class TablePair(Pair[tuple[Row, ...]]):
                 ),
                 path,
             )
-        return {"data": Path(path.name), "unit_column": OWNER if self.owned else None}
+        return {"data": Path(path.name), "unit_column": OWNER if self.owned else None, **entries}
+
+
+def spelled(name: str, cell: str) -> str:
+    """A cell as `SPELLED` declares its column; what is no number stays as it is."""
+    declared, value = SPELLED.get(name, {}), _float(cell)
+    if "labels" in declared:
+        return {"f": "weiblich", "m": "männlich"}.get(cell, cell)
+    if "date" in declared and 0 <= value < 150 and cell != "7":  # an undeclared spelling of somebody
+        return f"{1 + int(100 * value) % 28:02}.{1 + int(10 * value) % 12:02}.{2020 - int(value)}"
+    if "decimal" in declared and cell != "0.5":  # not as declared: counts as no number
+        whole, _, rest = cell.partition(".")
+        return f"{whole},{rest}" if rest and value == value else cell
+    return cell
 
 
 def _float(cell: str) -> float:
@@ -209,7 +235,7 @@ def table_pair(rng: Rng, columns: Sequence[str], change: Change, *, numeric: boo
     trait = _weighted(rng, {each: n for each, n in TABLE_TRAITS.items() if each != "rows" or owned})
     odd = _odd_rows(rng, [list(row) for row in person()], names, trait, owned=owned)
     left, right = _changed(people, odd, change, rng)
-    return TablePair(left, right, change, trait, names, format, owned)
+    return TablePair(left, right, change, trait, names, format, owned, format == "csv" and not rng.integers(3))
 
 
 def _odd_rows(rng: Rng, rows: list[list[str]], names: Sequence[str], trait: str, *, owned: bool) -> tuple[Row, ...]:
@@ -240,7 +266,7 @@ def _odd_cell(rng: Rng, column: Column, trait: str, cell: str) -> str:
         case "fraction" if not column.is_text:
             return str(rng.choice(["0.5", "7", "-1", "1e9"]))
         case "garbage":
-            return str(rng.choice(["abc", "f", "1,5", "--", "inf"]))
+            return str(rng.choice(["abc", "f", "1,5", "--", "inf", "1.234,5", "31.02.1970", "1970-04-03", "w"]))
     return cell
 
 
@@ -417,7 +443,10 @@ def schema_of(pair: AnyPair, *, strict: bool) -> DataSchema:
                 return DataSchema(
                     units=units, rows_per_unit=rows, n_columns=len(numbered), columns_digest=digest, missing=not strict
                 )
-            columns = {name: _column_schema(COLUMNS[name], strict=strict) for name in pair.columns}
+            declared = SPELLED if pair.spelled else {}
+            columns = {
+                name: _column_schema(COLUMNS[name], strict=strict, **declared.get(name, {})) for name in pair.columns
+            }
             return DataSchema(units=units, rows_per_unit=rows, columns=columns)
         case DocumentPair():
             words = len(pair.words) if pair.format in ("matrix", "bag") else None
@@ -435,10 +464,11 @@ def schema_of(pair: AnyPair, *, strict: bool) -> DataSchema:
     return DataSchema(kind="images", units=units, rows_per_unit=40, images=images)
 
 
-def _column_schema(column: Column, *, strict: bool) -> ColumnSchema:
+def _column_schema(column: Column, *, strict: bool, **spelling: Any) -> ColumnSchema:
     return ColumnSchema(
         type="category" if column.is_text else "number",
         missing=column.gaps and not strict,
         tokens=() if strict else ("NA", "?"),
         levels=column.levels if strict else (),
+        **spelling,
     )

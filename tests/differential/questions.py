@@ -295,6 +295,12 @@ def _custom(rng: Rng) -> Ask:
     return Ask("statistic", "table", columns, {"statistic": OWN, "clip": 1.0})
 
 
+def _synthetic(rng: Rng) -> Ask:
+    grouped = _grouped("describe", levels_too=True)(rng)
+    given = {name: grouped.parameters[name] for name in ("ranges", "levels")}
+    return Ask("synthetic-data", "table", grouped.columns, {**given, "bins": 4, "table_cells": 60})
+
+
 QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "mean": _ranged("mean", 1, 3, 0.0, "own-rows", "observed"),
     "histogram": _histogram,
@@ -320,6 +326,7 @@ QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "quantiles": _grouped("quantiles", levels_too=False),
     "survival": _survival,
     "hypothesis-test": _hypothesis_test,
+    "synthetic-data": _synthetic,
     "cape-pca": _ranged("cape-pca", 2, 3, n_components=2),
     "cape-fm": _ranged("cape-fm", 2, 3),
     "cape-agn-mixture": _ranged("cape-agn-mixture", 2, 3, n_components=2, variance=0.1),

@@ -43,6 +43,7 @@ FITS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
         GROUPED | {"test": "equivalence", "margin": {"x0": 0.1}, "correction": "holm"},
         (CATEGORIES,),
     ),
+    "SyntheticData": ({"ranges": {"x0": (-1, 1)}, "levels": {"x1": [0, 1]}, "bins": 4}, (CATEGORIES,)),
     "StandardScaler": (RANGE, (X,)),
     "Covariance": (RANGE, (X,)),
     "Correlation": (RANGE | {"method": "spearman", "correction": "holm"}, (X,)),

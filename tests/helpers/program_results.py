@@ -27,9 +27,11 @@ def exact(units: Units, adjacency: Adjacency = Adjacency.REPLACE_ONE, noise: flo
     return answer
 
 
-def result_of(algorithm: Algorithm, units: Units, adjacency: Adjacency = Adjacency.REPLACE_ONE) -> dict[str, Floats]:
-    """The estimate without noise, after a check that the requests are the releases that the algorithm declares."""
-    estimate, asked = drive(algorithm.program(adjacency), exact(units, adjacency))  # type: ignore[arg-type]
+def result_of(
+    algorithm: Algorithm, units: Units, adjacency: Adjacency = Adjacency.REPLACE_ONE, noise: float = 0.0
+) -> dict[str, Floats]:
+    """The estimate, by default without noise, after a check that the requests are the declared releases."""
+    estimate, asked = drive(algorithm.program(adjacency), exact(units, adjacency, noise))  # type: ignore[arg-type]
     declared = algorithm.releases(adjacency)
     assert len(asked) == len(declared)
     for request, planned in zip(asked, declared, strict=True):

@@ -268,6 +268,28 @@ SMALL: list[Case] = [
         "grouped_ranks",
         {"columns": 3, "positions": [1, 0], "group": 2, "groups": 3, "edges": [[-1, 0, 0.5, 2], [0, 1, 2]]},
     ),
+    (
+        "weighted_tables",
+        {
+            **{"columns": 2, "levels": [2, 0], "edges": [[], [-1, 0, 1]], "cells": 20, "of": [0, 1, 1]},
+            **{"bins": [[0, 1, 2], [0, 1, 2], [1, 0, 0]], "tables": [[0], [1], [0, 2]], "weights": [0.6, 0.64, 0.48]},
+        },
+    ),
+    (
+        "weighted_tables",
+        {
+            **{"columns": 3, "levels": [0, 0, 3], "edges": [[-1, 0, 1], [0, 1], []], "cells": 18, "of": [2, 0, 1]},
+            **{"bins": [[0, 1, 2, 2], [0, 1, 1], [0, 1]], "tables": [[0, 1, 2]], "weights": [1.0]},
+        },
+    ),
+    # 40 bins each: with few bins the bound for an added unit is loose (test_marginals.py has every pair of rows)
+    (
+        "centred_pairs",
+        {
+            **{"columns": 2, "levels": [0, 0], "edges": [np.linspace(-2, 2, 40), np.linspace(-9, 9, 40)]},
+            **{"cells": 1700, "bins": [list(range(40)), list(range(40))]},
+        },
+    ),
     ("distinct_second_moment", {"columns": 2, "clip": 0.7}),
     ("distinct_second_moment", {"columns": 3, "clip": 0.9, "lower": [-1, 0, -2], "upper": [1, 2, 3]}),
     ("distinct_third_moment", {"columns": 2, "clip": 0.7, "variance": 0.02}),

@@ -490,6 +490,16 @@ _KERNEL = [
         ),
     ),
     Fault(
+        "pairs-too-short",
+        "the largest distance of centred pairs forgets what two changed columns have in common",
+        (Edit("statistics.marginals:CentredPairs.scale", "2 * gains - m * (m - 1)", "2 * gains - 2 * m * (m - 1)"),),
+    ),
+    Fault(
+        "heavy-tables",
+        "the weights of tables may have any norm",
+        (Edit("statistics.marginals:WeightedTables._tables_fit", "> 1:", "> 100:"),),
+    ),
+    Fault(
         "histogram-twice",
         "a histogram counts each value twice",
         (Edit("statistics.histogram:Histogram.sum_block", "counts(codes, weights,", "counts(codes, 2 * weights,"),),

@@ -43,6 +43,7 @@ DRAWN: dict[str, set[str]] = {
     "neural-classifier": {"Confusion", "Calibration"},
     "data-collaboration": {"Weights"},
     "polynomial-loss": set(),  # of one's own: their numbers by name, below
+    "synthetic-data": {"age", "sex", "smoking", "Relations between columns"},
     "statistic": set(),
 }
 PICTURES = (Intervals, Forest, Bars, Curves, Grid, Clouds, Slices)

@@ -80,6 +80,11 @@ CASES = {
     "edges": case("histogram", 'columns = ["age"]\nedges = [0, 30, 60, 100]'),
     "covariance": case("covariance", f'columns = ["age", "bmi"]\n{RANGES}'),
     "correlation": case("correlation", f'columns = ["age", "bmi"]\nmethod = "spearman"\n{RANGES}'),
+    "synthetic-data": case(
+        "synthetic-data",
+        'columns = ["age", "sex", "bmi"]\nranges = { age = [0, 100], bmi = [10, 60] }\nlevels = { sex = ["f", "m"] }\n'
+        'whole = ["age"]\nbins = 8',
+    ),
     "k-means": case("k-means", f'columns = ["age", "bmi"]\nn_clusters = 2\nrounds = 2\n{RANGES}'),
     "mixture": case("mixture", f'columns = ["age", "bmi"]\nn_components = 2\nrounds = 1\n{RANGES}'),
     "pca": case("pca", f'columns = ["age", "bmi"]\nn_components = 1\n{RANGES}'),

@@ -24,7 +24,7 @@ from zerosum.data.bids import Selection, find_recordings
 from zerosum.errors import BadData, BadParameter, BadStudy, CheckFailed, PolicyRefused, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.site.policy import Policy
-from zerosum.site.schema import DataSchema
+from zerosum.site.schema import ColumnSchema, DataSchema
 from zerosum.study import SiteFile, Study
 from zerosum.study.checking import check_study
 from zerosum.study.site_data import load_for, review_question
@@ -286,9 +286,10 @@ def test_data_changed_while_they_are_read_are_not_used(
 
 def test_label_for_a_category_that_no_plan_names_is_skipped(tmp_path: Path) -> None:
     """A site's labels serve many plans; which of them a plan names must not end in a refusal."""
-    labels = {"dx": {"A": "asthma", "H": "hiv", "none": "asthma"}}
-    file = site(tmp_path, VISITS.replace("34,asthma", "34,A"), labels=labels)
-    values = [rows[:, 0].tolist() for rows in load_for(plan(tmp_path), file, None, []).each()]
+    labels = {"A": "asthma", "H": "hiv", "none": "asthma"}
+    file = site(tmp_path, VISITS.replace("34,asthma", "34,A"))
+    schema = DataSchema(units=3, rows_per_unit=2, columns={"dx": ColumnSchema(type="category", labels=labels)})
+    values = [rows[:, 0].tolist() for rows in load_for(plan(tmp_path), file, schema, []).each()]
     assert values[:2] == [[0.0], [1.0, 1.0]]  # the plan's own category comes before a label of that name
 
 
@@ -396,13 +397,19 @@ def test_check_compares_data_and_plan_with_the_confirmed_schema(tmp_path: Path) 
     assert any(re.search(r"\b3 units\b.*\b4\b", fault) for fault in grown.faults)
 
 
-def test_draft_of_a_parquet_file_leaves_dates_out(tmp_path: Path) -> None:
-    """No plan can ask about a column that holds neither numbers nor text."""
-    columns = {"age": [34.0, 55.0], "seen": pa.array([0, 1], pa.timestamp("s")), "who": ["a", "b"]}
+def test_draft_of_a_parquet_file_has_days_and_leaves_lists_out(tmp_path: Path) -> None:
+    """No plan can ask about a column that holds neither numbers, dates nor text."""
+    columns = {
+        "age": [34.0, 55.0],
+        "day": pa.array([0, 86400], pa.timestamp("s")),
+        "seen": [[0], [1]],
+        "who": ["a", "b"],
+    }
     pq.write_table(pa.table(columns), tmp_path / "data.parquet")
     file = SiteFile(name="north", data=Path("data.parquet"), folder=tmp_path, unit_column="who")
     drafted = draft_schema(file, policy(tmp_path))
-    assert list(drafted.columns) == ["age"]
+    assert list(drafted.columns) == ["age", "day"]
+    assert (drafted.columns["day"].type, drafted.columns["day"].date) == ("number", "%Y-%m-%d")
     assert check_schema(file, drafted, policy(tmp_path)).faults == []
     with pytest.raises(PolicyRefused, match="'seen'"):
         review_question(plan(tmp_path, "mean", columns=["seen"], lower=[0], upper=[9]), file, drafted)

@@ -25,6 +25,7 @@ from zerosum.algorithms.regression.functional import PolynomialLossProgram
 from zerosum.algorithms.regression.glm import LogisticRegressionProgram, PoissonRegressionProgram
 from zerosum.algorithms.regression.linear import LinearRegressionProgram
 from zerosum.algorithms.survival import SurvivalProgram
+from zerosum.algorithms.synthetic.program import SyntheticDataProgram
 from zerosum.algorithms.topics.program import TopicsProgram
 from zerosum.algorithms.training.classifier import FeatureClassifierProgram
 from zerosum.algorithms.training.network import NeuralClassifierProgram
@@ -49,6 +50,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         CoxRegressionProgram,
         *(FeatureClassifierProgram, NeuralClassifierProgram, DataCollaborationProgram),
         *(DescribeProgram, QuantilesProgram, SurvivalProgram, HypothesisTestProgram),
+        SyntheticDataProgram,
     )
 }
 
@@ -158,6 +160,7 @@ __all__ = [
     "Program",
     "QuantilesProgram",
     "SurvivalProgram",
+    "SyntheticDataProgram",
     "TopicsProgram",
     "build",
     "fields",

@@ -50,29 +50,7 @@ class GroupedAlgorithm(MissingAlgorithm):
         """Refuse columns without a public domain, levels that are not distinct, and rules that do not fit their
         column.
         """
-        if len(set(self.columns)) < len(self.columns):
-            twice = next(name for name in self.columns if self.columns.count(name) > 1)
-            raise ValueError(f"columns must have different names, and {twice!r} occurs twice: leave one out")
-        for name in self.columns:
-            if (name in self.ranges) == (name in self.levels):
-                found = "both" if name in self.ranges else "neither"
-                raise ValueError(f"column {name!r} needs either a range (numbers) or levels (categories), got {found}")
-        for name in (*self.ranges, *self.levels):
-            if name not in self.columns:
-                what = "ranges" if name in self.ranges else "levels"
-                raise ValueError(f"{what} names {name!r}, which is not one of the columns {', '.join(self.columns)}")
-        for name, (low, high) in self.ranges.items():
-            # written with <= and `not`, so that NaN is refused too
-            if not (abs(low) <= LARGEST and abs(high) <= LARGEST and low < high):
-                raise ValueError(f"the range of column {name!r} must be finite and rise, got {low:g} to {high:g}")
-        for name, known in self.levels.items():
-            if not all(isinstance(level, str) or np.isfinite(level) for level in known):
-                raise ValueError(f"the levels of column {name!r} must be words or finite numbers, got {list(known)}")
-            if not known or len(set(known)) < len(known):
-                raise ValueError(
-                    f"the levels of column {name!r} must be different from each other, and at least one, got "
-                    f"{list(known)}"
-                )
+        check_domains(self.columns, self.ranges, self.levels)
         for name in self.described:
             if len(self.levels[name]) < 2:
                 raise ValueError(f"column {name!r} needs two levels or more for proportions, and has one")
@@ -183,6 +161,44 @@ class GroupedAlgorithm(MissingAlgorithm):
     def noise_factors(self) -> Floats:
         """Noise variance of each row of `with_all`, over that of a group's sum: a sum over g groups has g times it."""
         return np.array([1.0] if self.by is None else [float(self.groups), *[1.0] * self.groups])
+
+
+def check_domains(
+    columns: Sequence[str], ranges: Mapping[str, tuple[float, float]], levels: Mapping[str, tuple[Level, ...]]
+) -> None:
+    """Raise `ValueError` unless every column has either a range or levels, and these are sound.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        The columns of the study.
+    ranges : mapping of str to tuple
+        Public lowest and highest value of columns of numbers.
+    levels : mapping of str to tuple
+        Public categories of the other columns.
+    """
+    if len(set(columns)) < len(columns):
+        twice = next(name for name in columns if columns.count(name) > 1)
+        raise ValueError(f"columns must have different names, and {twice!r} occurs twice: leave one out")
+    for name in columns:
+        if (name in ranges) == (name in levels):
+            found = "both" if name in ranges else "neither"
+            raise ValueError(f"column {name!r} needs either a range (numbers) or levels (categories), got {found}")
+    for name in (*ranges, *levels):
+        if name not in columns:
+            what = "ranges" if name in ranges else "levels"
+            raise ValueError(f"{what} names {name!r}, which is not one of the columns {', '.join(columns)}")
+    for name, (low, high) in ranges.items():
+        # written with <= and `not`, so that NaN is refused too
+        if not (abs(low) <= LARGEST and abs(high) <= LARGEST and low < high):
+            raise ValueError(f"the range of column {name!r} must be finite and rise, got {low:g} to {high:g}")
+    for name, known in levels.items():
+        if not all(isinstance(level, str) or np.isfinite(level) for level in known):
+            raise ValueError(f"the levels of column {name!r} must be words or finite numbers, got {list(known)}")
+        if not known or len(set(known)) < len(known):
+            raise ValueError(
+                f"the levels of column {name!r} must be different from each other, and at least one, got {list(known)}"
+            )
 
 
 def shown(level: Level) -> str:

@@ -14,6 +14,7 @@ post-processing.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, Self
@@ -46,6 +47,48 @@ _BIN_UNITS = 0.5
 _TOTAL_WEIGHT = 1e3
 
 
+def check_whole(whole: Sequence[str], ranges: Mapping[str, tuple[float, float]]) -> None:
+    """Raise `ValueError` unless every column of whole numbers has a range that holds two of them.
+
+    Parameters
+    ----------
+    whole : sequence of str
+        Columns of whole numbers.
+    ranges : mapping of str to tuple
+        Public lowest and highest value of columns of numbers.
+    """
+    for name in whole:
+        if name not in ranges:
+            raise ValueError(f"whole names {name!r}, which has no range: declare its range")
+        low, high = ranges[name]
+        if math.ceil(low) >= math.floor(high):
+            raise ValueError(f"the range of column {name!r} must hold two whole numbers, got {low:g} to {high:g}")
+
+
+def bin_edges(low: float, high: float, bins: int, *, whole: bool) -> Floats:
+    """Edges of the bins of a column, at most `bins` in number; shape (bins + 1,).
+
+    Parameters
+    ----------
+    low, high : float
+        The range of the column.
+    bins : int
+        The number of bins. A column of fewer whole numbers has one bin for each.
+    whole : bool
+        Whether the column holds whole numbers: edges then lie between them.
+
+    >>> bin_edges(0, 3, 8, whole=True).tolist()
+    [-0.5, 0.5, 1.5, 2.5, 3.5]
+    """
+    if not whole:
+        return np.asarray(np.linspace(low, high, bins + 1))
+    # Edges at halves, so that no whole number lies on an edge; one bin per number if there are few.
+    first, last = math.ceil(low), math.floor(high)
+    if last - first + 1 <= bins:
+        return np.asarray(np.arange(first, last + 2) - 0.5)
+    return np.asarray(np.unique(np.round(np.linspace(float(first), float(last + 1), bins + 1))) - 0.5)
+
+
 class BinnedAlgorithm(GroupedAlgorithm):
     """Base class of algorithms with histograms of columns of numbers by group, in coordinates of cumulative counts.
 
@@ -63,12 +106,7 @@ class BinnedAlgorithm(GroupedAlgorithm):
     @model_validator(mode="after")
     def _whole_fits(self) -> Self:
         """Refuse whole columns without two whole numbers."""
-        for name in self.whole:
-            if name not in self.ranges:
-                raise ValueError(f"whole names {name!r}, which has no range: declare its range")
-            low, high = self.ranges[name]
-            if math.ceil(low) >= math.floor(high):
-                raise ValueError(f"the range of column {name!r} must hold two whole numbers, got {low:g} to {high:g}")
+        check_whole(self.whole, self.ranges)
         return self
 
     def edges(self, name: str) -> Floats:
@@ -79,14 +117,7 @@ class BinnedAlgorithm(GroupedAlgorithm):
         name : str
             A column of numbers.
         """
-        bins, (low, high) = self.bins or USUAL_BINS, self.ranges[name]
-        if name not in self.whole:
-            return np.asarray(np.linspace(low, high, bins + 1))
-        # Edges at halves, so that no whole number lies on an edge; one bin per number if there are few.
-        first, last = math.ceil(low), math.floor(high)
-        if last - first + 1 <= bins:
-            return np.asarray(np.arange(first, last + 2) - 0.5)
-        return np.asarray(np.unique(np.round(np.linspace(float(first), float(last + 1), bins + 1))) - 0.5)
+        return bin_edges(*self.ranges[name], self.bins or USUAL_BINS, whole=name in self.whole)
 
     @property
     def ranks(self) -> GroupedRanks:

@@ -46,6 +46,7 @@ MODULES = {
     "results": ("results",),
     "run": ("study",),
     "site": ("key", "report", "site"),
+    "synth": ("synth",),
     "verify": ("report",),
     "version": ("study",),
     "watch": ("watch",),

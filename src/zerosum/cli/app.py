@@ -48,6 +48,8 @@ site_app = typer.Typer(help="A site: a process beside its data.", no_args_is_hel
 app.add_typer(site_app, name="site")
 coordinator_app = typer.Typer(help="The coordinator process.", no_args_is_help=True)
 app.add_typer(coordinator_app, name="coordinator")
+synth_app = typer.Typer(help="Records and tables of synthetic data, at no privacy cost.", no_args_is_help=True)
+app.add_typer(synth_app, name="synth")
 flare_app = typer.Typer(help="Jobs and kits for NVIDIA FLARE as the transport.", no_args_is_help=True)
 app.add_typer(flare_app, name="flare")
 

@@ -160,7 +160,7 @@ def results_export(
 
     if format_ is not None:
         _write_tables(
-            _stored_result(id), format_, out, table or (), (per or (), contrast or (), margin or (), label or ())
+            stored_result(id), format_, out, table or (), (per or (), contrast or (), margin or (), label or ())
         )
         return
     if out is None:
@@ -182,7 +182,7 @@ def results_export(
     terminal.out.print(f"written to {out}: {what}", soft_wrap=True)
 
 
-def _stored_result(id: str) -> Result:
+def stored_result(id: str) -> Result:
     """The result of an archived study, or of a folder that `zerosum run` wrote.
 
     Parameters
@@ -269,7 +269,7 @@ def results_methods(id: IdOrFolder, json_: Json = False) -> None:
     from zerosum.report.methods_text import methods
 
     # From the stored result alone: the text is the same whenever it is printed.
-    paragraphs = methods(_stored_result(id))
+    paragraphs = methods(stored_result(id))
     if json_:
         terminal.print_json(list(paragraphs))
         return
@@ -293,7 +293,7 @@ def results_picture(
     from zerosum.report.charts import picture_file
     from zerosum.report.export import Changes, pictures
 
-    found = pictures(_stored_result(id), Changes.parse(per=per or (), labels=label or ()))
+    found = pictures(stored_result(id), Changes.parse(per=per or (), labels=label or ()))
     if out is None:
         if json_:
             terminal.print_json({name: each.title for name, each in found.items()})

@@ -681,7 +681,8 @@ def _batch_rows(columns: int) -> int:
 
 
 def arrow_cells(column: Any, called: str) -> Cells:
-    """Cells of an Arrow column: numbers, with NaN where they are missing, or text, with "" where it is missing.
+    """Cells of an Arrow column: numbers, with NaN where they are missing, or text, with "" where it is missing; dates
+    as text, "1970-04-03".
 
     Decoding depends on the type of the column only, and not on the presence of nulls. Otherwise one person's null would
     change how other cells are read (as the number 1 or as the text "True", for example).
@@ -712,6 +713,9 @@ def arrow_cells(column: Any, called: str) -> Cells:
         except pa.ArrowInvalid:
             # As Python's whole numbers: each cell is read as it would be above if all were small.
             return np.array([np.nan if cell is None else cell for cell in column.to_pylist()], dtype=object)
+    if kinds.is_date(kind) or kinds.is_timestamp(kind):
+        # Days as text, for the setting `date`. A time zone is one of the column.
+        return Text(column.cast(pa.date32(), safe=False).cast(pa.string()).fill_null(""))
     if kinds.is_decimal(kind) or str(kind) in ("string", "large_string", "string_view", "null"):
         return Text(column.cast(pa.string()).fill_null(""))
     raise BadData(f"{called} holds neither numbers nor text")

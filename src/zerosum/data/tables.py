@@ -19,7 +19,7 @@ without a header is a record. The text of a library's error is left out.
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from zerosum.compute.units import Units
 from zerosum.data.formats import Cells, Table, Text, distinct, number, open_table, readable
 from zerosum.data.frames import array_table, frame_table, is_frame
+from zerosum.data.spelling import Spelling, settings_for, suggestions
 from zerosum.data.spool import Spool
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel.missing import refusal, refusal_by_rules
@@ -47,8 +48,8 @@ Tokens: TypeAlias = Sequence[str | float] | Mapping[str, Sequence[str | float]] 
 # missing without a rule; not a finite number; not a declared category
 FaultKind: TypeAlias = Literal["missing", "unreadable", "other"]
 
-# A number with a decimal comma. Without digits that group thousands: "1,234" may be either, and is no number here.
-_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*$")
+# Contents of cells by the setting that reads them, in messages.
+_KINDS = {"decimal": "numbers with a decimal comma", "thousands": "numbers with commas", "date": "dates"}
 OTHER = -1.0  # Code of an undeclared category in a column with a rule for missing values.
 
 
@@ -81,6 +82,7 @@ def load_units(
     delimiter: str | None = None,
     encoding: str | None = None,
     labels: Labels | None = None,
+    spellings: Mapping[str, Spelling] | None = None,
     memory: int | None = None,
     folder: Path | None = None,
     on_scan: OnScan | None = None,
@@ -116,6 +118,9 @@ def load_units(
         Of text files: by default commas (tabs in .tsv) and UTF-8.
     labels : mapping, optional
         Meaning of labels in the file, by column: `{"sex": {"w": "f"}}` reads "w" as the declared category "f".
+    spellings : mapping, optional
+        How numbers and dates are written, by column (`zerosum.data.spelling`). By default as Python's `float` reads
+        them. Columns that are not read are skipped.
     memory, folder : int and Path, optional
         Bytes of rows that stay in memory, and where more rows are written to a file without a name
         (`zerosum.data.spool`). The values are the same. Default: all rows stay in memory.
@@ -140,7 +145,8 @@ def load_units(
     with readable(path):
         table = open_table(path, columns, unit_column, delimiter, encoding)
     spool = partial(Spool, memory=memory, folder=folder)
-    return _loaded(str(path), table, columns, unit_column, lookups, missing, missing_tokens, on_scan, faults, spool)
+    tokens = missing_tokens
+    return _loaded(str(path), table, columns, unit_column, lookups, missing, tokens, on_scan, faults, spool, spellings)
 
 
 def check_reading(columns: Sequence[str], unit_column: str | None, categories: Categories) -> None:
@@ -206,10 +212,11 @@ def _loaded(
     on_scan: OnScan | None,
     faults: list[CellFault] | None,
     spool: Callable[[int], Spool] = Spool,
+    spellings: Mapping[str, Spelling] | None = None,
 ) -> TableData:
     """Read the chosen columns of an opened table. Raises or collects faults, see `load_units`."""
     owner = unit_column or table.unit_column
-    chosen, unit = _choose(path, table.names, columns, owner, lookups, missing, missing_tokens)
+    chosen, unit = _choose(path, table.names, columns, owner, lookups, missing, missing_tokens, spellings or {})
     found: list[CellFault] = []
     units = _units(path, table, chosen, unit, on_scan, found, spool)
     names = tuple(table.names[column.position] for column in chosen)
@@ -244,6 +251,7 @@ class _Column:
     lookup: Lookup | None = None
     optional: bool = False  # whether there is a rule for missing values
     tokens: frozenset[str | float] = frozenset()  # tokens for missing values, beside empty cells and NaN
+    spelling: Spelling | None = None  # how numbers are written; by default plainly
 
     def numbers(self, cells: Cells, before: int, faults: list[CellFault]) -> Floats:
         """Cells as numbers or category indices; NaN (or `OTHER`) where missing or unfit.
@@ -257,6 +265,8 @@ class _Column:
         faults : list of CellFault
             Receives the first unfit cell of each kind.
         """
+        if self.spelling is not None:
+            cells = self.spelling.plain(cells, self.tokens)
         values = _numbers(cells) if self.lookup is None else _encode(cells, self.lookup)
         if self.lookup is None and self.tokens:
             values[np.isin(values, [each for each in self.tokens if isinstance(each, float)])] = np.nan
@@ -276,19 +286,22 @@ class _Column:
         firsts = [(int(some[0]), kind) for kind, some in rows.items() if len(some) and kind not in known]
         # In the order of rows: the message of a column is that of its first fault.
         for at, kind in sorted(firsts):
-            comma = kind == "unreadable" and any(isinstance(each, str) and _COMMA.match(each) for each in contents)
-            faults.append(CellFault(self.called, kind, self._sentence(kind, comma=comma), before + at + 1))
+            words = [each for each in contents if isinstance(each, str)] if kind == "unreadable" else []
+            faults.append(CellFault(self.called, kind, self._sentence(kind, words), before + at + 1))
         return values
 
-    def _sentence(self, kind: FaultKind, *, comma: bool = False) -> str:
-        """Message for a kind of fault; with `comma` some cells are numbers with a decimal comma."""
+    def _sentence(self, kind: FaultKind, words: Sequence[str]) -> str:
+        """Message for a kind of fault; `words` are cells that are no numbers."""
         match kind:
             case "missing":
                 return refusal(self.called)
             case "other":
                 return f"some values of {self.called} are outside the declared categories"
-        if comma:
-            return f"{self.called} has numbers with a decimal comma: write them with a decimal point"
+        if self.spelling is not None:
+            return f"{self.called} is in some row not written as declared ({self.spelling})"
+        if settings := settings_for(suggestions(words, np.ones(len(words), dtype=np.intp))):
+            found = " and ".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
+            return f"{self.called} has {_KINDS[min(settings)]}: declare {found} for it in the site's schema"
         return f"{self.called} is not a finite number in some row; `missing_tokens` may name words for missing values"
 
     def _missing(self, cell: str | float) -> bool:
@@ -338,6 +351,7 @@ def _choose(
     lookups: Mapping[str, Lookup],
     optional: Collection[str],
     tokens: Tokens,
+    spellings: Mapping[str, Spelling],
 ) -> tuple[list[_Column], _Column | None]:
     """Columns to read, and the unit column (or None). Raises for invalid requests."""
     if len(set(names)) < len(names):
@@ -372,9 +386,10 @@ def _choose(
         given = name == unit or name in lookups or columns is not None
         called = f"column {repr(name) if given else at + 1} of {path}"
         own = tokens.get(name, ()) if isinstance(tokens, Mapping) else tokens
-        return _Column(at, called, lookups.get(name), name in optional, token_set(own))
+        return _Column(at, called, lookups.get(name), name in optional, token_set(own), spellings.get(name))
 
-    return [column(name) for name in chosen], None if unit is None else column(unit)
+    owner = None if unit is None else replace(column(unit), spelling=None)
+    return [column(name) for name in chosen], owner
 
 
 def _units(
@@ -388,7 +403,9 @@ def _units(
 ) -> Units:
     """Read all batches of a table."""
     positions = [column.position for column in columns]
-    as_it_lies = unit is None and all(column.lookup is None and not column.tokens for column in columns)
+    as_it_lies = unit is None and all(
+        column.lookup is None and column.spelling is None and not column.tokens for column in columns
+    )
     # No copy: a memory-mapped array stays on disk.
     # A unit column, categories and tokens change cells or the order of rows, and need a copy.
     if table.array is not None and as_it_lies:

@@ -25,6 +25,7 @@ from zerosum.estimators.pca import PCA
 from zerosum.estimators.regression import LinearRegression
 from zerosum.estimators.scaler import StandardScaler
 from zerosum.estimators.survival import SurvivalCurve
+from zerosum.estimators.synthetic import SyntheticData
 from zerosum.estimators.topics import TopicModel
 
 __all__ = [
@@ -49,5 +50,6 @@ __all__ = [
     "Quantiles",
     "StandardScaler",
     "SurvivalCurve",
+    "SyntheticData",
     "TopicModel",
 ]

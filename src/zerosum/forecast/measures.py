@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,8 @@ from zerosum.algorithms import (
 from zerosum.algorithms.groups import GroupedAlgorithm
 from zerosum.algorithms.program import RangedAlgorithm
 from zerosum.algorithms.regression.base import Regression
+from zerosum.algorithms.synthetic.program import SyntheticDataProgram
+from zerosum.algorithms.synthetic.records import Model, distance
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
@@ -122,6 +125,8 @@ def measure_of(algorithm: Algorithm) -> Measure | None:
             return _survival(algorithm)
         case HypothesisTestProgram():
             return _tests(algorithm)
+        case SyntheticDataProgram():
+            return _pairs(algorithm)
         case GroupedAlgorithm():
             return _table(algorithm)
     return None
@@ -242,6 +247,18 @@ def _maps(algorithm: ICAProgram) -> Measure:
     lines = tuple(Line(f"component {number + 1}", 1.0) for number in range(algorithm.n_components))
     unit = "of the correlation between a component and the true one"
     return Measure(lines, unit, values, lambda estimate: estimate["maps"].value, loss=True, level="correlation")
+
+
+def _pairs(algorithm: SyntheticDataProgram) -> Measure:
+    """Loss of synthetic data: mean total variation distance of the model's tables of two columns from the data's."""
+    pairs = list(combinations(range(len(algorithm.columns)), 2))
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        model = Model(estimate["component_shares"].value, algorithm.sizes, algorithm.forbidden)
+        return np.array([np.mean([distance(algorithm.table(data, at), model.table(at)) for at in pairs])])
+
+    unit = "total variation between tables of two columns"
+    return Measure((Line("tables of two columns", 1.0),), unit, values, loss=True, level="agreement")
 
 
 def _topics(algorithm: TopicsProgram) -> Measure:

@@ -14,6 +14,7 @@ import numpy as np
 
 from zerosum.arrays import Floats
 from zerosum.data.masker import Masker
+from zerosum.kernel.names import visible
 from zerosum.kernel.quantity import NORMAL_95, Axis, Quantity
 from zerosum.kernel.question import Question
 from zerosum.report.coefficients import CoefficientTable
@@ -41,6 +42,7 @@ Estimate = Mapping[str, Quantity]
 _MOST_ROWS = 40  # largest number of rows of a plot; larger results are in a table or file
 _FOLD_FROM = 16  # rows from which a table beside a plot is folded
 _MOST_CELLS = 14  # largest number of columns of a heat map
+_MOST_HISTOGRAMS = 12  # columns of synthetic data that are drawn
 # Largest number of components or topics that are drawn.
 _MOST_MAPS = 12
 _TOPIC_WORDS = 8  # words shown per topic
@@ -119,6 +121,43 @@ def _histogram(estimate: Estimate, question: Question, space: Masker | None) -> 
             for a, v, h, s in zip(labels, values, half, shares, strict=True)
         ]
         yield Table("Counts in numbers", ("bin", "count", "95 %", "share"), tuple(rows))
+
+
+def _relations(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """Histograms of the columns, the relations of pairs, and the expected error of their tables."""
+    shares = estimate["category_shares"]
+    labels, half = shares.axes[0].labels, shares.half_width
+    names = estimate["pair_error"].axes[0].labels
+    for name in names[:_MOST_HISTOGRAMS]:
+        at = [place for place, label in enumerate(labels) if label.startswith(f"{name} = ")]
+        if len(at) > 2 * _MOST_ROWS:
+            continue
+        own = tuple(labels[place].removeprefix(f"{name} = ") for place in at)
+        values = shares.value[at]
+        low, high = all_known(values - half[at]), all_known(values + half[at])
+        about = "Released shares; the lines are 95 % intervals of the privacy noise."
+        yield Bars(name, about, own, all_known(values), low, high, percent=True, small=True)
+    if len(names) <= _MOST_CELLS:
+        about = (
+            "Total variation distance of the table of two columns from independence, in the model: 0 to 1. Records of "
+            "the model have these relations."
+        )
+        rows = tuple(all_known(row) for row in estimate["dependence"].value)
+        yield Grid("Relations between columns", about, names, names, rows)
+    pairs = [(i, j) for i in range(len(names)) for j in range(i)]
+    pairs.sort(key=lambda pair: -estimate["dependence"].value[pair])
+    lines = tuple(
+        (
+            visible(names[j]),
+            visible(names[i]),
+            "yes" if estimate["measured"].value[i, j] else "no",
+            format_number(float(estimate["dependence"].value[i, j]), 2),
+            format_number(float(estimate["pair_error"].value[i, j]), 2),
+        )
+        for i, j in pairs
+    )
+    heading = ("column", "and", "table released", "distance from independence", "expected error")
+    yield Table("Tables of two columns", heading, lines, folded=len(lines) > _MOST_ROWS)
 
 
 def _descriptions(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
@@ -568,4 +607,5 @@ _BLOCKS: tuple[tuple[set[str], _BlockFunction], ...] = (
     ({"centers", "counts"}, _clusters),
     ({"means", "weights", "variances", "scale"}, _clusters),
     ({"topics"}, _topics),
+    ({"component_shares", "pair_error"}, _relations),
 )

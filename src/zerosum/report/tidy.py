@@ -18,7 +18,7 @@ import csv
 import importlib
 import io
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -90,20 +90,40 @@ class TidyTable:
             If the library is not installed.
         """
         columns = {name: [row[at] for row in self.rows] for at, name in enumerate(self.columns)}
-        for name in (library,) if library else ("pandas", "polars"):
-            try:
-                module = importlib.import_module(name)
-            except ModuleNotFoundError:
-                continue
-            # A column of None alone is a column of missing numbers and not of objects.
-            numbers = {"estimate", "std_error", "conf_low", "conf_high", "conf_level", "p_value"}
-            filled = {
+        # A column of None alone is a column of missing numbers and not of objects.
+        numbers = {"estimate", "std_error", "conf_low", "conf_high", "conf_level", "p_value"}
+        return frame_of(
+            {
                 key: [math.nan if cell is None else cell for cell in cells] if key in numbers else cells
                 for key, cells in columns.items()
-            }
-            return module.DataFrame(filled)
-        wanted = library or "pandas or polars"
-        raise BadInput(f"a data frame needs {wanted}: pip install '{library or 'zerosum[frames]'}'")
+            },
+            library,
+        )
+
+
+def frame_of(columns: Mapping[str, Sequence[Any]], library: Literal["pandas", "polars"] | None) -> Any:
+    """Columns as a data frame.
+
+    Parameters
+    ----------
+    columns : mapping of str to sequence
+        Cells by the name of the column.
+    library : {"pandas", "polars"} or None
+        None: pandas if it is installed, else polars.
+
+    Raises
+    ------
+    BadInput
+        If the library is not installed.
+    """
+    for name in (library,) if library else ("pandas", "polars"):
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+        return module.DataFrame(dict(columns))
+    wanted = library or "pandas or polars"
+    raise BadInput(f"a data frame needs {wanted}: pip install '{library or 'zerosum[frames]'}'")
 
 
 def chosen_table(tables: Mapping[str, Any], name: str) -> Any:

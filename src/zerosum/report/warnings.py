@@ -52,7 +52,7 @@ def result_warnings(estimate: Mapping[str, Quantity], plan: Plan) -> tuple[str, 
         found += [*_clip(estimate, float(clip))]
     if isinstance(ranges := parameters.get("ranges"), dict):
         found += [*_descriptions(estimate, ranges)]
-    found += [*_hazards(estimate)]
+    found += [*_hazards(estimate), *_relations(estimate)]
     if parameters.get("edges") is not None:
         found += [*_end_bins(estimate)]
     return tuple(found)
@@ -115,6 +115,21 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
         if np.any(ends := second > (1 - _EDGE_SHARE) ** 2):
             columns = _column_names(names, ends)
             yield f"the values of {columns} lie mostly at the ends of the range or beyond: the range may be too narrow"
+
+
+def _relations(estimate: Mapping[str, Quantity]) -> Iterator[str]:
+    """Warn of synthetic data whose tables of two columns are no better than those of independent columns."""
+    if "pair_error" not in estimate or "dependence" not in estimate:
+        return
+    upper = np.triu_indices(len(estimate["pair_error"].value), 1)
+    error, dependence = estimate["pair_error"].value[upper], estimate["dependence"].value[upper]
+    # Both are total variation distances: that of the model from the data, and that of independence from the model.
+    if np.mean(error) >= np.mean(dependence):
+        yield (
+            f"tables of two columns are expected to be {np.mean(error):.3f} from those of the data (total variation), "
+            f"and independent columns are {np.mean(dependence):.3f} from those of the model: relations between columns "
+            "of these synthetic records mean little. More units, fewer columns or a larger epsilon would help"
+        )
 
 
 def _correlations(found: Quantity) -> Iterator[str]:

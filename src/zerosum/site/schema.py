@@ -11,8 +11,10 @@ because a line such as `levels = ["asthma", "hiv"]` or `missing = true` may itse
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +28,9 @@ from zerosum.kernel.plan import Plan
 from zerosum.kernel.statistic import Adjacency
 
 Level = bool | float | str
+Day = datetime.date
+# Directives of dates with one meaning on every machine: no names of months, no years of two digits.
+_DATE = r"^(?:%[dmYHMS]|[^%])+$"
 
 
 class _Table(BaseModel):
@@ -46,6 +51,19 @@ class ColumnSchema(_Table):
     that a plan does not name counts as "other or missing". Empty: not declared."""
     range: tuple[float, float] | None = None
     """The plausible range, from the subject and not from the data; `zerosum check` counts the values outside."""
+    decimal: Literal[".", ","] = "."
+    """The decimal mark of its numbers."""
+    thousands: Literal["", ".", ",", "'", "\u2019", " ", "\u00a0", "\u202f"] = ""
+    """The mark between groups of three digits, beside numbers without it."""
+    date: str | None = Field(None, pattern=_DATE, max_length=40)
+    """The pattern of its dates, which are read as numbers: `"%d.%m.%Y"`. Typed dates of Parquet files and databases
+    are `"%Y-%m-%d"`."""
+    origin: Day | None = None
+    """Dates are days since this public day; by default since 1970-01-01."""
+    age_at: Day | None = None
+    """Dates of birth are the age on this public day instead, in completed years."""
+    labels: dict[str, Level] = Field(default_factory=dict)
+    """What words in the file stand for: categories, `{ w = "f", "2" = "f" }`, or numbers, `{ "<5" = 2.5 }`."""
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
@@ -53,7 +71,26 @@ class ColumnSchema(_Table):
             raise ValueError(f"range must be two numbers, the lower one first, got {list(self.range)}")
         if self.type == "category" and self.range is not None:
             raise ValueError("a range is of numbers, and this column holds categories")
+        if self.type == "category" and (self.decimal != "." or self.thousands or self.date is not None):
+            raise ValueError("decimal, thousands and date are of numbers, and this column holds categories")
+        if self.date is not None and not all(each in self.date for each in ("%d", "%m", "%Y")):
+            raise ValueError(f"the pattern of a date has %d, %m and %Y, got {self.date!r}")
+        if self.decimal == self.thousands:
+            raise ValueError(f"decimal and thousands must differ, and both are {self.decimal!r}")
+        if self.date is not None and (self.decimal != "." or self.thousands):
+            raise ValueError("a column holds dates or numbers: give date, or decimal and thousands")
+        if (self.origin is not None or self.age_at is not None) and self.date is None:
+            raise ValueError("origin and age_at are of dates: give their pattern, date")
+        if self.origin is not None and self.age_at is not None:
+            raise ValueError("dates are days since `origin` or ages at `age_at`, not both")
+        if self.type == "number" and not all(_finite(each) for each in self.labels.values()):
+            raise ValueError("labels of a column of numbers stand for finite numbers")
         return self
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the cells of the column are written plainly, as numbers or as categories by their own names."""
+        return self.decimal == "." and not self.thousands and self.date is None and not self.labels
 
 
 class ImagesSchema(_Table):
@@ -186,13 +223,18 @@ def column_refusals(
                 f"column {name!r} of this site may have missing values, and the plan has no rule for them: "
                 "where an algorithm has rules, give `missing`"
             )
-        named = {_comparable(level) for level in categories.get(name, ())}
+        named = {comparable(level) for level in categories.get(name, ())}
         # A plan for other labels than the code book's would count every unit as "other": spent budget without a result.
-        if found.levels and named and not named & {_comparable(level) for level in found.levels}:
+        if found.levels and named and not named & {comparable(level) for level in found.levels}:
             yield PolicyRefused(f"column {name!r} of this site has none of the categories that the plan names")
 
 
-def _comparable(level: Any) -> float | str:
+def _finite(value: Level) -> bool:
+    """Whether a label stands for a finite number."""
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def comparable(level: Any) -> float | str:
     """A level as files are compared with it: "1", 1.0 and true are one."""
     # Before `float`, in the same way as files are read: a Boolean column in text has the words "true" and "false".
     if isinstance(level, bool):

@@ -22,6 +22,7 @@ from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.groups import GroupedCounts, GroupedMoments, GroupedRanks
 from zerosum.statistics.histogram import Histogram
 from zerosum.statistics.local_training import LocalTraining
+from zerosum.statistics.marginals import CentredPairs, WeightedTables
 from zerosum.statistics.mixture import AugmentedScatter, MixtureSums, ThirdMoment
 from zerosum.statistics.module import ModuleGradient, ModulePredictions
 from zerosum.statistics.moments import SecondMoment
@@ -90,6 +91,8 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     GroupedMoments,
     GroupedCounts,
     GroupedRanks,
+    WeightedTables,
+    CentredPairs,
     SurvivalTable,
     CovariateMoments,
     ExitTable,

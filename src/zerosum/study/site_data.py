@@ -23,7 +23,7 @@ from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.formula import is_expanded
 from zerosum.data.imaging import Masker, load_images
 from zerosum.data.scans import MOVED
-from zerosum.data.tables import CellFault, check_reading, join_missing, load_units, table_names
+from zerosum.data.tables import CellFault, Tokens, check_reading, join_missing, load_units, table_names
 from zerosum.errors import BadParameter, PolicyRefused, ZerosumError, first_fault
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question, columns_digest
@@ -197,7 +197,7 @@ def _load(
         missing=rules,
         missing_tokens=_tokens(question, columns, schema),
         faults=cells,
-        **site.reading,
+        **site.reading(schema),
     )
     if faults is not None:
         faults += cells or []
@@ -348,8 +348,23 @@ def _tokens(question: Question, columns: Sequence[str], schema: DataSchema | Non
         asked = _TOKENS.validate_python(question.preprocessing.get("missing_tokens", ()))
     except ValidationError:
         raise BadParameter("missing_tokens must be a list of words and numbers, or such lists by column") from None
+    return site_tokens(asked, columns, schema)
+
+
+def site_tokens(asked: Tokens, columns: Sequence[str], schema: DataSchema | None) -> dict[str, list[str | float]]:
+    """Tokens for missing values by column: those of a study, then those of a site's schema.
+
+    Parameters
+    ----------
+    asked : sequence or mapping
+        The tokens of the study, for all columns or by column.
+    columns : sequence of str
+        The columns to read.
+    schema : DataSchema or None
+        The site's schema.
+    """
     # One list is for all columns.
-    by_plan = asked if isinstance(asked, dict) else dict.fromkeys(columns, asked)
+    by_plan = asked if isinstance(asked, Mapping) else dict.fromkeys(columns, asked)
     if unknown := sorted(by_plan.keys() - set(columns)):
         raise BadParameter(f"tokens for missing values are given for {unknown[0]!r}, which is not a column to read")
     declared = {} if schema is None else {name: schema.columns[name].tokens for name in schema.columns}

@@ -13,15 +13,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from zerosum.compute.devices import HOST, NAMES
 from zerosum.data.sources import Snapshot, Source, fetch
+from zerosum.data.spelling import Spelling
 from zerosum.data.spool import memory_bytes
 from zerosum.errors import BadStudy, first_fault
 from zerosum.kernel.statistic import Adjacency
 from zerosum.secagg.keys import Identity
 from zerosum.site.identity import former_identities, keep_identity
 from zerosum.site.policy import Policy
+from zerosum.site.schema import ColumnSchema, DataSchema
 
 # Entries of [[sites]] in a study file that belong to the site, and are not part of the public study.
-_PRIVATE = ("data", "source", "policy", "unit_column", "delimiter", "encoding", "labels", "device")
+_PRIVATE = ("data", "source", "policy", "unit_column", "delimiter", "encoding", "schema", "device")
 
 
 class _Table(BaseModel):
@@ -82,8 +84,6 @@ class SiteFile(_Table):
     """Separator of cells in its text files, one character; by default a comma, in `.tsv` files a tab."""
     encoding: str | None = None
     """Encoding of its text files, by default UTF-8: `"latin-1"`."""
-    labels: dict[str, dict[str, str | float | bool]] = Field(default_factory=dict)
-    """Meaning of its own labels of categories, by column: `{ sex = { w = "f" } }`."""
     policy: Path | dict[str, Any] | None = None
     """Its policy, a file or a table; without one, all defaults, with the site's name as population and the study's
     unit and adjacency."""
@@ -120,6 +120,14 @@ class SiteFile(_Table):
             raise BadStudy(f"the site file {path}: {first_fault(error)}") from None
         except (ValueError, TypeError) as error:  # not UTF-8, not TOML, or with an entry named folder
             raise BadStudy(f"the site file {path} is not a site's TOML file: {error}") from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _moved(cls, record: Any) -> Any:
+        """Refuse an entry of version 0.2 with its present place."""
+        if isinstance(record, dict) and "labels" in record:
+            raise ValueError("labels are declared in the site's schema now: `labels = ...` in [columns.NAME]")
+        return record
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -159,13 +167,21 @@ class SiteFile(_Table):
         if self.source is not None and not self.path.is_file():
             raise BadStudy(f"the site {self.name!r} has fetched nothing from its source: run `zerosum site fetch`")
 
-    @property
-    def reading(self) -> dict[str, Any]:
-        """Options of the table reader: delimiter, encoding, labels, memory."""
+    def rehearsed_schema(self) -> DataSchema | None:
+        """The schema that the file names, for rehearsals, which need no confirmation; None if it names none."""
+        named = "schema_file" in self.model_fields_set
+        # A new site's file names a schema that is not drafted yet.
+        drafted = named and (self.schema_path.exists() or self.schema_file != Path("schema.toml"))
+        return DataSchema.load(self.schema_path) if drafted else None
+
+    def reading(self, schema: DataSchema | None) -> dict[str, Any]:
+        """Options of the table reader: delimiter, encoding, memory; labels and spellings of numbers by the schema."""
+        columns = {} if schema is None else schema.columns
         return {
             "delimiter": self.delimiter,
             "encoding": self.encoding,
-            "labels": self.labels,
+            "labels": {name: each.labels for name, each in columns.items() if each.labels and each.type == "category"},
+            "spellings": {name: spelling for name, each in columns.items() if (spelling := spelling_of(each))},
             "memory": memory_bytes(self.limits.memory),
             "folder": self.state_folder,
         }
@@ -218,6 +234,20 @@ class SiteFile(_Table):
         if self.policy is None:
             return Policy(population=self.name, unit=unit, adjacency=adjacency)
         return Policy.parse(self.policy, self.folder, "its policy")
+
+
+def spelling_of(column: ColumnSchema) -> Spelling | None:
+    """How the cells of a column of numbers are written, as its schema declares; None if plainly."""
+    if column.is_plain or column.type == "category":
+        return None
+    return Spelling(
+        column.decimal,
+        column.thousands,
+        column.date or "",
+        column.origin,
+        column.age_at,
+        {word.strip(): float(value) for word, value in column.labels.items()},
+    )
 
 
 def split_private_entries(record: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from zerosum.data.documents import document_facts
 from zerosum.data.formats import Cells, Table, Text, open_table, parquet_files, readable
 from zerosum.data.nifti import Nifti
 from zerosum.data.scans import confound_names, run_seconds, strategies_for
+from zerosum.data.spelling import settings_for, suggestions
 from zerosum.data.tables import OnScan, token_set, unit_labels
 from zerosum.errors import BadData, BadStudy, CheckFailed, ZerosumError
 from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
@@ -34,9 +35,9 @@ from zerosum.kernel.question import columns_digest
 from zerosum.kernel.statistic import Adjacency
 from zerosum.site.decisions import write_file
 from zerosum.site.policy import Policy
-from zerosum.site.schema import ColumnSchema, DataSchema, ImagesSchema
+from zerosum.site.schema import ColumnSchema, DataSchema, ImagesSchema, comparable
 from zerosum.study.site_data import Faults, fault_lines, load_for
-from zerosum.study.site_file import SiteFile
+from zerosum.study.site_file import SiteFile, spelling_of
 
 # Largest number of columns that a schema lists. Plans name more columns by their digest only (`kernel.question`).
 # Chosen by hand; no benchmark recorded.
@@ -77,17 +78,10 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
         counted = _public_count(len(units), policy)
         return DataSchema(kind="documents", units=counted, rows_per_unit=units.largest, words=words)
     found = _scan(site, on_scan)
-    columns = {
-        name: ColumnSchema(
-            type="category" if seen.texts > seen.numbers else "number",
-            missing=bool(seen.missing or seen.tokens),
-            tokens=tuple(sorted(seen.tokens)),
-        )
-        for name, seen in found.columns.items()
-    }
+    columns = {name: _column_draft(seen) for name, seen in found.columns.items()}
     wide = len(columns) > MOST_LISTED or found.unnamed
-    # In a wide table only columns with text or with tokens for missing values are listed.
-    listed = {name: each for name, each in columns.items() if not wide or each.type == "category" or each.tokens}
+    # In a wide table only columns with text, spellings of their own or tokens for missing values are listed.
+    listed = {name: each for name, each in columns.items() if not wide or each != ColumnSchema(missing=each.missing)}
     return DataSchema(
         units=_public_count(found.units, policy),
         rows_per_unit=found.rows_per_unit,
@@ -95,6 +89,21 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
         columns_digest=columns_digest(list(columns)) if wide else "",
         missing=any(each.missing for name, each in columns.items() if name not in listed),
         columns=listed,
+    )
+
+
+def _column_draft(seen: _ColumnCounts) -> ColumnSchema:
+    """Draft of one column. Settings for numbers and dates are those that most of its cells need, if any do."""
+    written = seen.suggested.total()
+    settings = settings_for(seen.suggested) if 2 * written > seen.texts else {}
+    numbers = seen.numbers + (written if settings else 0)
+    is_text = seen.texts + seen.numbers - numbers > numbers
+    given: dict[str, Any] = {} if is_text else settings
+    return ColumnSchema(
+        type="category" if is_text else "number",
+        missing=bool(seen.missing or seen.tokens),
+        tokens=tuple(sorted(seen.tokens)),
+        **given,
     )
 
 
@@ -113,6 +122,8 @@ class _ColumnCounts:
     tokens: set[str] = field(default_factory=set)
     outside: int = 0  # values outside the declared range
     first_text: int = 0  # 1-based data row of the first text cell; 0 for none
+    suggested: Counter[tuple[tuple[str, str], ...]] = field(default_factory=Counter)  # settings that read text cells
+    unlisted: int = 0  # cells of a column of categories in none of the declared levels
 
 
 @dataclass
@@ -187,6 +198,9 @@ def _sizes(table: Table, rows: int, people: Counter[Any]) -> tuple[int, int]:
 
 def _count_cells(seen: _ColumnCounts, cells: Cells, before: int, declared: ColumnSchema | None) -> None:
     """Update the counts of a column with a batch of cells. `before` is the number of earlier rows."""
+    spelling = None if declared is None else spelling_of(declared)
+    if spelling is not None and declared is not None:
+        cells = spelling.plain(cells, token_set(declared.tokens))
     # A typed column has no words; a text column is parsed cell by cell, each distinct content once.
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
         values = cells.astype(np.float64)
@@ -207,6 +221,9 @@ def _count_cells(seen: _ColumnCounts, cells: Cells, before: int, declared: Colum
             else:
                 words[at] = True
                 seen.texts += int(count)
+        seen.suggested += suggestions([contents[at] for at in np.flatnonzero(words)], np.bincount(codes)[words])
+        if declared is not None and declared.type == "category":
+            seen.unlisted += _unlisted(text, declared)
         if words.any():
             seen.first_text = seen.first_text or before + int(rows[np.argmax(words[codes])]) + 1
     # Infinite numbers count as text. No statistic can use them, so the steward has to correct them.
@@ -223,6 +240,18 @@ def _count_cells(seen: _ColumnCounts, cells: Cells, before: int, declared: Colum
             low, high = declared.range
             seen.outside += int(np.count_nonzero((finite < low) | (finite > high)))
     seen.numbers += len(finite)
+
+
+def _unlisted(text: Text, declared: ColumnSchema) -> int:
+    """Number of cells in none of the declared levels, which count as "other" in every study."""
+    if not declared.levels:
+        return 0
+    known = {comparable(each) for each in (*declared.levels, *declared.labels)}
+    tokens = token_set(declared.tokens)
+    codes, contents = text.distinct()
+    missing = [cell.strip() in tokens or cell.strip().lower() in ("", "nan") for cell in contents]
+    other = [comparable(cell.strip()) not in known and not gone for cell, gone in zip(contents, missing, strict=True)]
+    return int(np.count_nonzero(np.array(other, dtype=bool)[codes]))
 
 
 def _has_images(folder: Path) -> bool:
@@ -345,11 +374,24 @@ def _check_table(
             found.faults.append(f"column {name!r} has missing values: declare `missing = true`")
         if declared.type == "number" and cells.texts:
             found.faults.append(
-                f"column {name!r} is not a finite number in data row {cells.first_text}: correct it, or declare how "
-                "missing values are written (`tokens`)"
+                f"column {name!r} is not a finite number in data row {cells.first_text}: {_remedy(cells, declared)}"
             )
         if cells.outside:
             found.warnings.append(f"column {name!r}: {cells.outside} values lie outside the declared range")
+        if cells.unlisted:
+            found.warnings.append(
+                f"column {name!r}: {cells.unlisted} values are none of the declared levels and count as other: declare "
+                "what they stand for (`labels`)"
+            )
+
+
+def _remedy(cells: _ColumnCounts, declared: ColumnSchema) -> str:
+    """What to do about a cell that is no number, for the steward."""
+    if (spelling := spelling_of(declared)) is not None and str(spelling):
+        return f"the schema declares {spelling}; correct one of them, or declare `tokens` or `labels` for words"
+    if settings := settings_for(cells.suggested):
+        return f"declare {' and '.join(f'`{name} = {_toml(value)}`' for name, value in settings.items())}"
+    return "correct it, or declare how missing values are written (`tokens`) or words for numbers (`labels`)"
 
 
 def _check_counts(schema: DataSchema, units: int, rows: int, policy: Policy, found: SchemaCheck) -> None:
@@ -466,7 +508,10 @@ def schema_text(schema: DataSchema) -> str:
 
 
 def _toml(value: Any) -> str:
-    """TOML text of a number, boolean, string or list. It equals the JSON text, except for the character U+007F."""
+    """TOML text of a number, boolean, string, list or mapping of these."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_toml(name)} = {_toml(each)}" for name, each in value.items()) + " }"
+    # Otherwise it equals the JSON text, except for the character U+007F.
     # TOML requires an escape for U+007F, JSON does not.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
 

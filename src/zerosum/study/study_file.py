@@ -51,6 +51,7 @@ from zerosum.study.entries import (
 )
 from zerosum.study.planning import Provenance, check_measures, coalition_of, make_plan, pin, roster_with_identities
 from zerosum.study.running import execute_in_process
+from zerosum.study.site_data import site_tokens
 from zerosum.study.site_file import SiteFile, digest, split_private_entries
 
 RENAMED = {"privacy.seed": "privacy.random_state"}  # names of entries in version 0.1, to the present names
@@ -410,14 +411,16 @@ class Study(Table):
         if site.source is not None:
             # A rehearsal is at its owner's desk, so that it reads the database as it is now.
             site.fetch()
+        read = algorithm.columns if design is None else design.read
+        schema = site.rehearsed_schema()
         units = load_units(
             site.path,
-            columns=algorithm.columns if design is None else design.read,
+            columns=read,
             unit_column=site.unit_column,
             categories=algorithm.categories if design is None else design.levels,
             missing=algorithm.rules if design is None else design.missing,
-            missing_tokens=self.missing_tokens,
-            **site.reading,
+            missing_tokens=site_tokens(self.missing_tokens, read, schema),
+            **site.reading(schema),
             on_scan=on_scan,
             faults=faults,
         ).units

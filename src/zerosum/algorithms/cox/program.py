@@ -125,7 +125,7 @@ class CoxRegressionProgram(RangedAlgorithm):
     proportionality: float = Field(default=0.0, ge=0, le=0.5)
     """Share of the budget for the test of proportional hazards; 0: no test."""
     concordance: float = Field(default=0.0, ge=0, le=0.5)
-    """Share of the budget for the concordance index on people who are held out; 0: nobody is held out."""
+    """Share of the budget for the concordance index on people who are held out; 0: no unit is held out."""
     hold_out: float = Field(default=0.2, gt=0, le=0.5)
     """The share of people who are held out for the concordance index."""
     measured_in: dict[str, str] = Field(default_factory=dict)
@@ -296,7 +296,7 @@ class CoxRegressionProgram(RangedAlgorithm):
         second = ExitTable(**self._rows)
         counted = yield PrivateSum(second, tabled)
         table, events, entries = second.split(counted.value)
-        # About so many units take part in the fit.
+        # The expected number of units that take part in the fit.
         units = counted.units and counted.units * (1 - self.hold_out * bool(self.concordance))
         exits = exits_of(table, events, entries, self.times, counted.noise_std, units, entry=self.entry is not None)
         center, scale, size = self._frame(first, release, units or float(np.sum(exits.units)))

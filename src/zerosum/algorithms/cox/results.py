@@ -42,7 +42,7 @@ def estimate_of(fit: Fit) -> Estimate:
     # Both numbers are noisy: limits keep the variances of the results finite.
     lost = float(np.clip(1 - fit.kept / fit.exits.total, 0, 0.9))
     # Effects that are not proportional differ between the information that is lost and the rest.
-    # The model's share does not depend on how long people were observed, which hides times that nobody was left for.
+    # The model's share does not depend on how long people were observed, and counts times at which few units were left.
     # A baseline that steps from part to part is not known within parts either.
     steps = np.diff(fit.theta[p : p + fit.K])
     rough = float(np.mean(steps**2)) if len(steps) else 0.0

@@ -1,0 +1,102 @@
+"""`zerosum synth`: records and tables from a result of synthetic data, at no privacy cost."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from zerosum.cli import terminal
+from zerosum.cli.app import Json, synth_app
+from zerosum.cli.results import IdOrFolder, stored_result
+from zerosum.errors import BadParameter
+from zerosum.kernel.names import counted, visible
+
+# Cells of a table that the terminal shows; --json has all of them. Chosen by hand.
+_MOST_SHOWN = 40
+
+
+@synth_app.command("sample")
+def synth_sample(
+    id: IdOrFolder,
+    rows: Annotated[int | None, typer.Option(help="Number of records; by default that of the people.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A new .csv or .parquet file; else CSV on stdout.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same records.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="A new JSON file that describes the columns.")] = None,
+) -> None:
+    """Draw synthetic records from a result, as often as you like. Nothing is spent."""
+    from zerosum.report.record import write_whole
+    from zerosum.study.synthetic_table import SyntheticTable
+
+    table = SyntheticTable.of(stored_result(id))
+    records = table.records(rows, seed)
+    if schema is not None:
+        write_whole(schema, (json.dumps({"columns": table.schema()}, indent=2) + "\n").encode())
+    if out is None:
+        print(_csv(records), end="")
+        return
+    count = len(next(iter(records.values())))
+    if out.suffix == ".parquet":
+        import pyarrow
+        import pyarrow.parquet
+
+        buffer = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.table(records), buffer)
+        write_whole(out, buffer.getvalue())
+    elif out.suffix == ".csv":
+        write_whole(out, _csv(records).encode())
+    else:
+        raise BadParameter(f"--out must end in .csv or .parquet, got {out.name!r}")
+    terminal.out.print(f"written to {out}: {counted(count, 'record')}", soft_wrap=True)
+
+
+def _csv(records: dict[str, list[bool | float | str | None]]) -> str:
+    """Records as CSV; a missing value is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(records)
+    writer.writerows(zip(*records.values(), strict=True))
+    return text.getvalue()
+
+
+@synth_app.command("table")
+def synth_table(
+    id: IdOrFolder,
+    column: Annotated[list[str], typer.Option(help="A column; one to four, given several times.")],
+    json_: Json = False,
+) -> None:
+    """Show the table of one to four columns with error bars. Nothing is spent; the errors take some seconds."""
+    from zerosum.study.synthetic_table import SyntheticTable
+
+    found = SyntheticTable.of(stored_result(id)).marginal(tuple(column))
+    half = found.half_width
+    cells = [
+        {
+            **{axis.name: axis.labels[at] for axis, at in zip(found.axes, place, strict=True)},
+            "share": float(found.value[place]),
+            "half_width": float(half[place]),
+        }
+        for place in sorted(_places(found.value.shape), key=lambda place: -found.value[place])
+    ]
+    if json_:
+        terminal.print_json(cells)
+        return
+    table = Table(*(visible(name) for name in column), "share", "95 %")
+    for cell in cells[:_MOST_SHOWN]:
+        share, reach = float(str(cell["share"])), float(str(cell["half_width"]))
+        table.add_row(*(visible(str(cell[name])) for name in column), f"{share:.4f}", f"+-{reach:.4f}")
+    terminal.show_table(table)
+    if len(cells) > _MOST_SHOWN:
+        terminal.out.print(f"the {_MOST_SHOWN} largest of {len(cells)} cells; --json has all of them", soft_wrap=True)
+
+
+def _places(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """All positions of an array of that shape."""
+    import numpy as np
+
+    return list(np.ndindex(*shape))

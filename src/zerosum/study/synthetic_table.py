@@ -1,0 +1,306 @@
+"""Records and tables from the result of a study of synthetic data, with error bars: all of it free post-processing.
+
+Error bars. The whole study is repeated on records of the released model, noise included: these twins estimate tables
+whose true values are known, those of the records. For a table with cells c and twins t let e_tc be the errors. Larger
+cells have larger errors, about in proportion to the root of their share, so that the variance of a cell is modelled as
+
+    v_c = f^2 mean(e^2) (p_c + p)/(2 p),
+
+with p_c its share in the model, p the mean share of the table's cells and f = `Tuning.error_factor`: a model's own
+records depend less than the data, so that twins are more accurate than the study was (docs/synthetic.md has the
+coverage).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from zerosum import algorithms
+from zerosum.algorithms.groups import Level
+from zerosum.algorithms.synthetic.program import SyntheticDataProgram
+from zerosum.algorithms.synthetic.records import Model, Twin
+from zerosum.algorithms.synthetic.tuning import TUNING
+from zerosum.arrays import Floats
+from zerosum.errors import BadParameter
+from zerosum.kernel.quantity import Axis, Quantity
+from zerosum.report.record import Result
+
+Records = dict[str, list[Level | None]]
+Query = Mapping[str, Level | Collection[Level] | tuple[float, float] | None]
+# Columns of one table: beyond that the array has millions of cells. Chosen by hand.
+_MOST_COLUMNS = 4
+# Twins for error bars and for `inference`; the latter estimates a standard deviation from them alone, to about
+# 1/sqrt(2 * 20) = 16 per cent. Chosen by hand: a twin takes as long as the fit.
+ERROR_TWINS, INFERENCE_TWINS = 4, 20
+
+
+@dataclass(frozen=True)
+class Inference:
+    """An analysis of synthetic records with the error of everything before it: privacy noise, model and sampling.
+
+    Attributes
+    ----------
+    estimate : array
+        The analysis on records of the model.
+    std_error : array
+        Standard deviation over the twins.
+    interval : array of shape (..., 2)
+        95 % for the value of the analysis on the pooled data and in the population; from Student's distribution with
+        the number of twins less one degrees of freedom.
+    """
+
+    estimate: Floats
+    std_error: Floats
+    interval: Floats
+
+
+@dataclass(eq=False)
+class SyntheticTable:
+    """A released model of a table, from which records are drawn and questions are answered.
+
+    Parameters
+    ----------
+    program : SyntheticDataProgram
+        Public parameters of the study.
+    result : Result
+        Its result.
+    """
+
+    program: SyntheticDataProgram
+    result: Result
+    _twins: list[Twin] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def of(cls, result: Result) -> SyntheticTable:
+        """The synthetic table of a result.
+
+        Raises
+        ------
+        BadParameter
+            If the result is of another algorithm.
+        """
+        if result.plan.algorithm != SyntheticDataProgram.name:
+            raise BadParameter(
+                f"synthetic records need a result of {SyntheticDataProgram.name!r}, got one of "
+                f"{result.plan.algorithm!r}"
+            )
+        question = result.plan.question
+        program = algorithms.build(SyntheticDataProgram.name, {**question.parameters, "columns": question.columns})
+        assert isinstance(program, SyntheticDataProgram)  # noqa: S101  # by the name above
+        return cls(program, result)
+
+    @property
+    def model(self) -> Model:
+        """The released model."""
+        shares = self.result.estimate["component_shares"].value
+        return Model(shares, self.program.sizes, self.program.forbidden)
+
+    @property
+    def units(self) -> int:
+        """The number of units, public or released."""
+        return max(1, round(float(self.result.estimate["unit_count"].value[0])))
+
+    # ---- records -------------------------------------------------------------------------------------------------
+
+    def records(self, rows: int | None = None, seed: int | None = None) -> Records:
+        """Synthetic records: for each column a list of levels or numbers, None where a value is missing.
+
+        Parameters
+        ----------
+        rows : int, optional
+            Their number; by default that of the units.
+        seed : int, optional
+            The same seed gives the same records.
+        """
+        rng = np.random.default_rng(seed)
+        return self._decoded(self.model.records(_rows(rows, self.units), rng), rng)
+
+    def _decoded(self, codes: Any, rng: np.random.Generator) -> Records:
+        """Categories as values: a level, a whole number of the bin, or a number that is uniform within the bin.
+
+        Parameters
+        ----------
+        codes : array of shape (rows, columns)
+            Categories.
+        rng : Generator
+            For values within bins.
+        """
+        found: Records = {}
+        for at, name in enumerate(self.program.columns):
+            own, edges = codes[:, at], self.program.edges[at]
+            if name in self.program.levels:
+                values: list[Level | None] = [*self.program.levels[name], None]
+                found[name] = [values[code] for code in own.tolist()]
+                continue
+            missing = own == edges.size - 1
+            within = np.where(missing, 0, own)
+            numbers = rng.uniform(edges[within], edges[within + 1])
+            if name in self.program.whole:
+                # Edges lie at halves, so that each whole number of a bin has the same share of it.
+                numbers = np.clip(np.round(numbers), *(math.ceil(edges[0]), math.floor(edges[-1])))
+            plain = numbers.tolist() if name not in self.program.whole else [int(each) for each in numbers]
+            found[name] = [None if gone else value for gone, value in zip(missing.tolist(), plain, strict=True)]
+        return found
+
+    def schema(self) -> dict[str, dict[str, Any]]:
+        """What each column holds, for readers of a file with records: kind, levels or range, and bins."""
+        found: dict[str, dict[str, Any]] = {}
+        for at, name in enumerate(self.program.columns):
+            if name in self.program.levels:
+                found[name] = {"kind": "levels", "levels": list(self.program.levels[name])}
+            else:
+                kind = "whole number" if name in self.program.whole else "number"
+                found[name] = {"kind": kind, "range": list(self.program.ranges[name])}
+                found[name]["bins"] = self.program.edges[at].tolist()
+        return found
+
+    # ---- tables --------------------------------------------------------------------------------------------------
+
+    def marginal(self, columns: Sequence[str]) -> Quantity:
+        """The share of each combination of categories of one to four columns, with the standard deviation of its error.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Different columns; a single one has the released histogram's own noise as its error.
+        """
+        at = self._positions(columns)
+        shares = self.model.table(at)
+        axes = tuple(Axis(name, self.program.labels[each]) for name, each in zip(columns, at, strict=True))
+        if len(at) == 1:
+            start = sum(self.program.sizes[: at[0]])
+            std = np.asarray(self.result.estimate["category_shares"].std)[start : start + self.program.sizes[at[0]]]
+            return Quantity(shares, "share", axes, std)
+        errors = np.array([twin.errors(at) for twin in self.twins(ERROR_TWINS)])
+        square = TUNING.error_factor**2 * float(np.mean(errors**2))
+        mean = 1 / shares.size
+        return Quantity(shares, "share", axes, np.sqrt(square * (shares + mean) / (2 * mean)))
+
+    def answer(self, query: Query) -> Quantity:
+        """The share of units that fit a query, with the standard deviation of its error.
+
+        Parameters
+        ----------
+        query : mapping
+            For each column a level, a collection of levels, or a pair (lowest, highest) for a column of numbers; None
+            for a missing value. Bins that a range covers in part count in part.
+        """
+        at = self._positions(tuple(query))
+        weights = [self._weight(name, wanted) for name, wanted in query.items()]
+
+        def share(found: Floats) -> float:
+            for weight in weights:
+                found = np.tensordot(weight, found, axes=(0, 0))
+            return float(found)
+
+        own = share(self.model.table(at))
+        errors = np.array([share(twin.errors(at)) for twin in self.twins(ERROR_TWINS)])
+        std = TUNING.error_factor * math.sqrt(float(np.mean(errors**2)))
+        return Quantity(np.array([own]), "share", (Axis("query", ("share",)),), np.array([std]))
+
+    def _weight(self, name: str, wanted: Any) -> Floats:
+        """The part of each category of a column that fits a query, shape (K_j,).
+
+        Parameters
+        ----------
+        name : str
+            The column.
+        wanted : object
+            As in `answer`.
+        """
+        at = self.program.columns.index(name)
+        found = np.zeros(self.program.sizes[at])
+        if wanted is None:
+            found[-1] = 1.0
+        elif name in self.program.levels:
+            many = isinstance(wanted, Collection) and not isinstance(wanted, str)
+            for level in wanted if many else (wanted,):
+                if level not in self.program.levels[name]:
+                    raise BadParameter(f"column {name!r} has no level {level!r}")
+                found[self.program.levels[name].index(level)] = 1.0
+        else:
+            if not (isinstance(wanted, tuple | list) and len(wanted) == 2 and wanted[0] <= wanted[1]):
+                raise BadParameter(f"column {name!r} holds numbers: give a pair (lowest, highest), got {wanted!r}")
+            edges = self.program.edges[at]
+            low, high = wanted
+            if name in self.program.whole:
+                low, high = math.ceil(low) - 0.5, math.floor(high) + 0.5
+            # Values outside the range count in the outer bins, as at the sites.
+            inside = np.clip(np.minimum(edges[1:], high) - np.maximum(edges[:-1], low), 0, None)
+            found[:-1] = inside / np.diff(edges)
+        return found
+
+    def _positions(self, columns: Sequence[str]) -> tuple[int, ...]:
+        """Positions of different columns of a table."""
+        if not 1 <= len(columns) <= _MOST_COLUMNS or len(set(columns)) < len(columns):
+            raise BadParameter(f"give one to {_MOST_COLUMNS} different columns, got {', '.join(columns) or 'none'}")
+        for name in columns:
+            if name not in self.program.columns:
+                raise BadParameter(f"there is no column {name!r}: the columns are {', '.join(self.program.columns)}")
+        return tuple(self.program.columns.index(name) for name in columns)
+
+    # ---- errors --------------------------------------------------------------------------------------------------
+
+    def twins(self, count: int) -> list[Twin]:
+        """Repetitions of the study on records of the released model (`SyntheticDataProgram.twin`), computed once.
+
+        Parameters
+        ----------
+        count : int
+            Their number; each takes as long as the fit of the study.
+        """
+        while len(self._twins) < count:
+            # Twins 1 and 2 of the program have the seeds 1 and 2; these are others.
+            rng = np.random.default_rng([len(self._twins), 1])
+            noise = self.result.estimate["release_noise"].value.tolist()
+            adjacency = self.result.plan.adjacency
+            self._twins.append(self.program.twin(self.model, noise, float(self.units), adjacency, rng))
+        return self._twins[:count]
+
+    def inference(self, analysis: Callable[[Records], Any], twins: int = INFERENCE_TWINS, seed: int = 0) -> Inference:
+        """An analysis with standard errors that contain privacy noise, model and sampling: a parametric bootstrap.
+
+        Usual standard errors of an analysis of synthetic records are too small, because they count sampling only. Here
+        the analysis is repeated on records of twins.
+
+        Parameters
+        ----------
+        analysis : callable
+            From records (a dict of lists) to a number or an array; the same shape each time.
+        twins : int
+            Their number, 2 or more.
+        seed : int
+            For the records.
+        """
+        if twins < 2:
+            raise BadParameter(f"inference needs two twins or more, got {twins}")
+        from scipy.stats import t as student
+
+        rng = np.random.default_rng(seed)
+        estimate = np.asarray(analysis(self._drawn(self.model, rng)), dtype=np.float64)
+        found = np.array(
+            [np.asarray(analysis(self._drawn(twin.model, rng)), dtype=float) for twin in self.twins(twins)]
+        )
+        # Twins repeat sampling, noise and fit, around the model: their spread is the error, and their distance from the
+        # model is the bias of the fit, which counts as error too.
+        error = np.sqrt(np.mean((found - estimate) ** 2, axis=0))
+        reach = float(student.ppf(0.975, twins - 1)) * error
+        return Inference(estimate, error, np.stack([estimate - reach, estimate + reach], axis=-1))
+
+    def _drawn(self, model: Model, rng: np.random.Generator) -> Records:
+        """As many records of a model as there are units."""
+        return self._decoded(model.records(self.units, rng), rng)
+
+
+def _rows(rows: int | None, units: int) -> int:
+    """The number of records, checked."""
+    if rows is None:
+        return units
+    if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= 100_000_000:
+        raise BadParameter(f"the number of rows must be a whole number from 1 to 100000000, got {rows!r}")
+    return rows
