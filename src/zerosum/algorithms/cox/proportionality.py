@@ -14,8 +14,9 @@ hazards and the covariance
     V = S^-1 Sigma S^-1 + J^-1 + (S^-1 - S_all^-1),
 
 Sigma that of the noise of s_b - L_bc L_cc^-1 s_c, J^-1 that of the noise of b_all, and the last term sampling, since
-late times are a part of all information (Hausman 1978). D' V^-1 D is chi-squared with p degrees of freedom. The test
-is that of Gronnesby and Grambsch and Therneau (1994) for a step of the effect at one time.
+late times are a part of all information (Hausman 1978); a share of the relative error `TUNING.fade` is added.
+D' V^-1 D is chi-squared with p degrees of freedom. Without noise it is the score test of Grambsch and Therneau (1994)
+for an effect that changes at one public time.
 """
 
 from __future__ import annotations
@@ -88,6 +89,8 @@ def late_effects(fit: Fit, step: CoxStep, release: Release) -> Estimate:
     values, vectors = np.linalg.eigh((sampling + sampling.T) / 2)
     sampling = (vectors * np.maximum(values, 0)) @ vectors.T
     V = inverse @ take @ spread @ take.T @ inverse + noise_all[:p, :p] + sampling
+    # Both estimates are of stopped observations: their relative errors, which are partly the same, enter by half.
+    V += np.diag(0.5 * (TUNING.fade * (noise_all @ y)[:p]) ** 2)
     deviation = np.sqrt(np.diag(V))
     statistic = float(difference @ inverted(V) @ difference)
     half, axis = fit.plan.half[:p] * fit.scale, fit.plan.coefficient_axis
