@@ -13,8 +13,10 @@ from pydantic import ValidationError
 
 from zerosum.algorithms import CoxRegressionProgram, Estimate
 from zerosum.algorithms.cox.baseline import bent, exits_of, parts_of, uncover
+from zerosum.algorithms.cox.bounds import chosen_bounds
 from zerosum.algorithms.cox.concordance import concordance_of
 from zerosum.algorithms.cox.estimation import likely_size, positive, shrunk_moments
+from zerosum.algorithms.cox.proportionality import late_parts
 from zerosum.algorithms.cox.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
@@ -460,3 +462,19 @@ def test_cox_program_shares_of_all_releases_add_up_to_one() -> None:
     assert [each.statistic.name for each in requests[-2:]] == ["cox_step", "score_table"]
     with pytest.raises((BadParameter, ValidationError)):
         program(proportionality=0.7)
+
+
+def test_bounds_grow_as_the_noise_falls_and_lose_less() -> None:
+    found = [chosen_bounds(6, 1.0, 1500.0, 1.0, noise) for noise in (200.0, 20.0, 2.0)]
+    lost, size = [each.lost for each in found], [each.stop * each.clip for each in found]
+    assert lost == sorted(lost, reverse=True)
+    assert size == sorted(size)
+    assert all(0 < each.first_weight <= 1 and 0 < each.weight <= 1 for each in found)
+
+
+def test_late_release_observes_from_the_middle_of_the_events() -> None:
+    asked = program(proportionality=0.2)
+    found = driven(asked, people())
+    assert found["late_from"].value[0] in asked.times[1:-1]
+    parts: Any = SimpleNamespace(K=4)
+    assert late_parts(parts) == 2
