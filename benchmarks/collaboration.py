@@ -33,7 +33,7 @@ from zerosum.kernel.request import PrivatePublication
 from zerosum.papers.figures import collaboration as figures
 from zerosum.papers.methods import collaboration as methods
 from zerosum.papers.methods import reidentification as attacks
-from zerosum.papers.methods.collaboration import Records
+from zerosum.papers.methods.records import Records
 from zerosum.papers.programs.federated import CLIP, LOCAL_EPOCHS
 from zerosum.statistics import perceptron
 from zerosum.statistics.softmax import BIAS, SoftmaxGradient

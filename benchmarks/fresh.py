@@ -45,7 +45,7 @@ from zerosum.kernel.schemes import DEFAULT_SCHEME, Scheme, SiteShape
 from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.view import Coalition, calibrate
 from zerosum.papers.methods import objective
-from zerosum.papers.methods.functional import Sample
+from zerosum.papers.methods.records import Records
 from zerosum.papers.methods.regression import ADASSP_SQUARED, adassp
 from zerosum.study.planning import make_plan, resolve
 from zerosum.study.rehearsal import PlanSimulation
@@ -276,7 +276,7 @@ def gradient_descent(sets: Sequence[DataSet], epsilon: float, grid: Grid) -> tup
     return words + (", standardised" if standardise else "") + (", averaged" if averaged else ""), runs[best]
 
 
-def _unit_rows(data: DataSet) -> tuple[Sample, Floats]:
+def _unit_rows(data: DataSet) -> tuple[Records, Floats]:
     """Rows of norm at most 1 with a constant, the response in [-1, 1] (linear); and the map back to slopes."""
     middle, half = data.ranges.mean(axis=1), np.ptp(data.ranges, axis=1) / 2
     p = len(half)
@@ -287,7 +287,7 @@ def _unit_rows(data: DataSet) -> tuple[Sample, Floats]:
     back = np.zeros((p + 1, p + 1))
     back[:-1, :-1] = np.diag(1 / half)
     back[-1, :-1], back[-1, -1] = -middle / half, 1.0
-    return Sample(x, y), back / np.sqrt(p + 1) * ((highest - lowest) / 2 if linear else 1.0)
+    return Records(x, y), back / np.sqrt(p + 1) * ((highest - lowest) / 2 if linear else 1.0)
 
 
 def _in_units(data: DataSet, w: Floats) -> Floats:

@@ -26,7 +26,7 @@ from zerosum.algorithms import MixtureProgram
 from zerosum.algorithms.metrics import component_error
 from zerosum.compute.units import Units
 from zerosum.papers.figures.components import Point
-from zerosum.papers.figures.mixture import Made, published_errors
+from zerosum.papers.figures.mixture import TrueMixture, published_errors
 from zerosum.study.rehearsal import Rehearsal
 
 Floats = NDArray[np.float64]
@@ -117,7 +117,7 @@ def paper(seeds: int) -> None:
         found: dict[tuple[str, str], dict[float, list[tuple[float, float]]]] = {}
         for epsilon in EPSILONS:
             for seed in range(seeds):
-                made = Made.drawn(columns, K, ROWS // SITES, seed)
+                made = TrueMixture.draw(columns, K, ROWS // SITES, seed)
                 for method, which, true, error in published_errors(made, Point(epsilon, DELTA, ROWS // SITES), seed):
                     found.setdefault((method, which), {}).setdefault(epsilon, []).append((error, true))
         for (method, which), by in found.items():

@@ -26,6 +26,7 @@ from zerosum.compute.units import Units
 from zerosum.kernel import accountant
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.phases import step_mu
+from zerosum.papers.figures.experiment import Run
 
 DELTA = 1e-5
 RECORDS = 60_000
@@ -131,7 +132,7 @@ def paper(seeds: int, full: bool) -> None:
     from zerosum.papers.figures import network as figures
 
     for data in figures.DATA:
-        lines = figures.summary(figures.carry("epsilon", data, seeds=seeds, full=full))
+        lines = figures.summary(figures.carry("epsilon", Run(data, seeds=seeds, full=full)))
         print(f"means 1 apart in {'norm' if data == 'norm' else 'every coordinate'}; accuracy on other examples")
         for method, calibration in dict.fromkeys((line["method"], line["calibration"]) for line in lines):
             own = [line for line in lines if (line["method"], line["calibration"]) == (method, calibration)]

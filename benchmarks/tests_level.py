@@ -7,7 +7,8 @@ noise of its plan, and counts p values of at most 0.05. The standard error of a 
 With `--power` the samples have an effect, and the share is set beside the power that the result states for it.
 
 Cases: small and large numbers of people, unequal groups and variances, means far from the middle of the range, skewed
-and whole-valued columns, rare categories, missing values, several columns.
+and whole-valued columns, rare categories, missing values, several columns; and the p values of other algorithms:
+correlations, Table 1, the log-rank test, and Wald's test of a coefficient.
 """
 
 from __future__ import annotations
@@ -21,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from zerosum.algorithms import score_tests
-from zerosum.algorithms.hypothesis_test import HypothesisTestProgram
+from zerosum.algorithms import ALGORITHMS, score_tests
 from zerosum.compute.units import Units
 from zerosum.study.rehearsal import Rehearsal
 
@@ -48,6 +48,9 @@ class Case:
     # planned effect in `parameters` for an effect of `draw`
     planned: Callable[[float], float] = float
     columns: tuple[str, ...] = field(default=("value", "group"))
+    algorithm: str = "hypothesis-test"
+    # name and position of the p value in the estimate
+    p: tuple[str, tuple[int, ...]] = ("p_value", (0,))
 
 
 def two_means(
@@ -119,6 +122,46 @@ def missing(n: int, effect: float, rng: Rng) -> Floats:
     rows[rng.random(n) < 0.2, 0] = np.nan
     rows[rng.random(n) < 0.1, 1] = np.nan
     return rows
+
+
+def linked(n: int, effect: float, rng: Rng) -> Floats:
+    """Two columns that depend on a third one and, given it, on each other by the effect."""
+    third = rng.normal(size=n)
+    first = 0.7 * third + 0.7 * rng.normal(size=n)
+    return np.column_stack([first, 0.7 * third + effect * first + 0.7 * rng.normal(size=n), third])
+
+
+def separate(n: int, effect: float, rng: Rng) -> Floats:
+    """Two columns with a correlation, one of them skewed."""
+    first = rng.normal(size=n)
+    return np.column_stack([first, np.exp(0.5 * (effect * first + np.sqrt(1 - effect**2) * rng.normal(size=n))) - 1])
+
+
+def responding(n: int, effect: float, rng: Rng) -> Floats:
+    """A response of two classes: the first of two correlated columns matters, and the second by the effect."""
+    first = rng.normal(size=n)
+    second = 0.5 * first + 0.85 * rng.normal(size=n)
+    return np.column_stack([first, second, rng.random(n) < 1 / (1 + np.exp(0.5 - first - effect * second))])
+
+
+def measured(n: int, effect: float, rng: Rng) -> Floats:
+    """As `responding`, with a response that is a number."""
+    rows = responding(n, effect, rng)
+    return np.column_stack([rows[:, :2], rows[:, 0] + effect * rows[:, 1] + 1.5 * rng.normal(size=n)])
+
+
+def characteristics(n: int, effect: float, rng: Rng) -> Floats:
+    """A column of numbers, one of categories, and a group of 40 %."""
+    group = (rng.random(n) < 0.4).astype(float)
+    numbers = effect * group + rng.normal(size=n)
+    return np.column_stack([numbers, rng.choice(3, n, p=[0.6, 0.3, 0.1]), group])
+
+
+def lifetimes(n: int, effect: float, rng: Rng) -> Floats:
+    """Exponential times with uniform censoring, in two groups of 60 and 40 %."""
+    group = (rng.random(n) < 0.4).astype(float)
+    time, end = rng.exponential(4 * np.exp(-effect * group)), rng.uniform(1, 12, n)
+    return np.column_stack([np.minimum(time, end), time <= end, group])
 
 
 def larger(effect: float) -> float:
@@ -202,21 +245,94 @@ CASES = (
         on_edge(0.3),
         effects=(1, 1, 1, 1),
     ),
+    *(
+        Case(
+            f"correlation, {method}, one column skewed",
+            {"lower": (-4.0, -2.0), "upper": (4.0, 6.0), "method": method},
+            separate,
+            effects=(0.8, 0.5, 0.2, 0.1),
+            columns=("a", "b"),
+            algorithm="correlation",
+            p=("p_value", (0, 1)),
+        )
+        for method in ("pearson", "spearman")
+    ),
+    Case(
+        "correlation, partial",
+        {"lower": (-4.0,) * 3, "upper": (4.0,) * 3, "given": ("c",)},
+        linked,
+        effects=(0.8, 0.5, 0.2, 0.1),
+        columns=("a", "b", "c"),
+        algorithm="correlation",
+        p=("p_value", (0, 1)),
+    ),
+    Case(
+        "correlation, partial, of a 0/1 response",
+        {"lower": (-4.0, -4.0, 0.0), "upper": (4.0, 4.0, 1.0), "given": ("a",)},
+        responding,
+        effects=(2, 1, 0.5, 0.3),
+        columns=("a", "b", "y"),
+        algorithm="correlation",
+        p=("p_value", (0, 1)),
+    ),
+    *(
+        Case(
+            f"table 1, {name}",
+            {
+                "ranges": {"value": (-5.0, 5.0)},
+                "levels": {"stage": (0.0, 1.0, 2.0), "group": (0.0, 1.0)},
+                "by": "group",
+            },
+            characteristics,
+            columns=("value", "stage", "group"),
+            algorithm="describe",
+            p=("group_p_value", (at,)),
+        )
+        for at, name in enumerate(("Welch", "Kruskal-Wallis", "chi-squared 2 x 3"))
+    ),
+    Case(
+        "log-rank",
+        {"edges": tuple(map(float, range(13))), "groups": (0.0, 1.0)},
+        lifetimes,
+        effects=(2, 1, 0.5, 0.3),
+        columns=("time", "event", "group"),
+        algorithm="survival",
+        p=("log_rank_p", (0,)),
+    ),
+    Case(
+        "Wald, logistic",
+        {"lower": (-4.0, -4.0, 0.0), "upper": (4.0, 4.0, 1.0)},
+        responding,
+        effects=(2, 1, 0.5, 0.3),
+        columns=("a", "b", "y"),
+        algorithm="logistic-regression",
+        p=("p_value", (1,)),
+    ),
+    Case(
+        "Wald, linear",
+        {"lower": (-4.0, -4.0, -8.0), "upper": (4.0, 4.0, 8.0)},
+        measured,
+        effects=(2, 1, 0.5, 0.3),
+        columns=("a", "b", "y"),
+        algorithm="linear-regression",
+        p=("p_value", (1,)),
+    ),
 )
 
 
 def rejected(case: Case, n: int, epsilon: float, runs: int, effect: float = 0.0) -> tuple[float, float]:
     """Share of runs with a p value of at most the level, and the mean of the power that results state."""
     parameters = dict(case.parameters)
-    if effect and case.parameters["test"] not in ("equivalence", "chi-squared"):
+    if effect and case.parameters.get("test", "chi-squared") not in ("equivalence", "chi-squared"):
         parameters["effect"] = {"value": case.planned(effect)}
-    algorithm = HypothesisTestProgram(columns=case.columns, **parameters)
+    algorithm = ALGORITHMS[case.algorithm](columns=case.columns, **parameters)
     rehearsal = Rehearsal(algorithm, n, SITES, epsilon, DELTA)
     beyond, power = 0, []
     for run in range(runs):
         rows = case.draw(n, effect, np.random.default_rng([n, run, round(100 * epsilon)]))
         found = rehearsal.run(Units(rows), run)
-        beyond += int(found["p_value"][0] <= LEVEL)
+        name, at = case.p
+        beyond += int(found[name].value[at] <= LEVEL)
         power.append(float(found["power"][0]) if "power" in found else float("nan"))
     return beyond / runs, float(np.mean(power))
 

@@ -35,9 +35,9 @@ import zerosum
 from zerosum.algorithms import Estimate, TopicsProgram
 from zerosum.algorithms.metrics import component_error
 from zerosum.compute.units import Units
-from zerosum.data.documents import counted
+from zerosum.data.documents import word_counts
 from zerosum.papers.figures.components import Point
-from zerosum.papers.figures.topics import Made, published_errors
+from zerosum.papers.figures.topics import TrueTopics, published_errors
 from zerosum.study.rehearsal import Rehearsal
 
 Floats = NDArray[np.float64]
@@ -65,7 +65,7 @@ BARS = {  # the table of the prototype
 def synthetic(seeds: int) -> None:
     print("1. made-up documents, N = 50 000, delta = 0.01: mean distance to the true topics ± deviation (most)")
     for (words, K, length), bars in BARS.items():
-        made = [Made.drawn(words, K, length, 10_000, seed) for seed in range(seeds)]
+        made = [TrueTopics.draw(words, K, length, 10_000, seed) for seed in range(seeds)]
         print(f"  D={words} K={K}, {length} words a document")
         algorithm = TopicsProgram(columns=tuple(f"w{i}" for i in range(words)), n_components=K, length=length)
         others: dict[str, list[str]] = {}
@@ -118,7 +118,7 @@ def standard_library() -> tuple[csr_array, list[str]]:
     texts = [text for text in seen if len(text) > 150]
     documents = Counter(word for text in texts for word in set(re.findall(r"[a-z]{3,}", text.lower())))
     words = sorted(word for word, count in documents.items() if count >= 5 and word not in _COMMON)
-    return counted(texts, words), words
+    return word_counts(texts, words), words
 
 
 def docstrings(module: object) -> Iterator[str]:

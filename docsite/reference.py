@@ -37,6 +37,7 @@ import zerosum.cli
 from zerosum.algorithms import ALGORITHMS
 from zerosum.cli.app import app
 from zerosum.data.design import Design
+from zerosum.data.omop import CohortTable, Definitions, OutcomeTable, Records, Variable
 from zerosum.data.sources import Source
 from zerosum.estimators.base import JointEstimator
 from zerosum.site.policy import Policy
@@ -57,6 +58,7 @@ _HERE = re.compile(r"^<!-- code: (\w+)(?: (\w+))? -->$", re.MULTILINE)
 _TABLES = (
     *(Study, UnitTable, PrivacyTable, CoalitionTable, SchemeTable, TreeTable, ImagingTable, RosterTable, Design),
     *(SiteFile, Source, ConsentTable, LimitsTable, DataSchema, ColumnSchema, ImagesSchema, Policy),
+    *(Definitions, CohortTable, Records, OutcomeTable, Variable),
 )
 MODELS: dict[str, type[BaseModel]] = {model.__name__: model for model in _TABLES}
 #: What a program fills in and a file must not hold.

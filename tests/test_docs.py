@@ -154,6 +154,10 @@ OTHERS = {
     ("docs/sources.md", 0),
     ("docs/sources.md", 1),
     ("docs/sources.md", 2),
+    ("docs/sources.md", 3),
+    ("docs/omop.md", 0),
+    ("docs/converters.md", 0),
+    ("docs/omop.md", 1),
 }
 STUDIES = [(page, at) for page in PAGES for at in range(len(blocks(page, "toml"))) if (page, at) not in OTHERS]
 
@@ -169,6 +173,8 @@ def test_docs_study_file_can_be_planned(page: str, at: int, tmp_path: Path) -> N
         if "imaging" in said:
             brains()
         Path("words.txt").write_text("\n".join(f"word{at}" for at in range(40)))
+        if page == "docs/omop.md":
+            Path("variables.toml").write_text(blocks(page, "toml")[0])
         if page == "docs/networks.md":
             pytest.importorskip("torch")
         plan = Study(**said, folder=Path()).plan()
@@ -186,6 +192,10 @@ def test_docs_site_and_policy_files_load(tmp_path: Path) -> None:
     assert SiteFile.load(tmp_path / "site.toml").device == "cuda"
     (tmp_path / "site.toml").write_text(blocks("docs/secure-sum.md", "toml")[1])
     assert list(SiteFile.load(tmp_path / "site.toml").children) == ["east", "west"]
+    (tmp_path / "site.toml").write_text(blocks("docs/sources.md", "toml")[2])
+    assert SiteFile.load(tmp_path / "site.toml").path.suffix == ".parquet"
+    (tmp_path / "site.toml").write_text(blocks("docs/omop.md", "toml")[1])
+    assert SiteFile.load(tmp_path / "site.toml").source is not None
     for page, at in (("docs/tutorial.md", 1), ("docs/steward.md", 0)):
         (tmp_path / "policy.toml").write_text(blocks(page, "toml")[at])
         assert Policy.load(tmp_path / "policy.toml").minimum_units == 100
@@ -196,10 +206,10 @@ def test_docs_site_and_policy_files_load(tmp_path: Path) -> None:
 
 
 def test_docs_spellings_of_a_hospital_fit_its_file(tmp_path: Path) -> None:
-    (tmp_path / "ward.csv").write_text(blocks("docs/sources.md", "csv")[0], encoding="latin-1")
+    (tmp_path / "ward.csv").write_text(blocks("docs/sources.md", "text")[0], encoding="latin-1")
     entries = {"delimiter": ";", "encoding": "latin-1", "unit_column": "Patient", "data": Path("ward.csv")}
     site = SiteFile(name="ward", folder=tmp_path, **entries)
-    schema = DataSchema.model_validate(tomllib.loads(blocks("docs/sources.md", "toml")[2]))
+    schema = DataSchema.model_validate(tomllib.loads(blocks("docs/sources.md", "toml")[3]))
     policy = Policy(population="p", adjacency="add-remove", minimum_units=1)
     found = check_schema(site, schema, policy)
     assert (found.faults, found.warnings) == ([], [])
@@ -217,6 +227,8 @@ ELSEWHERE = {
     "zerosum site init": "tests/cli/test_cli_site.py",
     "zerosum site run": "tests/cli/test_cli_site.py",
     "zerosum site fetch": "tests/cli/test_cli_site.py",
+    "zerosum site convert-redcap": "tests/cli/test_cli_convert.py",
+    "zerosum site convert-fhir": "tests/cli/test_cli_convert.py",
     "zerosum site schema": "tests/study/test_site_schema.py",
     "zerosum site rotate-key": "tests/cli/test_cli_key.py",
     "zerosum site withdraw": "tests/cli/test_cli_key.py",

@@ -15,6 +15,7 @@ import reference
 from helpers.command_line import zerosum
 from zerosum import Policy, Study
 from zerosum.algorithms import ALGORITHMS
+from zerosum.data.omop import Definitions
 from zerosum.site.schema import DataSchema
 from zerosum.study import SiteFile
 
@@ -40,7 +41,7 @@ def tables(kind: Any) -> Iterator[type[BaseModel]]:
 
 def test_reference_page_has_every_entry_of_every_table() -> None:
     page = reference.fill((DOCS / "entries.md").read_text())
-    known = {kind for file in (Study, SiteFile, DataSchema, Policy) for kind in tables(file)}
+    known = {kind for file in (Study, SiteFile, DataSchema, Policy, Definitions) for kind in tables(file)}
     assert {kind.__name__ for kind in known} == set(reference.MODELS)
     asked = re.findall(r"<!-- code: entries (\w+) -->", (DOCS / "entries.md").read_text())
     assert sorted(asked) == sorted(reference.MODELS)

@@ -83,7 +83,7 @@ def play(people: int = 256, on_step: Callable[[int, int], None] = lambda done, p
     system."""
     study = make_fmri([people] * SITES, components=COMPONENTS, points=POINTS, side=SIDE, seed=7)
     separating = Separating(study, CAPE_ROUNDS, PER_AXIS)
-    lines, found = [], []
+    lines, maps = [], []
     on_step(0, len(_TRIALS))
     # None: no seed, so the noise comes from the operating system.
     for done, (heading, trial) in enumerate(_TRIALS, 1):
@@ -100,9 +100,9 @@ def play(people: int = 256, on_step: Callable[[int, int], None] = lambda done, p
             )
         )
         # Components have no order and no sign of their own; they are matched to the true ones for the picture.
-        found.append(aligned(result.maps, study.maps))
+        maps.append(aligned(result.maps, study.maps))
         on_step(done, len(_TRIALS))
-    return Maps(people * SITES, study.maps, tuple(lines), tuple(found))
+    return Maps(people * SITES, study.maps, tuple(lines), tuple(maps))
 
 
 def _finite(value: float) -> float | None:

@@ -79,9 +79,13 @@ class ResultWarning(UserWarning):
 
 def first_fault(error: ValidationError) -> str:
     """The first fault that pydantic found, in one sentence."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    every = error.errors(include_url=False, include_context=False, include_input=False)
+    first, *others = every
     where, reason = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
-    return f"{where}: {reason}" if where else reason
+    text = f"{where}: {reason}" if where else reason
+    # An entry that is missing is often there under a misspelt name.
+    unknown = [str(each["loc"][-1]) for each in others if each["type"] == "extra_forbidden" and each["loc"]]
+    return f"{text}; there is an unknown entry {unknown[0]!r}" if first["type"] == "missing" and unknown else text
 
 
 class BadInput(ZerosumError, ValueError):

@@ -77,8 +77,8 @@ def call(template: str, macro: str, /, *arguments: Any, **values: Any) -> Markup
     arguments, values : Any
         Its arguments. All but `Markup` are escaped.
     """
-    found: Markup = getattr(_environment().get_template(template).module, macro)(*arguments, **values)
-    return found
+    text: Markup = getattr(_environment().get_template(template).module, macro)(*arguments, **values)
+    return text
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> Markup:

@@ -113,3 +113,22 @@ def test_correlation_correction_adjusts_each_pair_once() -> None:
 def test_correlation_that_does_not_fit_is_refused(change: dict[str, Any], word: str) -> None:
     with pytest.raises(BadParameter, match=word):
         CorrelationProgram(**(QUESTION | change))
+
+
+@pytest.mark.parametrize(("spread", "known"), [(0.5, True), (0.02, False)])
+def test_partial_correlation_is_unknown_where_noise_hides_the_control(spread: float, known: bool) -> None:
+    # Columns 0 and 1 are correlated through column 2 alone, whose covariance is read with noise of size 0.05.
+    covariance = np.array([[0.5, 0.2, 0.3], [0.2, 0.5, 0.3], [0.3, 0.3, spread]])
+    pairs = Pairs(covariance, np.zeros(3), 0.05, 0.0, 0.0, [0, 1], [2])
+    value, std = pairs.correlation
+    p = pairs.p_values(1e6)[0, 1]
+    assert (p < 1) == known
+    assert (value[0, 1] != 0) == known
+    assert (std[0, 1] < 1) == known
+
+
+def test_partial_correlation_without_noise_ignores_controls_that_repeat_each_other() -> None:
+    covariance = np.array([[0.5, 0.2, 0.3, 0.3], [0.2, 0.5, 0.3, 0.3], [0.3, 0.3, 0.5, 0.5], [0.3, 0.3, 0.5, 0.5]])
+    pairs = Pairs(covariance, np.zeros(4), 0.0, 0.0, 0.0, [0, 1], [2, 3])
+    # The residual covariance given the one control: 0.2 - 0.3^2/0.5 = 0.02, residual variances 0.5 - 0.18.
+    assert pairs.correlation[0][0, 1] == pytest.approx(0.02 / 0.32)

@@ -11,9 +11,10 @@ from scipy import stats
 from helpers.program_results import Floats, result_of
 from zerosum.algorithms import HypothesisTestProgram, score_tests
 from zerosum.algorithms.hypothesis_test import noncentrality
-from zerosum.algorithms.score_tests import adjusted, chi_squared_tail, mean_scores, middle_ranks, noncentral_power
+from zerosum.algorithms.score_tests import chi_squared_tail, mean_scores, middle_ranks, noncentral_power
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
+from zerosum.kernel.significance import adjusted
 from zerosum.kernel.statistic import Adjacency
 from zerosum.study.rehearsal import Rehearsal
 

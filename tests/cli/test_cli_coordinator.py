@@ -12,22 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.coordinator_runs import Killing, in_process, phase, settings
 from helpers.deployment import NAMES, Deployment, zerosum
 from helpers.process_kills import Killer, in_a_child
 from zerosum.arrays import Floats
-from zerosum.coordinator.journal import Journal
 from zerosum.engines.base import Engine
-from zerosum.engines.in_process import InProcess, Loses
 from zerosum.errors import Abandoned, BadInput, BadStudy, Refused, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.codec import Frame, decode_message
-from zerosum.protocol.messages import Contribute, Message, Secure
+from zerosum.protocol.messages import Contribute, Message
 from zerosum.report.record import Result, write_whole
-from zerosum.site.policy import Policy
-from zerosum.site.site import Site
-from zerosum.study import Study, execute
+from zerosum.study import Study
 from zerosum.study.coordinating import Connect, Settings, begin, coordinate
-from zerosum.study.site_data import load_for
 
 
 @pytest.fixture(scope="module")
@@ -40,31 +36,9 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         made.stop()
 
 
-def settings(deployment: Deployment, study: Path, name: str) -> Settings:
-    out = deployment.folder / f"{name}-out"
-    return Settings(study=study, out=out, sites=deployment.sockets(), seconds=60.0, wait=30.0, every=0.1)
-
-
 def estimate(folder: Path) -> dict[str, Floats]:
     with np.load(folder / "estimate.npz") as file:
         return dict(file)
-
-
-def in_process(deployment: Deployment, study: Path, state: Path, loses: Loses | None = None) -> Result:
-    """The same plan with all sites in this process, and ledgers of their own."""
-    journal = Journal.open(state)
-    assert journal is not None
-    with journal:
-        plan = journal.plan
-    members = []
-    for name in NAMES:
-        file = deployment.site(name)
-        policy = Policy.throwaway(name, state / f"{name}.sqlite")
-        members.append(Site(name, load_for(plan, file), policy, file.keep_identity()))
-    engine = InProcess(members, loses)
-    result = execute(plan, Study.load(study).build_algorithm(), engine)
-    engine.close()
-    return result
 
 
 def same(found: dict[str, Floats], expected: Result) -> bool:
@@ -150,22 +124,6 @@ def test_coordinator_absent_site_is_waited_for_and_named(deployment: Deployment,
 
 
 # ---- kills ---------------------------------------------------------------------------------------------------------
-
-
-def phase(message: Message) -> str:
-    return message.step if isinstance(message, Secure) else type(message).__name__.lower()
-
-
-class Killing:
-    """Kills the process of one site when a frame of some phase is about to go out."""
-
-    def __init__(self, engine: Engine, deployment: Deployment, name: str, at: str) -> None:
-        self._engine, self._deployment, self._name, self._at = engine, deployment, name, at
-
-    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
-        if self._name in self._deployment.running and phase(decode_message(next(iter(frames.values())))) == self._at:
-            self._deployment.kill(self._name)
-        return self._engine.exchange(frames)
 
 
 @pytest.mark.parametrize("at", ["advertise", "share", "receive", "contribute", "sign", "open"])

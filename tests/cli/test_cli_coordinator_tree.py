@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,21 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.coordinator_runs import Killing, in_process, phase
 from helpers.deployment import NAMES, Deployment, zerosum
 from helpers.process_kills import Killer, in_a_child
-from zerosum.coordinator.journal import Journal
 from zerosum.engines.base import Engine
-from zerosum.engines.in_process import InProcess
 from zerosum.engines.tree import Tree
 from zerosum.errors import Abandoned, BadParameter, PolicyRefused
 from zerosum.kernel.plan import Plan
-from zerosum.protocol.codec import Frame, decode_message
-from zerosum.protocol.messages import Message, Relay, Secure
-from zerosum.site.policy import Policy
-from zerosum.site.site import Site
-from zerosum.study import Study, execute
+from zerosum.protocol.messages import Message
 from zerosum.study.coordinating import Connect, Settings, begin, coordinate
-from zerosum.study.site_data import load_for
 
 # Three levels: north and south at the top, east below north, west below east.
 PARENTS = {"east": "north", "west": "east"}
@@ -50,20 +44,13 @@ def started(deployment: Deployment, study: Path, name: str) -> Path:
     return state
 
 
-def in_process(deployment: Deployment, study: Path, state: Path, lost: frozenset[str] = frozenset()) -> bytes:
+def tree_mean(deployment: Deployment, study: Path, state: Path, lost: frozenset[str] = frozenset()) -> bytes:
     """The mean of the same plan with all sites in this process; some are lost when they are asked for vectors."""
-    journal = Journal.open(state)
-    assert journal is not None
-    with journal:
-        plan = journal.plan
-    members = []
-    for name in NAMES:
-        file = deployment.site(name)
-        policy = Policy.throwaway(name, state / f"{name}.sqlite")
-        members.append(Site(name, load_for(plan, file), policy, file.keep_identity()))
-    engine = InProcess(members, lambda site, message: site in lost and phase(message) == "contribute")
-    result = execute(plan, Study.load(study).build_algorithm(), Tree(plan, engine))
-    engine.close()
+
+    def loses(site: str, message: Message) -> bool:
+        return site in lost and phase(message) == "contribute"
+
+    result = in_process(deployment, study, state, loses, Tree)
     return result.estimate["mean"].value.tobytes()
 
 
@@ -71,24 +58,6 @@ def mean(state: Path) -> bytes:
     with np.load(state.parent / f"{state.name}-out" / "estimate.npz") as file:
         found: bytes = file["mean"].tobytes()
     return found
-
-
-def phase(message: Message) -> str:
-    if isinstance(message, Relay):
-        return phase(decode_message(message.frames[0]))
-    return message.step if isinstance(message, Secure) else type(message).__name__.lower()
-
-
-class Killing:
-    """Kills the process of one site when frames of some phase are about to go out from the coordinator."""
-
-    def __init__(self, engine: Engine, deployment: Deployment, name: str, at: str) -> None:
-        self._engine, self._deployment, self._name, self._at = engine, deployment, name, at
-
-    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
-        if self._name in self._deployment.running and phase(decode_message(next(iter(frames.values())))) == self._at:
-            self._deployment.kill(self._name)
-        return self._engine.exchange(frames)
 
 
 def killing(deployment: Deployment, state: Path, name: str, at: str) -> Connect:
@@ -104,7 +73,7 @@ def test_tree_of_processes_gives_result_of_one_process(deployment: Deployment) -
     study = deployment.study(name="whole", parents=PARENTS)
     state = started(deployment, study, "whole")
     assert coordinate(state, lambda sites: None).participants == (NAMES,)
-    assert mean(state) == in_process(deployment, study, state)
+    assert mean(state) == tree_mean(deployment, study, state)
 
 
 def test_cli_plan_and_check_show_tree(deployment: Deployment) -> None:
@@ -151,7 +120,7 @@ def test_leaf_killed_in_each_phase_is_lost_alone(at: str, deployment: Deployment
             result = coordinate(state, lambda sites: None, connect=killing(deployment, state, "west", at))
             lost = frozenset({"west"} if at == "contribute" else ())
             assert result.participants == (tuple(name for name in NAMES if name not in lost),)
-            assert mean(state) == in_process(deployment, study, state, lost)
+            assert mean(state) == tree_mean(deployment, study, state, lost)
     finally:
         if "west" not in deployment.running:
             deployment.start("west")

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.coordinator_runs import settings
 from helpers.deployment import COMMAND, NAMES, Deployment
 from zerosum.cli import _run
 from zerosum.coordinator.journal import Journal
@@ -41,11 +42,6 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         yield made
     finally:
         made.stop()
-
-
-def settings(deployment: Deployment, study: Path, name: str) -> Settings:
-    out = deployment.folder / f"{name}-out"
-    return Settings(study=study, out=out, sites=deployment.sockets(), seconds=60.0, wait=30.0, every=0.1)
 
 
 def nothing(sites: Mapping[str, str]) -> None:

@@ -27,7 +27,7 @@ def test_workspace_arrays_are_disjoint_and_aligned() -> None:
 
 
 def test_workspace_memory_is_reused_unless_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST", 1 << 10)
+    monkeypatch.setattr(module, "_MOST_BYTES", 1 << 10)
     spare = Workspace()
     for count, again in ((100, True), (2000, False)):
         spare(count, dtype=np.uint8)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_array, csr_array, save_npz
 
-from zerosum.data.documents import counted, load_documents, load_vocabulary, words_of
+from zerosum.data.documents import load_documents, load_vocabulary, word_counts, words_of
 from zerosum.errors import BadData
 
 WORDS = ("lake", "boat", "engine")
@@ -103,7 +103,7 @@ def test_words_of_text_is_independent_of_case_and_encoding() -> None:
         *("lake's", "lake", "lake", "lake", "x2", "x", "well-known"),
     ]
     assert words_of("Cafe\u0301") == words_of("caf\u00e9") == ["caf\u00e9"]
-    assert counted(["Cafe\u0301 caf\u00e9"], ["cafe\u0301"]).toarray().tolist() == [[2.0]]
+    assert word_counts(["Cafe\u0301 caf\u00e9"], ["cafe\u0301"]).toarray().tolist() == [[2.0]]
 
 
 @pytest.mark.parametrize("word", ["2004", "3d", "new york", "lake-", "'tis", "_", "c++", "\u0130zmir", "-"])

@@ -5,13 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from helpers.postgresql import connected, serve_postgresql
 from zerosum.data.formats import open_table
 from zerosum.data.sources import Source, fetch
 from zerosum.data.tables import load_units
@@ -36,8 +33,6 @@ ROWS: list[tuple[Any, ...]] = [
 COLUMNS = ["visits", "score", "sex", "smoker"]
 CATEGORIES: dict[str, Any] = {"sex": ["f", "m"], "smoker": [0, 1]}
 SQL = "SELECT visits, score, sex, smoker, person FROM people ORDER BY place"
-# Where Debian and others install the server's programs, which are not on the path.
-SERVER = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 
 
 def test_same_units_from_every_file_and_engine(tmp_path: Path) -> None:
@@ -124,9 +119,60 @@ def test_one_cell_of_sqlite_does_not_change_how_others_are_read(tmp_path: Path) 
     assert np.count_nonzero(~np.isclose(before_rows(before)[order], after.rows[changed], equal_nan=True)) == 1
 
 
+@pytest.fixture
+def storage() -> Iterator[Any]:
+    """A storage service in memory; its files are gone afterwards."""
+    system = pytest.importorskip("fsspec").filesystem("memory")
+    yield system
+    system.rm("/visits", recursive=True)
+
+
+def test_same_units_from_a_storage_service_as_from_files(tmp_path: Path, storage: Any) -> None:
+    table = arrow_rows()
+    for at in range(len(ROWS)):
+        with storage.open(f"/visits/part-{at}.parquet", "wb") as file:
+            pq.write_table(table.slice(at, 1), file)
+    pq.write_table(table, tmp_path / "people.parquet")
+    own = Source(engine="fsspec", database="memory://visits/*.parquet")
+    assert_same(units_of_rows(snapshot(tmp_path, own)), units_of_rows(tmp_path / "people.parquet"), "parquet")
+    lines = [";".join("" if cell is None else str(cell).replace("True", "1") for cell in row) for row in ROWS]
+    text = "\n".join(["visits;score;sex;smoker;größe", *lines]).replace("False", "0")
+    with storage.open("/visits/all.csv", "wb") as file:
+        file.write(text.encode("latin-1"))
+    path = tmp_path / "state" / "data.parquet"
+    own = Source(engine="fsspec", database="memory://visits/all.csv")
+    fetch(own, tmp_path, path, delimiter=";", encoding="latin-1")
+    options: dict[str, Any] = {"categories": CATEGORIES, "missing": COLUMNS, "faults": []}
+    rows = [load_units(each, columns=COLUMNS, **options).units.rows for each in (path, tmp_path / "people.parquet")]
+    assert rows[0].tobytes() == rows[1].tobytes()
+
+
+def test_storage_service_keeps_large_whole_numbers_of_persons_apart(tmp_path: Path, storage: Any) -> None:
+    with storage.open("/visits/a.parquet", "wb") as file:
+        pq.write_table(pa.table({"person": [2**53, 2**53 + 1, 2**53], "x": [1.0, 2.0, 3.0]}), file)
+    path = snapshot(tmp_path, Source(engine="fsspec", database="memory://visits/a.parquet"))
+    assert len(load_units(path, columns=["x"], unit_column="person").units) == 2
+
+
+def test_storage_service_without_files_or_with_other_columns_is_refused(tmp_path: Path, storage: Any) -> None:
+    for name, table in (("a", {"x": [1.0]}), ("b", {"y": [1.0]})):
+        with storage.open(f"/visits/{name}.parquet", "wb") as file:
+            pq.write_table(pa.table(table), file)
+    for address in ("memory://visits/*.parquet", "memory://visits/*.csv", "memory://visits/c.parquet"):
+        with pytest.raises(BadData):
+            snapshot(tmp_path, Source(engine="fsspec", database=address))
+    assert not list((tmp_path / "state").glob("*.parquet*part"))
+
+
 @pytest.mark.parametrize(
     "entries",
     [
+        {"engine": "fsspec", "database": "visits.parquet"},
+        {"engine": "fsspec", "database": "s3://b/a.parquet", "query": "q"},
+        {"engine": "fsspec", "database": "s3://b/a.parquet", "options": {"secret": "x"}},
+        {"engine": "fsspec", "database": "az://b/a.parquet", "options": {"account_key": "x"}},
+        {"engine": "fsspec", "database": "s3://b/a.parquet", "password_env": "X"},
+        {"engine": "sqlite", "database": "a", "query": "q", "options": {"a": 1}},
         {"engine": "sqlite", "database": "a", "query": "q", "table": "t"},
         {"engine": "sqlite", "database": "a"},
         {"engine": "postgresql", "query": "q"},
@@ -218,50 +264,9 @@ def test_parquet_folder_with_different_types_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def postgresql() -> Iterator[str]:
-    """The address of a PostgreSQL server on a Unix socket, with the table `people`."""
-    dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
-    if not SERVER:
-        pytest.skip("there is no PostgreSQL server: apt-get install postgresql")
-    # Not a folder of pytest, which only the user of the tests may enter; and a path of a socket must be short.
-    with TemporaryDirectory(prefix="pg-") as name:
-        yield from serve(Path(name), dbapi)
-
-
-def serve(folder: Path, dbapi: Any) -> Iterator[str]:
-    """Runs the server until the address is not needed any more.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the data and of the socket.
-    dbapi : module
-        ADBC's driver.
-    """
-    programs = SERVER[-1].parent
-    # The server refuses to run as root.
-    own = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
-    if own:
-        subprocess.run(["chown", "postgres", str(folder)], check=True)
-    (folder / "word").write_text("s3cret: /@")
-    if own:
-        subprocess.run(["chown", "postgres", str(folder / "word")], check=True)
-    start = [*own, str(programs / "initdb"), "-D", str(folder / "data"), "-U", "reader", "-A", "scram-sha-256"]
-    subprocess.run([*start, "--pwfile", str(folder / "word"), "-E", "UTF8"], check=True, capture_output=True, cwd="/")
-    options = ["-D", str(folder / "data"), "-k", str(folder), "-c", "listen_addresses=", "-c", "fsync=off"]
-    server = subprocess.Popen([*own, str(programs / "postgres"), *options], stderr=subprocess.DEVNULL, cwd="/")
-    try:
-        address = f"postgresql://reader@/postgres?host={folder}"
-        known = address.replace("reader@", "reader:s3cret%3A%20%2F%40@")
-        for _ in range(
-            600
-        ):  # the socket is there before the server answers; one that fails ends the loop with its exit
-            with suppress(dbapi.OperationalError):
-                dbapi.connect(known).close()
-                break
-            if server.poll() is not None:
-                break
-            time.sleep(0.1)
-        with dbapi.connect(known, autocommit=True) as connection, connection.cursor() as cursor:
+    """The address of a PostgreSQL server with the table `people`."""
+    for address in serve_postgresql():
+        with connected(address) as cursor:
             cursor.execute(
                 "CREATE TABLE people (place int, visits bigint, score double precision, sex text, smoker boolean, "
                 "person text)"
@@ -269,9 +274,6 @@ def serve(folder: Path, dbapi: Any) -> Iterator[str]:
             for at, row in enumerate(ROWS):
                 cursor.execute("INSERT INTO people VALUES ($1, $2, $3, $4, $5, $6)", (at, *row))
         yield address
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def arrow_rows() -> pa.Table:

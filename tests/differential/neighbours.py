@@ -11,8 +11,10 @@ Replace-one pairs have the same number of people. Add-remove pairs have one pers
 from __future__ import annotations
 
 import csv
+import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -129,7 +131,7 @@ TABLE_TRAITS = {  # with weights: cells that are nobody's mistake come more ofte
     **{"ordinary": 1, "level": 4, "gap": 2, "word": 2, "extreme": 2, "fraction": 3, "rows": 2, "several": 2},
     **{"garbage": 1},
 }
-Format = Literal["csv", "npy", "parquet"]
+Format = Literal["csv", "npy", "parquet", "sqlite"]
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ class TablePair(Pair[tuple[Row, ...]]):
     columns: tuple[str, ...] = ()
     format: Format = "csv"
     owned: bool = False
-    spelled: bool = False  # a CSV as a German hospital writes it: semicolons, decimal commas, dates of birth
+    spelled: bool = False  # cells as a German hospital writes them: decimal commas, dates of birth
 
     kind = "table"
 
@@ -150,6 +152,16 @@ class TablePair(Pair[tuple[Row, ...]]):
         entries: dict[str, Any] = {}
         if self.spelled:
             rows = [tuple(spelled(name, cell) for name, cell in zip(names, row, strict=True)) for row in rows]
+        if self.format == "sqlite":
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute(f"CREATE TABLE people ({', '.join(names)})")
+                connection.executemany(f"INSERT INTO people VALUES ({', '.join('?' * len(names))})", rows)
+                connection.commit()
+            return {
+                "source": {"engine": "sqlite", "database": path.name, "table": "people"},
+                "unit_column": OWNER if self.owned else None,
+            }
+        if self.spelled:
             with path.open("w", newline="", encoding="latin-1") as file:
                 csv.writer(file, delimiter=";").writerows([names, *rows])
             entries = {"delimiter": ";", "encoding": "latin-1"}
@@ -204,7 +216,7 @@ def _typed(name: str, cells: Sequence[str]) -> Any:
 def table_pair(rng: Rng, columns: Sequence[str], change: Change, *, numeric: bool = False) -> TablePair:
     """A pair over columns of `COLUMNS`; `numeric`: no text, so that arrays without names hold them too."""
     names = tuple(dict.fromkeys(columns))
-    usual_formats: tuple[Format, ...] = ("csv", "csv", "csv", "csv", "parquet")
+    usual_formats: tuple[Format, ...] = ("csv", "csv", "csv", "csv", "parquet", "sqlite")
     array: tuple[Format, ...] = ("npy", "npy") if numeric else ()
     formats = usual_formats + array
     format = formats[int(rng.integers(len(formats)))]
@@ -235,7 +247,8 @@ def table_pair(rng: Rng, columns: Sequence[str], change: Change, *, numeric: boo
     trait = _weighted(rng, {each: n for each, n in TABLE_TRAITS.items() if each != "rows" or owned})
     odd = _odd_rows(rng, [list(row) for row in person()], names, trait, owned=owned)
     left, right = _changed(people, odd, change, rng)
-    return TablePair(left, right, change, trait, names, format, owned, format == "csv" and not rng.integers(3))
+    told = format in ("csv", "sqlite") and not rng.integers(3)
+    return TablePair(left, right, change, trait, names, format, owned, told)
 
 
 def _odd_rows(rng: Rng, rows: list[list[str]], names: Sequence[str], trait: str, *, owned: bool) -> tuple[Row, ...]:

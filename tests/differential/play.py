@@ -69,6 +69,8 @@ def open_site(folder: Path, entries: Mapping[str, Any], policy: Mapping[str, Any
     """
     allowed = {name: value for name, value in policy.items() if value is not None}
     file = SiteFile(name=TARGET, folder=folder, policy={**allowed, "ledger": "ledger.sqlite"}, **entries)
+    if file.source is not None:
+        file.fetch()  # at the desk, before the site serves
     version = data_version(file)
     return Service(
         TARGET,

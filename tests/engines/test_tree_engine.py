@@ -14,7 +14,7 @@ from helpers.frame_mutations import mutated
 from helpers.small_studies import QUESTION, entries
 from helpers.trees import NAMES, along_tree, tree_plan, tree_sites
 from zerosum.coordinator.journal import Journal
-from zerosum.engines.counted import Counted, Traffic
+from zerosum.engines.counted import Traffic, TrafficCounter
 from zerosum.engines.in_process import InProcess
 from zerosum.engines.tree import Tree
 from zerosum.errors import Abandoned, ZerosumError
@@ -141,7 +141,7 @@ def test_tree_losses_are_counted_by_site(tmp_path: Path) -> None:
     sites, traffic = tree_sites(tmp_path), Traffic()
     plan = pin(tree_plan(), sites)
     engine = InProcess(sites, lambda site, message: site == "s2" and in_round(message))
-    execute(plan, QUESTION, Tree(plan, Counted(engine, traffic), traffic=traffic))
+    execute(plan, QUESTION, Tree(plan, TrafficCounter(engine, traffic), traffic=traffic))
     assert traffic.losses == {"s2": 1, "s6": 1}
 
 
@@ -150,7 +150,7 @@ def test_tree_bytes_at_coordinator_are_fewer_than_in_star(tmp_path: Path) -> Non
     for name, parents in (("tree", tree_plan().parents), ("star", {})):
         sites, traffic = tree_sites(tmp_path / name), Traffic()
         plan = pin(tree_plan(parents=parents), sites)
-        execute(plan, QUESTION, Tree(plan, Counted(InProcess(sites), traffic), traffic=traffic))
+        execute(plan, QUESTION, Tree(plan, TrafficCounter(InProcess(sites), traffic), traffic=traffic))
         counted[name] = traffic.bytes_out
     assert counted["tree"] < counted["star"] / 2
 

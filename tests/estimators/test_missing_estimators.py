@@ -14,7 +14,17 @@ from sklearn.impute import SimpleImputer
 
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators import PCA, Covariance, GaussianMixture, Histogram, KMeans, LinearRegression, Mean
+from zerosum.estimators import (
+    PCA,
+    Covariance,
+    Describe,
+    FeatureClassifier,
+    GaussianMixture,
+    Histogram,
+    KMeans,
+    LinearRegression,
+    Mean,
+)
 from zerosum.estimators.base import RangedEstimator
 
 Floats = NDArray[np.float64]
@@ -116,3 +126,44 @@ def test_estimator_nan_message_names_missing_and_no_other_estimator() -> None:
     with pytest.raises(BadData, match="`missing`") as refused:
         Mean(**BOUNDS).fit(holes())
     assert "Gradient" not in str(refused.value)
+    # Both columns that have missing values, by name, and not the third one.
+    assert "'x0' and column 'x1'" in str(refused.value)
+    assert "x2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "rule", "no_rule"),
+    [
+        (LinearRegression(response=(-5, 5), **BOUNDS), "complete-cases", "observed"),
+        (Mean(**BOUNDS), "observed", "complete-cases"),
+        (Covariance(**BOUNDS), "own-rows", "observed"),
+    ],
+)
+def test_estimator_nan_message_lists_the_rules_of_this_estimator(estimator: Any, rule: str, no_rule: str) -> None:
+    arguments = [holes()[:, 0] * 0] if isinstance(estimator, LinearRegression) else []
+    with pytest.raises(BadData) as refused:
+        estimator.fit(holes(), *arguments)
+    assert f'"{rule}"' in str(refused.value)
+    assert f'"{no_rule}"' not in str(refused.value)
+
+
+def test_estimator_without_rules_says_so() -> None:
+    with pytest.raises(BadData, match="no rules"):
+        FeatureClassifier(classes=[0, 1], **FREE).fit(holes(), (holes()[:, 2] > -1).astype(int))
+
+
+def test_regression_unknown_rule_lists_complete_cases() -> None:
+    model = LinearRegression(response=(-5, 5), **BOUNDS, missing="multiple-imputation")
+    with pytest.raises(BadParameter, match=r"complete-cases.*synthetic-data"):
+        model.fit(holes(), np.zeros(300))
+
+
+def test_estimator_decimal_commas_are_named() -> None:
+    with pytest.raises(BadData, match="decimal comma") as refused:
+        Mean(**BOUNDS).fit(np.array([["1,5"], ["2,5"]]))
+    assert "1,5" not in str(refused.value)
+    with pytest.raises(BadData, match="decimal comma"):
+        Describe(ranges={"x0": (0, 5)}, **FREE).fit([np.array([["1,5"], ["2"]], dtype=object)] * 2)
+    with pytest.raises(BadData, match="not numbers") as plain:
+        Mean(**BOUNDS).fit(np.array([["many"], ["2.5"]]))
+    assert "comma" not in str(plain.value)

@@ -11,12 +11,12 @@ import zerosum
 from zerosum import algorithms, estimators
 from zerosum.errors import BadParameter
 from zerosum.estimators import validation
-from zerosum.estimators.validation import Constraint, check_parameters, one_of, optional
+from zerosum.estimators.validation import RANGES, Constraint, check_parameters, one_of, optional
 
 CASES: list[tuple[Constraint, list[Any], list[Any]]] = [
     (validation.POSITIVE, [1, 0.5, np.float64(2)], [0, -1, float("inf"), float("nan"), True, "1", None, [1.0]]),
     (validation.PROBABILITY, [0.5, 1e-9], [0, 1, True, "0.5"]),
-    (validation.WHOLE, [0, -1, np.int64(3)], [0.5, True, "1", None]),
+    (validation.WHOLE_NUMBER, [0, -1, np.int64(3)], [0.5, True, "1", None]),
     (validation.SEED, [0, 7, np.uint8(1)], [-1, 0.0, True]),
     (validation.BOOLEAN, [True, np.False_], [0, None, "yes"]),
     (validation.TEXT, ["a"], [1, None]),
@@ -73,3 +73,11 @@ def test_constraints_leave_unchanged_parameters_to_program(name: str) -> None:
     converted |= {"null", "expected", "margin", "effect"}  # mappings, converted
     converted |= {"measured_in", "groups", "events", "by"}  # texts and lists, converted or read before the program
     assert set(estimator._constraints) & algorithms.fields(estimator._algorithm) <= converted
+
+
+def test_message_about_a_dict_of_ranges_names_the_column() -> None:
+    constraints = {"ranges": optional(RANGES)}
+    check_parameters(constraints, {"ranges": {"age": (0, 1)}})
+    check_parameters(constraints, {"ranges": None})
+    with pytest.raises(BadParameter, match=r"ranges of 'bmi' .*\(50, 10\)"):
+        check_parameters(constraints, {"ranges": {"age": (0, 1), "bmi": (50, 10)}})

@@ -8,20 +8,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from helpers.coordinator_runs import in_process
 from helpers.deployment import NAMES, Deployment
 from helpers.flare_federation import Flare, wait_for_rounds
-from zerosum.coordinator.journal import Journal
-from zerosum.engines.in_process import InProcess
-from zerosum.report.record import Result
-from zerosum.site.policy import Policy
-from zerosum.site.site import Site
-from zerosum.study import Study, execute
-from zerosum.study.site_data import load_for
 
 pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: make test-flare")
 
@@ -37,22 +30,6 @@ def flare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flare]:
     finally:
         made.stop()
         deployment.stop()
-
-
-def in_process(deployment: Deployment, study: Path, state: Path) -> Result:
-    journal = Journal.open(state)
-    assert journal is not None
-    with journal:
-        plan = journal.plan
-    members = []
-    for name in NAMES:
-        file = deployment.site(name)
-        policy = Policy.throwaway(name, state / f"{name}.sqlite")
-        members.append(Site(name, load_for(plan, file), policy, file.keep_identity()))
-    engine = InProcess(members)
-    result = execute(plan, Study.load(study).build_algorithm(), engine)
-    engine.close()
-    return result
 
 
 def test_flare_concurrent_studies_equal_in_process_results(flare: Flare) -> None:

@@ -38,7 +38,7 @@ def test_pack_row_by_row_has_same_bits_as_by_index(monkeypatch: pytest.MonkeyPat
     matrix = matrix + matrix.T
     by_index = coordinates.pack(matrix)
     back = coordinates.unpack(by_index, 40)
-    monkeypatch.setattr(coordinates, "_LARGE", 1)
+    monkeypatch.setattr(coordinates, "_LARGE_ORDER", 1)
     assert coordinates.pack(matrix).tobytes() == by_index.tobytes()
     assert coordinates.unpack(by_index, 40).tobytes() == back.tobytes()
     assert coordinates.pack(np.eye(3, dtype=int)).tolist() == [1, 0, 0, 1, 0, 1]

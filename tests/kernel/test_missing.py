@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
-from zerosum.kernel.missing import is_number, refusal, rules_by_column
+from zerosum.kernel.missing import MEANINGS, VALUE, is_number, refusal_by_rules, rules_by_column, unknown_rule
 
 COLUMNS = ("age", "bmi")
 
@@ -31,8 +29,30 @@ def test_units_check_nan_without_rule_is_refused() -> None:
     with pytest.raises(BadData):
         Units.from_rows(rows).check()
     with pytest.raises(BadData, match="bmi") as refused:
-        Units.from_rows(rows).check([0], ["column 'age'", "column 'bmi'"])
-    assert str(refused.value) == refusal("column 'bmi'")
-    assert {"missing", "own-rows", "observed"} <= set(re.findall(r"[\w-]+", str(refused.value)))
+        Units.from_rows(rows).check([0], ["column 'age'", "column 'bmi'"], [MEANINGS["observed"]])
+    # The rules of the algorithm and no others.
+    assert str(refused.value) == refusal_by_rules(["column 'bmi'"], [MEANINGS["observed"]])
+    assert "own-rows" not in str(refused.value)
     with pytest.raises(BadData):  # no rule covers an infinite value
         Units.from_rows([[1.0, np.inf]]).check([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("rule", "advice"),
+    [
+        ("multiple-imputation", "synthetic-data"),
+        ("MICE", "synthetic-data"),
+        ("indicator", "`indicators`"),
+        ("na.omit", "complete-cases"),
+        ("median", "not public"),
+    ],
+)
+def test_unknown_rule_of_another_package_has_advice(rule: str, advice: str) -> None:
+    message = unknown_rule(rule, [VALUE], "bmi")
+    assert advice in message
+    assert {"bmi", VALUE} <= {part for part in ("bmi", VALUE) if part in message}
+    assert repr(rule) in message
+
+
+def test_unknown_rule_without_counterpart_has_no_advice() -> None:
+    assert unknown_rule("forward-fill", [VALUE]).endswith("got 'forward-fill'")

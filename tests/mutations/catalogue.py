@@ -177,7 +177,7 @@ _SENSITIVITIES = [
         (
             "rounded_scatter",
             "rounded_scatter:RoundedScatter",
-            "super().sensitivity(adjacency) * (LONGEST / TARGET) ** 2",
+            "super().sensitivity(adjacency) * (LARGEST_NORM / TARGET) ** 2",
         ),
         ("cox_step", "cox_step:CoxStep", "2.0"),
         ("score_table", "concordance:ScoreTable", "math.sqrt(2)"),
@@ -376,8 +376,8 @@ _KERNEL = [
             Edit("statistics.rounded_scatter:RoundedScatter.exact_block", "placing is not None", "False"),
             Edit(
                 "statistics.rounded_scatter:round_rows",
-                "np.sum(whole * whole, axis=1) > LONGEST**2",
-                "np.max(np.sum(whole * whole, axis=1)) + np.zeros(len(weighed)) > LONGEST**2",
+                "np.sum(whole * whole, axis=1) > LARGEST_NORM**2",
+                "np.max(np.sum(whole * whole, axis=1)) + np.zeros(len(weighed)) > LARGEST_NORM**2",
             ),
         ),
     ),

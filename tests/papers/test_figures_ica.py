@@ -18,6 +18,7 @@ from zerosum.data.fmri import make_fmri
 from zerosum.errors import BadParameter
 from zerosum.papers.figures import ica, reproduce
 from zerosum.papers.figures import separating as parts
+from zerosum.papers.figures.experiment import Run
 from zerosum.papers.figures.panels import aligned
 from zerosum.papers.figures.separating import Separated, Separating, Trial
 from zerosum.papers.methods import ica_costs as costs
@@ -83,12 +84,12 @@ def test_ica_figure_full_sweep_has_more_points_and_quick_one_no_slow_methods(mon
     monkeypatch.setattr(ica, "FULL", TINY)
     monkeypatch.setattr(ica, "QUICK", replace(TINY, slow=False))
     for carry in (ica.ica_epsilon, ica.ica_subjects, ica.ica_delta):
-        full, quick = carry(full=True, seeds=1), carry(seeds=1)
+        full, quick = carry(Run(full=True, seeds=1)), carry(Run(seeds=1))
         assert len(full) > len(quick)
         assert parts.OURS_PCA not in {row["method"] for row in quick}
         assert parts.NOT_PRIVATE in {row["method"] for row in quick}
     with pytest.raises(BadParameter, match="seed"):
-        ica.ica_epsilon(seeds=0)
+        ica.ica_epsilon(Run(seeds=0))
 
 
 def test_ica_figure_trial_costs_stated_epsilon_and_repeats() -> None:

@@ -16,7 +16,7 @@ from zerosum.kernel import accountant
 from zerosum.kernel.schemes import Scheme, SiteShape
 from zerosum.kernel.view import mu_squared
 from zerosum.papers.figures import pca, reproduce
-from zerosum.papers.figures.experiment import Table
+from zerosum.papers.figures.experiment import Run, Table
 from zerosum.papers.methods import pca as baselines
 from zerosum.papers.programs import CapePCAProgram
 from zerosum.papers.rehearsal import PublicData, published_tau
@@ -167,11 +167,11 @@ def test_pca_baselines_bad_parameter_is_refused() -> None:
 
 def test_pca_figure_missing_data_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"covtype_60k\.npz"):
-        pca.pca_epsilon("covertype", tmp_path)
+        pca.pca_epsilon(Run("covertype", tmp_path))
     with pytest.raises(BadData, match=r"mnist\.npz"):
-        pca.pca_epsilon("mnist")
+        pca.pca_epsilon(Run("mnist"))
     with pytest.raises(BadParameter, match=r"'iris'.*covertype"):
-        pca.pca_delta("iris", tmp_path)
+        pca.pca_delta(Run("iris", tmp_path))
     with pytest.raises(BadParameter, match="'pca'"):
         reproduce("pca", "synthetic", None, tmp_path)
     (tmp_path / "mnist.npz").write_text("not an archive")
@@ -219,7 +219,7 @@ def test_pca_figure_quick_run_writes_csv_and_picture(name: str, tmp_path: Path) 
 
 @pytest.mark.usefixtures("_tiny")
 def test_pca_figure_same_seed_gives_same_rows() -> None:
-    first, second = (pca.pca_epsilon("synthetic", seeds=1) for _ in range(2))
+    first, second = (pca.pca_epsilon(Run(seeds=1)) for _ in range(2))
     assert first == second
 
 
@@ -233,7 +233,7 @@ def energies(rows: Table, epsilon: float) -> dict[str, float]:
 
 @pytest.mark.slow
 def test_pca_figure_of_covertype_own_method_is_ahead(real_data: Callable[[str], Path]) -> None:
-    rows = pca.pca_epsilon("covertype", real_data("covtype_60k.npz").parent)
+    rows = pca.pca_epsilon(Run("covertype", real_data("covtype_60k.npz").parent))
     small = energies(rows, 0.1)
     assert small["zerosum"] > 0.99
     for method in baselines.SCHEMES:
@@ -245,7 +245,7 @@ def test_pca_figure_of_covertype_own_method_is_ahead(real_data: Callable[[str], 
 
 @pytest.mark.slow
 def test_pca_figure_of_mnist_own_method_is_ahead(real_data: Callable[[str], Path]) -> None:
-    rows = pca.pca_epsilon("mnist", real_data("mnist.npz").parent, seeds=1)
+    rows = pca.pca_epsilon(Run("mnist", real_data("mnist.npz").parent, seeds=1))
     for epsilon in (0.1, 0.3, 1.0):
         found = energies(rows, epsilon)
         assert all(found["zerosum"] > found[method] for method in baselines.SCHEMES)

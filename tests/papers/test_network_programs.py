@@ -15,7 +15,7 @@ from zerosum.kernel import accountant
 from zerosum.papers.figures import network as figure
 from zerosum.papers.figures.network import Classes
 from zerosum.papers.methods import collaboration
-from zerosum.papers.methods.collaboration import Records
+from zerosum.papers.methods.records import Records
 from zerosum.papers.programs import CapeNetworkProgram, FLDPProgram
 from zerosum.papers.rehearsal import PublicData
 from zerosum.statistics import perceptron

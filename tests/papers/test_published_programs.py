@@ -24,6 +24,7 @@ from zerosum.errors import BadParameter
 from zerosum.kernel.request import Release
 from zerosum.kernel.statistic import Adjacency
 from zerosum.papers.methods import functional
+from zerosum.papers.methods.records import Records
 from zerosum.papers.programs import (
     PROGRAMS,
     CapeAGNMixtureProgram,
@@ -110,10 +111,9 @@ def test_cape_fm_without_noise_equals_numpy_minimum(model: functional.Model) -> 
     estimate = released(algorithm, data)
     # The papers' logistic response is 0 or 1.
     sites = [
-        functional.Sample(rows[:, :4], (rows[:, 4] + 1) / 2 if model == "logistic" else rows[:, 4])
-        for rows in data.values()
+        Records(rows[:, :4], (rows[:, 4] + 1) / 2 if model == "logistic" else rows[:, 4]) for rows in data.values()
     ]
-    theirs = functional.stationary(functional.coefficients(model, functional.Sample.pooled(sites)))
+    theirs = functional.stationary(functional.coefficients(model, Records.joined(sites)))
     assert np.asarray(estimate["coefficients"]) == pytest.approx(theirs, rel=1e-10)
     assert float(np.asarray(estimate["intercept"])[0]) == 0.0
 

@@ -190,3 +190,63 @@ def test_p_values_and_reasons_of_a_result_are_in_its_tables() -> None:
     tidy = of_coefficients(found).records()
     assert [(row["p_value"], row["kind"]) for row in tidy[:4:3]] == [(0.0321, "population"), (None, "pooled")]
     assert coefficient_table(found).heading[-1] == "p"
+
+
+def test_joint_test_is_the_quadratic_form_of_the_population_covariance() -> None:
+    found = table().joint(["age", "sex"])
+    values, covariance = np.array([0.05, 1.0]), 2 * np.array([[0.04, 0.01], [0.01, 0.09]])
+    assert found.statistic == pytest.approx(float(values @ np.linalg.solve(covariance, values)))
+    assert (found.degrees_of_freedom, found.identified) == (2, True)
+    # Two degrees of freedom: the tail of the chi-squared law is exp(-x/2).
+    assert found.p_value == pytest.approx(math.exp(-found.statistic / 2))
+    difference = table().joint(["10*age - sex"])
+    assert difference.statistic == pytest.approx(
+        (table().contrast({"age": 10, "sex": -1}).estimate / table().contrast({"age": 10, "sex": -1}).population_std)
+        ** 2
+    )
+
+
+def test_joint_test_of_a_column_takes_all_its_levels() -> None:
+    axis = Axis("coefficient", ("stage=b", "stage=c", "age", "intercept"))
+    values, covariance = np.array([0.5, 1.0, 0.1, 0.0]), np.diag([0.1, 0.2, 0.3, 0.4])
+    rows = {
+        f"{kind}_std": Quantity(np.sqrt(np.diag(covariance)), "diagnostic", (axis,))
+        for kind in ("pooled", "population")
+    }
+    ends = {
+        f"{kind}_interval_{level}": Quantity(np.stack([values, values], axis=1))
+        for kind in ("pooled", "population")
+        for level in ("90", "95")
+    }
+    covariances = {f"{kind}_covariance": Quantity(covariance) for kind in ("pooled", "population")}
+    estimate = (
+        rows
+        | ends
+        | covariances
+        | {
+            "coefficients": Quantity(values[:3]),
+            "intercept": Quantity(values[3:]),
+            "identified": Quantity(np.array([1.0, 0.0, 1.0, 1.0]), "diagnostic", (axis,)),
+        }
+    )
+    found = CoefficientTable.of(estimate, "logistic-regression").joint(["stage"], "stage of disease")
+    assert found.statistic == pytest.approx(0.25 / 0.1 + 1 / 0.2)
+    assert (found.degrees_of_freedom, found.identified, found.name) == (2, False, "stage of disease")
+
+
+def test_joint_test_of_an_unknown_term_is_refused() -> None:
+    with pytest.raises(BadParameter, match="combination"):
+        table().joint(["weight"])
+    with pytest.raises(BadParameter, match="needs"):
+        table().joint([])
+    with pytest.raises(BadInput, match="coefficients"):
+        table().ratios().joint(["age"])
+
+
+def test_adjusted_values_are_lost_by_tables_of_other_hypotheses() -> None:
+    given = CoefficientTable.of(logistic().estimate, "logistic-regression").adjusted("holm")
+    assert given.rows[0].p_adjusted is not None
+    assert given.ratios().rows[0].p_adjusted == given.rows[0].p_adjusted
+    assert given.per({"x0": 10}).test_headings == ("p",)
+    assert given.adjusted("none").test_headings == ("p",)
+    assert "adjusted p" in str(given)

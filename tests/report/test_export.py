@@ -12,15 +12,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import zerosum
 from helpers.paper_results import described, linear, logistic
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
+from zerosum.kernel.significance import adjusted
+from zerosum.report.coefficients import p_text
 from zerosum.report.export import Changes, exported, pictures, tidy
 from zerosum.report.methods_text import methods
 from zerosum.report.paper import PaperTable, Row, docx, html_page, latex
 from zerosum.report.record import Result
 from zerosum.report.table_one import table_one
 from zerosum.report.tidy import tidy_tables
+
+# A name of a row that is longer than its column.
+LONG = "x0=Age at the first visit of the study, completed years"
 
 
 def rows_of(content: bytes) -> list[dict[str, str]]:
@@ -226,8 +232,70 @@ def test_table_one_standardised_difference_is_that_of_its_means() -> None:
     table = table_one(estimate, described().plan.question)
     mean, sd = estimate["mean"].value[:, 0], estimate["sd"].value[:, 0]
     expected = abs(mean[1] - mean[2]) / math.sqrt((sd[1] ** 2 + sd[2] ** 2) / 2)
-    assert float(cells(table, "x0, mean (SD)")[-1]) == pytest.approx(expected, abs=0.006)
-    assert table.heading[-1] == "SMD"
+    assert float(cells(table, "x0, mean (SD)")[-2]) == pytest.approx(expected, abs=0.006)
+    assert table.heading[-2:] == ("SMD", "p")
+
+
+def test_table_one_p_values_are_those_of_the_estimate() -> None:
+    tests = described().estimate["group_p_value"]
+    assert tests.axes[0].labels == (
+        "x0: Welch",
+        "x1: Welch",
+        "x0: Kruskal-Wallis",
+        "x1: Kruskal-Wallis",
+        "x2: chi-squared",
+    )
+    known = dict(zip(tests.axes[0].labels, tests.value, strict=True))
+    table = table_one(described().estimate, described().plan.question)
+    # Age differs by half a standard deviation between the groups, the other columns do not differ.
+    assert cells(table, "x0, mean (SD)")[-1] == "< 0.001"
+    assert float(cells(table, "x0, median [IQR]")[-1]) < 0.01
+    assert cells(table, "x1, mean (SD)")[-1] == p_text(known["x1: Welch"])
+    assert cells(table, "x2, n (%)")[-1] == p_text(known["x2: chi-squared"])
+    assert cells(table, "x1, missing, n (%)")[-1] == ""
+
+
+def test_table_one_correction_adjusts_all_its_tests_together() -> None:
+    tests = described().estimate["group_p_value"]
+    expected = dict(zip(tests.axes[0].labels, adjusted(tests.value, "holm"), strict=True))
+    text = exported(described(), "csv", ("table1",), Changes.parse(correction="holm"))["table1.csv"]
+    (row,) = [row for row in rows_of(text) if row["Characteristic"] == "x1, mean (SD)"]
+    assert row["adjusted p"] == p_text(expected["x1: Welch"]) != p_text(float(tests.value[1]))
+    records = tidy(described(), Changes.parse(correction="holm"))["group_p_adjusted"].records()
+    assert [each["estimate"] for each in records] == pytest.approx(list(expected.values()))
+
+
+# ---- corrections and joint tests -------------------------------------------------------------------------------------
+
+
+def test_export_correction_of_coefficients_leaves_the_intercept_out() -> None:
+    rows = rows_of(exported(logistic(), "csv", ("coefficients",), Changes.parse(correction="holm"))["coefficients.csv"])
+    of = {row["term"]: row for row in rows if row["kind"] == "population"}
+    expected = adjusted(np.array([float(of[name]["p_value"]) for name in ("x0", "x1")]), "holm")
+    assert [float(of[name]["p_adjusted"]) for name in ("x0", "x1")] == pytest.approx(expected.tolist())
+    assert of["intercept"]["p_adjusted"] == ""
+    text = exported(logistic(), "latex", ("odds_ratios",), Changes.parse(correction="holm"))["tables.tex"].decode()
+    assert "adjusted p" in text
+    assert "for 2 tests, by Holm" in text
+
+
+def test_export_correction_without_p_values_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    mean = zerosum.Mean(lower=[0.0], upper=[1.0], random_state=0, data="synthetic")
+    result = mean.fit({name: rng.random((50, 1)) for name in "abc"}).result_
+    with pytest.raises(BadParameter, match="p values"):
+        exported(result, "csv", (), Changes.parse(correction="holm"))
+
+
+def test_export_joint_tests_have_a_table_of_their_own() -> None:
+    changes = Changes.parse(tests=["x0; x1", "x1"], correction="benjamini-hochberg")
+    both, one = rows_of(exported(logistic(), "csv", ("joint_tests",), changes)["joint_tests.csv"])
+    assert (both["term"], both["df"], one["df"]) == ("x0; x1", "2.0", "1.0")
+    assert float(both["p_value"]) == pytest.approx(float(logistic().estimate["wald_p_value"].value[0]))
+    assert float(both["p_adjusted"]) >= float(both["p_value"])
+    assert "joint-tests" in exported(logistic(), "latex", ("joint_tests",), changes)["tables.tex"].decode()
+    with pytest.raises(BadParameter, match="regressions"):
+        exported(described(), "csv", (), changes)
 
 
 def test_table_one_category_difference_of_two_levels_is_that_of_a_proportion() -> None:
@@ -241,6 +309,8 @@ def test_table_one_category_difference_of_two_levels_is_that_of_a_proportion() -
     question = described().plan.question.of(("s", "g"), {"by": "g", "levels": {"s": [0, 1], "g": ["a", "b"]}})
     table = table_one(estimate, question)
     expected = 0.2 / math.sqrt((0.7 * 0.3 + 0.5 * 0.5) / 2)
+    # A result of an earlier version has no tests.
+    assert table.heading[-1] == "SMD"
     assert float(cells(table, "s, n (%)")[-1]) == pytest.approx(expected, abs=0.005)
     assert cells(table, "1")[:3] == ["80 (40.0)", "30 (30.0)", "50 (50.0)"]
 
@@ -308,3 +378,26 @@ def test_tidy_effect_of_a_hypothesis_test_has_a_population_interval() -> None:
     }
     rows = [row for table in tidy_tables(estimate).values() for row in table.records()]
     assert [(row["conf_low"], row["conf_high"], row["kind"]) for row in rows] == [(0.5, 2.5, "population")]
+
+
+def test_word_table_p_values_and_intervals_fit_on_one_line() -> None:
+    pytest.importorskip("docx")
+    from docx import Document
+
+    document = Document(
+        io.BytesIO(exported(described(), "docx", ("table1",), Changes.parse(labels=[LONG]))["tables.docx"])
+    )
+    (table,) = document.tables
+    total = 0.0
+    for column in range(1, len(table.columns)):
+        width = table.columns[column].width.cm
+        total += width
+        longest = max(len(row.cells[column].text) for row in table.rows[1:])
+        # A digit of Calibri at 9 points is 0.161 cm wide; cells have margins of 0.19 cm.
+        assert width >= 0.38 + 0.161 * longest
+    assert total + table.columns[0].width.cm <= 17.01
+
+
+def test_labels_are_in_the_notes_of_table_one() -> None:
+    text = exported(described(), "latex", ("table1",), Changes.parse(labels=["x0=Age, years"]))["tables.tex"].decode()
+    assert "Age, years $\\pm$" in text

@@ -42,9 +42,9 @@ def test_graph_threshold_meets_bounds_for_colluders_and_losses(sites: int, collu
     else:
         assert sites > graph.COMPLETE
         assert k % 2 == 0
-        c = graph._most(sites, colluders, k)
-        lost = 1 + graph._most(sites, dropouts - 1, k) if dropouts else 0
-        w = graph._most(sites, colluders, k // 2)
+        c = graph._neighbour_bound(sites, colluders, k)
+        lost = 1 + graph._neighbour_bound(sites, dropouts - 1, k) if dropouts else 0
+        w = graph._neighbour_bound(sites, colluders, k // 2)
         assert k - min(2 * w, colluders) > dropouts or t >= k // 2 + 2 + w
     assert c < t <= k + 1 - lost
     assert 2 * t > k + 1 + c

@@ -55,7 +55,7 @@ class Liar:
             except Inconsistent:
                 assert s not in members
         for members in self.lists:
-            text = self.study.collector._known().text(members)
+            text = self.study.collector._known_adverts().text(members)
             for c in set(self.colluders) & set(members):
                 signed[members][c] = self.study.site_message(c, Kind.SIGNED, attempt, text)
         return {members: dict(sorted(under.items())) for members, under in signed.items()}
@@ -167,7 +167,7 @@ def study() -> Study:
 def sign(study: Study, members: Iterable[int], attempt: int = 0) -> dict[int, bytes]:
     """Signatures of all members, made without asking the sites."""
     listed = sorted(members)
-    text = study.collector._known().text(listed)
+    text = study.collector._known_adverts().text(listed)
     return {s: study.site_message(s, Kind.SIGNED, attempt, text) for s in listed}
 
 

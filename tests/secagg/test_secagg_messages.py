@@ -121,7 +121,7 @@ def test_secagg_repeated_messages_are_refused_by_collector() -> None:
         with pytest.raises(OutOfTurn, match="list"):
             early(0)
     with pytest.raises(OutOfTurn):
-        collector.take_signature(0, study.site_message(0, Kind.SIGNED, 0, b"\x0f" + collector._known().digest))
+        collector.take_signature(0, study.site_message(0, Kind.SIGNED, 0, b"\x0f" + collector._known_adverts().digest))
     with pytest.raises(OutOfTurn):
         collector.take_opening(0, study.site_message(0, Kind.OPENING, 0, bytes(165)))
     result, listed = study.finish(0)
@@ -176,7 +176,9 @@ def test_secagg_mask_of_bad_vector_uses_no_attempt(
     np.testing.assert_array_equal(study.run(0, vectors)[0], total(vectors, range(3)))
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, masks.BLOCK + 1, masks.PART + 1, 2 * masks.PART + 5, masks.FEW + 3])
+@pytest.mark.parametrize(
+    "size", [1, 2, 3, masks.BLOCK + 1, masks.PART + 1, 2 * masks.PART + 5, masks.SERIAL_LENGTH + 3]
+)
 @pytest.mark.parametrize(("sites", "dropouts"), [(2, 0), (4, 1)])
 def test_secagg_masked_message_is_signed_and_vector_unchanged(size: int, sites: int, dropouts: int) -> None:
     study = Study(sites, 0, dropouts, attempts=2).set_up()
@@ -199,10 +201,10 @@ def test_secagg_masked_message_is_signed_and_vector_unchanged(size: int, sites: 
     assert sent == copies  # the second round wrote into no message of the first
 
 
-@pytest.mark.parametrize("few", [masks.FEW, masks.PART])
+@pytest.mark.parametrize("few", [masks.SERIAL_LENGTH, masks.PART])
 def test_secagg_failed_mask_sends_nothing_and_uses_no_attempt(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     study = Study(3, 1, 0).set_up()
-    monkeypatch.setattr(masks, "FEW", few)
+    monkeypatch.setattr(masks, "SERIAL_LENGTH", few)
     vectors = random_vectors(3, 2 * masks.PART + 1)
     add, first = masks._add, [masks.PART]
 
@@ -270,7 +272,7 @@ def test_secagg_shares_under_other_sender_are_refused(shared: tuple[Study, list[
 def test_secagg_sealed_share_of_wrong_size_is_refused(shared: tuple[Study, list[bytes]]) -> None:
     """A neighbour that seals too little is caught by whom it seals for, even past a careless coordinator."""
     study, deliveries = shared
-    known = study.sites[3]._known()
+    known = study.sites[3]._known_adverts()
     parts = [bytes(part) for part in wire.unpack(wire.decode(deliveries[0]).body, 3)]
     parts[2] = keys.seal(study.sites[3]._seal_key(known, 3, 0), bytes(shamir.SHARE_BYTES), known.digest)
     with pytest.raises(Malformed, match="shares"):
@@ -337,7 +339,7 @@ def test_secagg_collector_with_copied_key_raises() -> None:
 def test_secagg_collector_refuses_bad_vectors_signatures_and_openings() -> None:
     study = Study(5, 1, 1, attempts=2).set_up()
     collector, vectors = study.collector, random_vectors(5)
-    text = collector._known().text
+    text = collector._known_adverts().text
     for attempt, size in ((2, 5), (-1, 5)):
         with pytest.raises(Misdirected):
             collector.begin(attempt, size, CONTEXT)

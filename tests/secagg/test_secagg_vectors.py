@@ -231,7 +231,7 @@ def test_mask_equals_aes_stream_as_little_endian_integers(size: int) -> None:
         masks.PART,
         masks.PART + 1,
         3 * masks.PART + 7,
-        masks.FEW + 1,
+        masks.SERIAL_LENGTH + 1,
     ],
 )
 def test_mask_over_blocks_continues_and_never_repeats(size: int) -> None:
@@ -255,7 +255,7 @@ def test_mask_of_other_shape_or_type_is_refused(vector: masks.Ring) -> None:
 
 
 SIZES = [1, 2, 3, masks.BLOCK - 1, masks.BLOCK + 1, masks.PART, masks.PART + 1, 2 * masks.PART + masks.BLOCK + 3]
-SIZES += [masks.FEW + masks.BLOCK + 3]
+SIZES += [masks.SERIAL_LENGTH + masks.BLOCK + 3]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -284,7 +284,7 @@ def test_mask_number_of_threads_changes_no_bit(threads: int, monkeypatch: pytest
     vector = np.arange(5 * masks.PART + 11, dtype=np.uint64)
     one, other = np.zeros_like(vector), np.zeros_like(vector)
     masks.add(vector, streams, one)  # on no thread but this one
-    monkeypatch.setattr(masks, "FEW", masks.PART)
+    monkeypatch.setattr(masks, "SERIAL_LENGTH", masks.PART)
     monkeypatch.setattr(masks, "THREADS", threads)
     masks.add(vector, streams, other)
     np.testing.assert_array_equal(one, other)

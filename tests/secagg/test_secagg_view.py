@@ -83,7 +83,7 @@ def test_secagg_sum_is_uniform_until_every_site_has_opened() -> None:
     masked = study.masked(0, zeros(4), range(4))
     study.fold(0, masked, SIZE)
     closed = study.collector.close_list(0)
-    about = study.collector._known().context(0, CONTEXT)
+    about = study.collector._known_adverts().context(0, CONTEXT)
     running = added([number(data) for data in masked.values()])
     for s in range(4):
         assert_uniform(running)
@@ -112,7 +112,7 @@ def test_secagg_late_vector_of_lost_site_stays_uniform() -> None:
     np.testing.assert_array_equal(result, total(vectors, listed))
 
     (secret,) = secrets_of_lost
-    known = study.collector._known()
+    known = study.collector._known_adverts()
     about = known.context(0, CONTEXT)
     vector = number(late).copy()
     masks.add(vector, [(pair_key(secret, known.masking[peer][0], (4, peer), about), True) for peer in range(4)])
@@ -182,7 +182,7 @@ def test_secagg_no_key_is_derived_twice(
     # and the coordinator never held both of one site and attempt: its self-mask, and its masks with others
     made = {what[1:] for party, what in derived if party == "collector"}
     for attempt in range(4):
-        about = study.collector._known().context(attempt, CONTEXT)
+        about = study.collector._known_adverts().context(attempt, CONTEXT)
         opened = {s for s in range(sites) if ("self mask", b"%d " % s + about) in made}
         lost_one = [attempt] if attempt % 2 and dropouts else []
         assert opened == set(range(sites)) - set(lost_one)

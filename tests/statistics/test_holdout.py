@@ -6,7 +6,7 @@ import array_api_strict
 import numpy as np
 
 from zerosum.compute.units import Units
-from zerosum.statistics.holdout import chosen, held_out
+from zerosum.statistics.holdout import held_out, units_of_part
 
 
 def test_held_out_side_of_unit_is_independent_of_others() -> None:
@@ -23,9 +23,9 @@ def test_held_out_side_of_unit_is_independent_of_others() -> None:
 def test_chosen_parts_are_complete_and_disjoint() -> None:
     rows = np.random.default_rng(1).normal(size=(300, 2))
     units = Units(rows)
-    fitted, judged = chosen(units, "fitted", 0.3), chosen(units, "held-out", 0.3)
+    fitted, judged = units_of_part(units, "fitted", 0.3), units_of_part(units, "held-out", 0.3)
     assert len(fitted) + len(judged) == 300
     assert {tuple(row) for row in fitted.rows} | {tuple(row) for row in judged.rows} == {tuple(row) for row in rows}
-    assert chosen(units, "all", 0.3) is units
-    strict = chosen(Units(array_api_strict.asarray(rows)), "held-out", 0.3)
+    assert units_of_part(units, "all", 0.3) is units
+    strict = units_of_part(Units(array_api_strict.asarray(rows)), "held-out", 0.3)
     assert np.array_equal(np.from_dlpack(strict.rows), judged.rows)

@@ -284,7 +284,7 @@ def test_register_module_name_is_taken_once_and_entry_points_are_found(monkeypat
         def load(self) -> Any:
             return small
 
-    monkeypatch.setattr("zerosum.statistics.module_registry.entry_points", lambda group, name: [Point()])
+    monkeypatch.setattr("zerosum.statistics.registry.entry_points", lambda group, name: [Point()])
     assert find_module("test-from-an-entry-point") is small
 
 

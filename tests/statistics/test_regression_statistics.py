@@ -15,7 +15,7 @@ from zerosum.errors import BadParameter
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics import build
-from zerosum.statistics.polynomial import PolynomialCoefficients, farthest
+from zerosum.statistics.polynomial import PolynomialCoefficients, distance_bound
 from zerosum.statistics.regression import (
     CURVATURE,
     SQUARE,
@@ -260,7 +260,7 @@ def test_polynomial_bound_is_within_two_percent_of_search(degree: int) -> None:
     rng = np.random.default_rng(degree)
     for _ in range(4):
         table, weights = rng.normal(size=(degree + 1, 3)), rng.uniform(0.3, 2, degree + 1)
-        bound = farthest(table, weights, pair=True)
+        bound = distance_bound(table, weights, pair=True)
         points = rng.uniform(-1, 1, (300_000, 3))
         points[:100_000] = np.where(rng.uniform(size=(100_000, 3)) < 0.6, np.sign(points[:100_000]), points[:100_000])
         scaled, order = weights[:, None] * table, np.arange(3)

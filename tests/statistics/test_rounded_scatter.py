@@ -13,7 +13,7 @@ from helpers.native_kernels import added, drawn, integers
 from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency
-from zerosum.statistics.rounded_scatter import LONGEST, STEP, TARGET, RoundedScatter, _drawn, round_rows
+from zerosum.statistics.rounded_scatter import LARGEST_NORM, STEP, TARGET, RoundedScatter, _drawn, round_rows
 from zerosum.statistics.scatter import Scatter
 
 Floats = NDArray[np.float64]
@@ -28,7 +28,7 @@ def long_rows() -> Floats:
     stat = RoundedScatter(columns=columns)
     weighed = stat._weighed(Units(rows), TARGET)
     whole = np.floor(weighed + _drawn(weighed))
-    return np.asarray(rows[np.sum(whole * whole, axis=1) > LONGEST**2])[:100]
+    return np.asarray(rows[np.sum(whole * whole, axis=1) > LARGEST_NORM**2])[:100]
 
 
 def test_rounded_scatter_rows_too_long_are_rounded_towards_zero(computed: str) -> None:
@@ -45,14 +45,14 @@ def test_rounded_scatter_rows_too_long_are_rounded_towards_zero(computed: str) -
         stat = RoundedScatter(columns=columns)
         for row in rng.normal(size=(60, 1, columns)):
             trace = sum(line[i] for i, line in enumerate(integers(stat, row)))
-            assert trace <= LONGEST**2
+            assert trace <= LARGEST_NORM**2
             longest = max(longest, trace / TARGET**2)
     assert longest > 1 + 1 / TARGET, "no row was rounded up: more than the target would not be needed"
 
 
 def test_rounded_scatter_records_and_neighbours_stay_within_sensitivity(computed: str) -> None:
     """In whole numbers: |x|^4 <= L^4 alone, and two are |x|^4 + |y|^4 - 2 (x'y)^2 <= 2 L^4 apart."""
-    rng, longest = np.random.default_rng(4), int(LONGEST)
+    rng, longest = np.random.default_rng(4), int(LARGEST_NORM)
     for columns in (1, 2, 4, 7, 8, 33, 60):
         for params in ({}, {"lift": 0.7}, {"clip": 0.3 * columns, "normalise": False}):
             stat = RoundedScatter(columns=columns, **params)

@@ -123,9 +123,10 @@ def test_hospital_with_german_spellings_declares_them_and_joins_a_study_with_the
     plain(tmp_path)
     study = Study.load(write(tmp_path))
     asked: Plan = study.plan()
-    read = load_for(asked, file, schema, faults)
+    unfit: Faults = []
+    read = load_for(asked, file, schema, unfit)
     simple = SiteFile(name="ward", data=Path("plain.csv"), unit_column="Patient", folder=tmp_path)
-    assert faults == []
+    assert unfit == []
     assert read.rows.tobytes() == load_for(asked, simple, None, []).rows.tobytes()
     # The rehearsal with the schema has the same result as with the plain file, to the bit.
     results = [

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.small_studies import QUESTION, make, make_sites
 from zerosum.coordinator.journal import Journal
-from zerosum.engines.counted import Counted, Traffic
+from zerosum.engines.counted import Traffic, TrafficCounter
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadInput, CheckFailed
 from zerosum.protocol.progress import Progress
@@ -54,7 +54,7 @@ def test_status_traffic_is_counted_and_losses_named(tmp_path: Path) -> None:
     sites, traffic = make_sites(tmp_path), Traffic()
     engine = InProcess(sites, lambda name, message: name == "s2" and type(message).__name__ == "Contribute")
     plan = pin(make("local", coalition=make("secure-sum").coalition.__class__(1, 1)), sites)
-    execute(plan, QUESTION, Counted(engine, traffic))
+    execute(plan, QUESTION, TrafficCounter(engine, traffic))
     assert traffic.exchanges == 2
     assert traffic.losses == {"s2": 1}
     assert traffic.bytes_out > traffic.bytes_in > 0

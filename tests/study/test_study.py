@@ -153,3 +153,29 @@ def test_rehearsal_with_databases_has_the_bits_of_one_with_files(tmp_path: Path)
         (tmp_path / "study.toml").write_text(text + "\n".join(sites))
         means.append(Study.load(tmp_path / "study.toml").run().estimate["mean"].value.tolist())
     assert means[0] == means[1]
+
+
+@pytest.mark.parametrize(("good", "bad"), [("epsilon =", "epsilo ="), ("kind =", "knd =")])
+def test_study_file_misspelt_entry_is_named_beside_the_missing_one(good: str, bad: str, tmp_path: Path) -> None:
+    text = (
+        'name = "s"\nalgorithm = "mean"\n[parameters]\ncolumns = ["x"]\nlower = [0]\nupper = [1]\n'
+        '[unit]\nkind = "person"\n[privacy]\nepsilon = 1.0\ndelta = 1e-5\n'
+        '[[sites]]\nname = "a"\n[[sites]]\nname = "b"\n'
+    )
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    Study.load(path)
+    path.write_text(text.replace(good, bad))
+    with pytest.raises(BadStudy, match=repr(bad.split(" ")[0])):
+        Study.load(path)
+
+
+def test_study_file_labels_of_a_site_name_their_present_place(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(
+        'name = "s"\nalgorithm = "mean"\n[parameters]\ncolumns = ["x"]\nlower = [0]\nupper = [1]\n'
+        '[unit]\nkind = "person"\n[privacy]\nepsilon = 1.0\ndelta = 1e-5\n'
+        '[[sites]]\nname = "a"\nlabels = { x = { w = "f" } }\n[[sites]]\nname = "b"\n'
+    )
+    with pytest.raises(BadStudy, match="schema"):
+        Study.load(path)

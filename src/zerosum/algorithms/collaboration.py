@@ -104,7 +104,7 @@ class DataCollaborationProgram(FeatureAlgorithm):
         alone = facts.noise if facts.published is None else facts.published
         # A record (z, weight e) is at most sqrt(4 + 2 weight^2) from another (`LabelledRecords`); with a share f of the
         # budget its noise is 1/sqrt(f) times that of the whole budget.
-        noise = max(alone * math.sqrt((4 + 2 * weight**2) / self._left), 1e-3)
+        noise = max(alone * math.sqrt((4 + 2 * weight**2) / self._publication_share), 1e-3)
         fitting = round(_WIDTH * (facts.units or GUESSED_UNITS) ** 0.25 / noise)
         fewest, most = _WIDTHS
         width = self.n_components or int(np.clip(fitting, fewest, min(self.feature_map.size, most)))
@@ -120,7 +120,7 @@ class DataCollaborationProgram(FeatureAlgorithm):
         )
 
     @property
-    def _left(self) -> float:
+    def _publication_share(self) -> float:
         """Share of the budget for the publication."""
         return 1 - self.reduction_share if self.reduction == "dp" else 1.0
 
@@ -174,7 +174,7 @@ class DataCollaborationProgram(FeatureAlgorithm):
         is that of any projection.
         """
         bought = (PrivateSum(self._moments(), self.reduction_share),) if self.reduction == "dp" else ()
-        return (*bought, PrivatePublication(self._records(*self._public()), self._left))
+        return (*bought, PrivatePublication(self._records(*self._public()), self._publication_share))
 
     def program(self, adjacency: Adjacency) -> Program:
         """The moments (for "dp"), the publication, and the model."""
@@ -188,7 +188,7 @@ class DataCollaborationProgram(FeatureAlgorithm):
             center, noise = first / units, 2 * release.noise_std / units
             covariance = second / units - np.outer(center, center)
             projection = whitener(covariance, self._width, TUNING.whitener_ridge * noise)
-        release = yield PrivatePublication(self._records(center, projection), self._left)
+        release = yield PrivatePublication(self._records(center, projection), self._publication_share)
         weights = corrected_least_squares(release.value, self._width, release.noise_std, self._weight)
         return self._named(center, projection, weights, release.value, release.noise_std)
 
@@ -209,20 +209,20 @@ class DataCollaborationProgram(FeatureAlgorithm):
             Standard deviation of each published number.
         """
         features = Axis.numbered("feature", self.feature_map.size)
-        kept = tuple(str(at + 1) for at in range(self._width))
+        directions = tuple(str(at + 1) for at in range(self._width))
         classes = tuple(map(shown, self.classes))
-        along = Axis("direction", (*kept, "constant")), Axis("class", classes)
-        found = {
+        along = Axis("direction", (*directions, "constant")), Axis("class", classes)
+        quantities = {
             "center": Quantity(center, "number", (features,)),
-            "projection": Quantity(projection, "filter", (features, Axis("direction", kept))),
+            "projection": Quantity(projection, "filter", (features, Axis("direction", directions))),
             "weights": Quantity(weights, "coefficient", along),
             "noise": Quantity(np.array([noise]), "diagnostic"),
         }
         if self.keep_records:
-            numbers = Axis("number", (*kept, *(f"class {each}" for each in classes)))
+            numbers = Axis("number", (*directions, *(f"class {each}" for each in classes)))
             axes = Axis.numbered("record", len(records)), numbers
-            found["records"] = Quantity(records, "number", axes, np.full(records.shape, noise))
-        return found
+            quantities["records"] = Quantity(records, "number", axes, np.full(records.shape, noise))
+        return quantities
 
 
 def corrected_least_squares(records: Floats, width: int, noise: float, weight: float) -> Floats:
@@ -271,6 +271,6 @@ def corrected_least_squares(records: Floats, width: int, noise: float, weight: f
     # `kept` is the positive part of 1 - (noise variance)/(squared distance).
     even = np.full(len(shares), 1 / len(shares))
     apart = float(np.sum((shares - even) ** 2)) + 1e-300
-    kept = max(0.0, 1 - (len(shares) - 1) * (noise / weight) ** 2 / (len(z) * apart))
-    kept *= spread / (spread + ridge)
-    return np.vstack([slopes, even + kept * (shares - even) - center @ slopes])
+    fraction = max(0.0, 1 - (len(shares) - 1) * (noise / weight) ** 2 / (len(z) * apart))
+    fraction *= spread / (spread + ridge)
+    return np.vstack([slopes, even + fraction * (shares - even) - center @ slopes])

@@ -39,11 +39,12 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.intervals import ENDS, Z, within
 from zerosum.algorithms.program import Program, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.quantiles import non_negative_counts
-from zerosum.algorithms.score_tests import Correction, adjusted, normal_tail
+from zerosum.algorithms.score_tests import normal_tail
 from zerosum.arrays import Floats
 from zerosum.kernel.missing import OWN_ROWS
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum
+from zerosum.kernel.significance import Correction, adjusted_pairs
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.groups import MOST_BINS, GroupedRanks
 from zerosum.statistics.moments import SecondMoment
@@ -181,9 +182,9 @@ class CorrelationProgram(RangedAlgorithm):
         tested = [self.columns.index(name) for name in self.related]
         controls = [self.columns.index(name) for name in self.given]
         pairs = Pairs(covariance, mean, noise, mean_noise, count_noise, tested, controls)
-        return self._found(pairs, units)
+        return self._quantities(pairs, units)
 
-    def _found(self, pairs: Pairs, units: float) -> dict[str, Quantity]:
+    def _quantities(self, pairs: Pairs, units: float) -> dict[str, Quantity]:
         """Correlations, intervals and p values as quantities.
 
         Parameters
@@ -211,19 +212,15 @@ class CorrelationProgram(RangedAlgorithm):
         own = np.eye(count, dtype=bool)
         pooled[own], population[own] = 1.0, 1.0
         p = np.where(own, 0.0, pairs.p_values(max(units - len(self.given), 1.0)))
-        found = {
+        quantities = {
             "correlation": Quantity(np.where(own, 1.0, point), "covariance", (axis, axis), np.where(own, 0.0, std)),
             "correlation_interval": Quantity(pooled, "number", (axis, axis, ENDS)),
             "correlation_population_interval": Quantity(population, "number", (axis, axis, ENDS)),
             "p_value": Quantity(p, "diagnostic", (axis, axis)),
         }
         if self.correction != "none":
-            # Every pair is one hypothesis: the matrix holds each twice.
-            upper = np.triu_indices(count, 1)
-            every = np.zeros((count, count))
-            every[upper] = adjusted(p[upper], self.correction)
-            found["p_adjusted"] = Quantity(every + every.T, "diagnostic", (axis, axis))
-        return found
+            quantities["p_adjusted"] = Quantity(adjusted_pairs(p, self.correction), "diagnostic", (axis, axis))
+        return quantities
 
 
 class Pairs:
@@ -253,11 +250,14 @@ class Pairs:
     ) -> None:
         self.mean, self.noise, self.mean_noise, self.count_noise = mean, noise, mean_noise, count_noise
         self.residuals = np.eye(len(mean))[tested]  # (k, p), the vectors u_i
+        self._adjusted = True
         if controls:
             values, vectors = np.linalg.eigh(covariance[np.ix_(controls, controls)])
-            # Directions of the controls below the noise of their covariance are not removed.
-            edge = noise * math.sqrt(len(controls) / 2)
-            inverse = np.where(values > edge, 1 / np.where(values > edge, values, 1.0), 0.0)
+            # The edge of the noise of that covariance. A direction below it cannot be removed, and what it explains
+            # would pass for a partial correlation (rejections at .05: up to 11 %). Then nothing is known.
+            least = noise * math.sqrt(len(controls) / 2)
+            self._adjusted = noise == 0 or bool(values[0] > least)
+            inverse = np.where(values > least, 1 / np.where(values > least, values, 1.0), 0.0)
             slopes = covariance[np.ix_(tested, controls)] @ (vectors * inverse) @ vectors.T
             self.residuals[:, controls] = -slopes
         self.covariance = self.residuals @ covariance @ self.residuals.T  # (k, k)
@@ -265,7 +265,7 @@ class Pairs:
         self._variance = self._variances()
         diagonal = np.diag(self.covariance)
         # A residual variance that does not differ from 0 by more than its noise leaves its correlations unknown.
-        self.known = diagonal > Z * np.sqrt(np.diag(self._variance))
+        self.known = (diagonal > Z * np.sqrt(np.diag(self._variance))) & self._adjusted
 
     def _variances(self) -> Floats:
         """Variance of the noise of u_i'C u_j, by (1), shape (k, k)."""
@@ -320,6 +320,7 @@ class Pairs:
         std = np.sqrt(np.outer(own, own) / units + self._variance)
         # Under the null hypothesis the covariance of two residuals has the sampling variance v_i v_j/n.
         z = np.divide(np.abs(self.covariance), std, out=np.zeros_like(std), where=std > 0)
+        z = np.where(self._adjusted, z, 0.0)
         return np.array([[min(2 * normal_tail(float(each)), 1.0) for each in row] for row in z])
 
 

@@ -99,9 +99,9 @@ def consistent_counts(
             [_size(centre[g], weight[g], open_counts[g], open_weights[g], multiplier) for g in range(groups)]
         )
 
-    found, multiplied = at(0.0), total is not None and groups > 0
-    if multiplied and total is not None and (closed or float(np.sum(found)) > total):
-        found = _with_sum(at, total, float(np.max(weight + np.sum(open_weights, axis=1))))
+    counts_at_zero, multiplied = at(0.0), total is not None and groups > 0
+    if multiplied and total is not None and (closed or float(np.sum(counts_at_zero)) > total):
+        counts_at_zero = _with_sum(at, total, float(np.max(weight + np.sum(open_weights, axis=1))))
     spread = np.where(measured, 1 / weight, np.inf)
     tied = total is not None and closed
     if tied and np.all(measured):
@@ -109,9 +109,13 @@ def consistent_counts(
         errors, total_error = spread - spread**2 / float(np.sum(spread)), 0.0
     else:
         errors, total_error = spread, 0.0 if tied else float(np.sum(spread))
-    held = np.where(whole, found[:, None], np.clip(counts, 0.0, found[:, None]))
+    held = np.where(whole, counts_at_zero[:, None], np.clip(counts, 0.0, counts_at_zero[:, None]))
     return Counts(
-        found, held, errors, float(total) if tied and total is not None else float(np.sum(found)), total_error
+        counts_at_zero,
+        held,
+        errors,
+        float(total) if tied and total is not None else float(np.sum(counts_at_zero)),
+        total_error,
     )
 
 
@@ -129,14 +133,14 @@ def _size(centre: float, weight: float, counts: Floats, weights: Floats, multipl
     """
     order = np.argsort(-counts)
     top, below = weight * centre - multiplier, weight
-    found = top / below
+    size = top / below
     # The counts above the size pull it upwards; they are added from the largest downwards.
     for at in order:
-        if counts[at] <= found:
+        if counts[at] <= size:
             break
         top, below = top + weights[at] * counts[at], below + weights[at]
-        found = top / below
-    return max(float(found), 0.0)
+        size = top / below
+    return max(float(size), 0.0)
 
 
 def _with_sum(at: Callable[[float], Floats], total: float, scale: float) -> Floats:
@@ -164,5 +168,5 @@ def _with_sum(at: Callable[[float], Floats], total: float, scale: float) -> Floa
         low *= 2
     while excess(high) > 0 and high < 1e300:
         high *= 2
-    found = np.asarray(at(brentq(excess, low, high, xtol=1e-12 * reach, rtol=1e-14)))
-    return found * (total / float(np.sum(found))) if np.sum(found) > 0 else found
+    counts = np.asarray(at(brentq(excess, low, high, xtol=1e-12 * reach, rtol=1e-14)))
+    return counts * (total / float(np.sum(counts))) if np.sum(counts) > 0 else counts

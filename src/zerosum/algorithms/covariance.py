@@ -230,7 +230,7 @@ def sampled_covariances(covariance: Floats, ends: Floats, units: float, most: fl
     diagonal = np.diag(covariance)
     side = Z * np.sqrt((np.outer(diagonal, diagonal) + covariance**2) / max(units, 1.0))
     # Privacy noise and sampling error are independent: squares of the distances on each side add up.
-    found = np.stack(
+    widened_ends = np.stack(
         [
             covariance - np.hypot(covariance - ends[..., 0], side),
             covariance + np.hypot(ends[..., 1] - covariance, side),
@@ -239,7 +239,7 @@ def sampled_covariances(covariance: Floats, ends: Floats, units: float, most: fl
     )
     own = np.eye(len(covariance)) > 0
     lowest = np.where(own, 0.0, -most)
-    return np.stack([np.maximum(found[..., 0], lowest), np.minimum(found[..., 1], most)], axis=-1)
+    return np.stack([np.maximum(widened_ends[..., 0], lowest), np.minimum(widened_ends[..., 1], most)], axis=-1)
 
 
 def sampled_correlations(correlation: Floats, ends: Floats, units: float) -> Floats:
@@ -261,7 +261,7 @@ def sampled_correlations(correlation: Floats, ends: Floats, units: float) -> Flo
     inner = np.clip(ends, -_NEARLY_ONE, _NEARLY_ONE)
     below = inner[..., 0] - np.tanh(np.arctanh(inner[..., 0]) - shift)
     above = np.tanh(np.arctanh(inner[..., 1]) + shift) - inner[..., 1]
-    found = np.stack(
+    widened_ends = np.stack(
         [
             correlation - np.hypot(correlation - ends[..., 0], below),
             correlation + np.hypot(ends[..., 1] - correlation, above),
@@ -269,7 +269,7 @@ def sampled_correlations(correlation: Floats, ends: Floats, units: float) -> Flo
         axis=-1,
     )
     own = (np.eye(len(correlation)) > 0)[..., None]
-    return np.where(own, ends, np.clip(found, -1, 1))
+    return np.where(own, ends, np.clip(widened_ends, -1, 1))
 
 
 _NEARLY_ONE = 1 - 1e-12  # Fisher's transform is infinite at 1

@@ -9,7 +9,9 @@ Releases, each with its share of the budget:
 
 From release 1, mean = S_x/n and variance = (S_2 + n)/(2 n) - mean^2, corrected for the noise of the mean. Intervals of
 ratios are Fieller's (`intervals`). Numbers of units are made consistent over the releases in the end (`counts`): the
-groups add up, and no column has more observed units than its group. All of it is free post-processing.
+groups add up, and no column has more observed units than its group. With groups every part has a p value for each
+column: Welch's test, Kruskal-Wallis and chi-squared, by the score tests of `hypothesis_test`. All of it is free
+post-processing.
 """
 
 from __future__ import annotations
@@ -22,17 +24,20 @@ import numpy as np
 from pydantic import model_validator
 
 from zerosum.algorithms.counts import Counts, consistent_counts
+from zerosum.algorithms.group_sums import histograms_by_group, sums_by_column
 from zerosum.algorithms.groups import shown
 from zerosum.algorithms.histogram import nearest_probabilities
 from zerosum.algorithms.intervals import ENDS, Z, difference_interval, ratio_interval, widened, within
 from zerosum.algorithms.program import Estimate, Program, PublicFacts
-from zerosum.algorithms.quantiles import QuantileAlgorithm
+from zerosum.algorithms.quantiles import QuantileAlgorithm, non_negative_counts
+from zerosum.algorithms.score_tests import mean_scores, rank_scores, table_test
 from zerosum.arrays import Floats
 from zerosum.kernel.missing import OBSERVED
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.significance import GROUP_TESTS
 from zerosum.kernel.statistic import Adjacency
-from zerosum.statistics.groups import FREE_SECOND, Grouped, GroupedCounts, GroupedMoments
+from zerosum.statistics.groups import Grouped, GroupedCounts, GroupedMoments
 
 Part = Literal["means", "quantiles", "proportions"]
 
@@ -46,7 +51,8 @@ class DescribeProgram(QuantileAlgorithm):
     """A table of descriptive statistics for all units and, with `by`, for each group.
 
     Columns of numbers have the number of observed units, mean, standard deviation and quantiles. Columns of categories
-    have proportions. With groups there are differences from the first group.
+    have proportions. With groups there are differences from the first group, and p values of the hypothesis that all
+    groups are alike, with the privacy noise counted: `group_p_value`.
 
     Every estimate has two intervals of 95 %. The first is for the pooled data: it covers the value of the same table
     without privacy. The second is for the population of which the data are a sample.
@@ -114,26 +120,6 @@ class DescribeProgram(QuantileAlgorithm):
         parts = ", ".join(f"{part} {100 * share:.0f} %" for part, share in self.split.items())
         return f"the budget goes to {parts}" + (f"; {self.bins} bins in a column" if "quantiles" in self.wanted else "")
 
-    def moments(self, adjacency: Adjacency) -> GroupedMoments:
-        """The statistic of means and standard deviations.
-
-        For one group under replace-one, counts and squares get the largest weights that do not raise the sensitivity.
-        """
-        # With several groups, or add/remove neighbours, the squared sensitivity grows with the squares of both weights:
-        # a larger weight gives counts or squares less noise, and means more. Chosen by hand; no benchmark recorded.
-        second, count = math.sqrt(0.5), math.sqrt(0.5)
-        if self.groups == 1 and adjacency is Adjacency.REPLACE_ONE:
-            second, count = FREE_SECOND, math.sqrt(3 - FREE_SECOND**2)
-        low, high = np.array([self.ranges[name] for name in self.numbers]).T
-        return GroupedMoments(
-            **self.layout,
-            positions=self.positions(self.numbers),
-            lower=low,
-            upper=high,
-            count_weight=count,
-            second_weight=second,
-        )
-
     @property
     def counts(self) -> GroupedCounts:
         """The statistic of proportions: with `by`, the sizes of the groups; then the counts of each column's levels."""
@@ -152,32 +138,74 @@ class DescribeProgram(QuantileAlgorithm):
 
     def program(self, adjacency: Adjacency) -> Program:
         """The releases of the parts; each gives its own part of the table."""
-        found: dict[str, Quantity] = {}
+        quantities: dict[str, Quantity] = {}
+        tests: dict[str, float] = {}
         units: float | None = None
         for part, request in zip(self.wanted, self.requests(adjacency), strict=True):
             release = yield request
             units = release.units
             if part == "means":
-                found |= self._means(release, self.moments(adjacency))
+                quantities |= self._means(release, self.moments(adjacency))
             elif part == "quantiles":
-                found |= self.from_ranks(release)
+                quantities |= self.from_ranks(release)
             else:
-                found |= self._proportions(release)
-        return {**found, **self._consistent(found, units)}
+                quantities |= self._proportions(release)
+            if self.groups > 1:
+                tests |= {f"{name}: {GROUP_TESTS[part]}": p for name, p in self._tests(part, release, adjacency)}
+        quantities |= self._consistent(quantities, units)
+        if tests:
+            quantities["group_p_value"] = Quantity(
+                np.array([*tests.values()]), "diagnostic", (Axis("test", (*tests,)),)
+            )
+        return quantities
 
-    def _consistent(self, found: Estimate, units: float | None) -> Estimate:
+    def _tests(self, part: Part, release: Release, adjacency: Adjacency) -> list[tuple[str, float]]:
+        """P values of the hypothesis that all groups are alike, by column.
+
+        Parameters
+        ----------
+        part : {"means", "quantiles", "proportions"}
+            The part of the table.
+        release : Release
+            Its release.
+        adjacency : Adjacency
+            Decides the weights of the statistic of means.
+        """
+        if part == "means":
+            whole = [self.is_whole(name) for name in self.numbers]
+            sums = sums_by_column(release, self.moments(adjacency), whole)
+            return [
+                (name, mean_scores(groups, equal_variances=False).p_value("two-sided"))
+                for name, groups in zip(self.numbers, sums, strict=True)
+            ]
+        found = []
+        if part == "quantiles":
+            for name, table in zip(self.numbers, self.ranks.split(release.value), strict=True):
+                units = release.units if self.is_whole(name) else None
+                histograms, noise = histograms_by_group(table, release.noise_std, units)
+                # The sum over groups is that of all units. Ranks need counts that are not negative.
+                pooled = non_negative_counts(np.sum(table, axis=0), units)
+                found.append((name, rank_scores(histograms, noise, pooled).p_value("two-sided")))
+            return found
+        # The first table has the sizes of the groups.
+        for name, table in zip(self.described, self.counts.split(release.value)[1:], strict=True):
+            units = release.units if self.is_whole(name) else None
+            found.append((name, table_test(table, release.noise_std, units).p_value))
+        return found
+
+    def _consistent(self, quantities: Estimate, units: float | None) -> Estimate:
         """The sizes of groups and the numbers of observed units, made consistent with each other (`counts`).
 
         Parameters
         ----------
-        found : mapping of str to Quantity
+        quantities : mapping of str to Quantity
             The estimate with the counts of each release.
         units : float, optional
             The public number of units.
         """
         # The groups alone: "all" is their sum. Without `by` the only group is all units.
         first = 0 if self.by is None else 1
-        names = [name for name in ("observed", "proportion_observed") if name in found]
+        names = [name for name in ("observed", "proportion_observed") if name in quantities]
         if not names:
             return {}
         columns = {
@@ -187,21 +215,21 @@ class DescribeProgram(QuantileAlgorithm):
         }
         last = {name: [columns[name].index(each) for each in dict.fromkeys(columns[name])] for name in names}
         every = [(name, at) for name in names for at in last[name]]
-        counts = np.stack([found[name].value[first:, at] for name, at in every], axis=1)
-        variance = np.stack([np.asarray(found[name].std)[first:, at] ** 2 for name, at in every], axis=1)
+        counts = np.stack([quantities[name].value[first:, at] for name, at in every], axis=1)
+        variance = np.stack([np.asarray(quantities[name].std)[first:, at] ** 2 for name, at in every], axis=1)
         complete = np.array([self.rules.get(columns[name][at]) != OBSERVED for name, at in every])
-        sizes = found["units"].value[first:] if "units" in found else None
-        spread = np.asarray(found["units"].std)[first:] ** 2 if "units" in found else np.ones(len(counts))
+        sizes = quantities["units"].value[first:] if "units" in quantities else None
+        spread = np.asarray(quantities["units"].std)[first:] ** 2 if "units" in quantities else np.ones(len(counts))
         closed = self.rules.get(self.by or "") != OBSERVED
         # A count without noise is exact and public.
         found_counts = consistent_counts(
             sizes, np.maximum(spread, _EXACT), counts, np.maximum(variance, _EXACT), complete, units, closed=closed
         )
-        return self._replaced(found, found_counts, every, complete, columns)
+        return self._replaced(quantities, found_counts, every, complete, columns)
 
     def _replaced(
         self,
-        found: Estimate,
+        quantities: Estimate,
         counts: Counts,
         every: list[tuple[str, int]],
         complete: Floats,
@@ -213,7 +241,7 @@ class DescribeProgram(QuantileAlgorithm):
 
         Parameters
         ----------
-        found : mapping of str to Quantity
+        quantities : mapping of str to Quantity
             The estimate.
         counts : Counts
             The consistent counts.
@@ -233,11 +261,11 @@ class DescribeProgram(QuantileAlgorithm):
             spread = np.sqrt(np.array([counts.total_variance]))
         sizes = with_all(counts.sizes, counts.total)
         changed = {}
-        if "units" in found:
-            least = np.minimum(spread, np.asarray(found["units"].std))
-            changed["units"] = Quantity(sizes, "count", found["units"].axes, least)
+        if "units" in quantities:
+            least = np.minimum(spread, np.asarray(quantities["units"].std))
+            changed["units"] = Quantity(sizes, "count", quantities["units"].axes, least)
         for k, (name, at) in enumerate(every):
-            quantity = changed.get(name, found[name])
+            quantity = changed.get(name, quantities[name])
             value, std = quantity.value.copy(), np.array(quantity.std)
             own = [j for j, column in enumerate(columns[name]) if column == columns[name][at]]
             whole = sizes if complete[k] else with_all(counts.counts[:, k], float(np.sum(counts.counts[:, k])))
@@ -287,7 +315,7 @@ class DescribeProgram(QuantileAlgorithm):
         middle, half = (statistic.lower + statistic.upper) / 2, (statistic.upper - statistic.lower) / 2
         axis = columns_axis(self.numbers)
         axes = (self.group_axis, axis)
-        found = {
+        quantities = {
             "observed": Quantity(counts, "count", axes, np.sqrt(count_var)),
             "mean": Quantity(middle + half * mean, "mean", axes, half * np.sqrt(mean_var)),
             "mean_interval": _ends(middle[:, None] + half[:, None] * within(ends, raw, mean, -1, 1), axes),
@@ -300,12 +328,12 @@ class DescribeProgram(QuantileAlgorithm):
         }
         if self.groups > 1:
             apart = (self.difference_axis, axis)
-            found |= {
-                "difference": _differences(mean * half, apart, found["mean"].std),
+            quantities |= {
+                "difference": _differences(mean * half, apart, quantities["mean"].std),
                 "difference_interval": _difference_ends(raw, ends, mean, 2, apart, half),
                 "difference_population_interval": _difference_ends(raw, population, mean, 2, apart, half),
             }
-        return found
+        return quantities
 
     def _share_counts(self, counts: Floats, variance: Floats, units: float | None) -> Floats:
         """Improve the counts of columns without missing values in place, and return the variance of every count.
@@ -344,14 +372,14 @@ class DescribeProgram(QuantileAlgorithm):
         """
         tables = [self.with_all(table) for table in self.counts.split(release.value)]
         noise = release.noise_std**2 * self.noise_factors
-        found: dict[str, Quantity] = {}
+        quantities: dict[str, Quantity] = {}
         if self.by is not None:
             sizes, std = tables.pop(0)[:, 0], np.sqrt(noise)
             if self.is_whole(self.by) and release.units is not None:
                 sizes[0], std[0] = release.units, 0.0
-            found["units"] = Quantity(sizes, "count", (self.group_axis,), std)
+            quantities["units"] = Quantity(sizes, "count", (self.group_axis,), std)
         if not self.described:
-            return found
+            return quantities
         parts = [
             self._of_column(name, table, noise, release.units)
             for name, table in zip(self.described, tables, strict=True)
@@ -361,7 +389,7 @@ class DescribeProgram(QuantileAlgorithm):
         labels = tuple(f"{name} = {shown(level)}" for name in self.described for level in self.levels[name])
         axis = Axis("level", labels)
         axes = (self.group_axis, axis)
-        found |= {
+        quantities |= {
             "proportion": Quantity(share, "share", axes, std),
             "proportion_interval": _ends(within(ends, raw, np.clip(raw, 0, 1), 0, 1), axes),
             "proportion_population_interval": _ends(within(population, raw, np.clip(raw, 0, 1), 0, 1), axes),
@@ -369,12 +397,12 @@ class DescribeProgram(QuantileAlgorithm):
         }
         if self.groups > 1:
             apart = (self.difference_axis, axis)
-            found |= {
+            quantities |= {
                 "proportion_difference": _differences(share, apart, std),
                 "proportion_difference_interval": _difference_ends(raw, ends, share, 1, apart),
                 "proportion_difference_population_interval": _difference_ends(raw, population, share, 1, apart),
             }
-        return found
+        return quantities
 
     def _of_column(self, name: str, table: Floats, noise: Floats, units: float | None) -> tuple[Floats, ...]:
         """Proportions of one column: estimate, ratio, two intervals, standard deviation, observed units with theirs.

@@ -56,8 +56,8 @@ class HistogramProgram(MissingAlgorithm):
     def _declared(self) -> Self:
         """Require exactly one of `values` and `edges`, both sound."""
         if (self.values is None) == (self.edges is None):
-            found = "neither" if self.values is None else "both"
-            raise ValueError(f"declare either values (categories) or edges (bins) of {self.columns[0]!r}, got {found}")
+            answer = "neither" if self.values is None else "both"
+            raise ValueError(f"declare either values (categories) or edges (bins) of {self.columns[0]!r}, got {answer}")
         if self.values is not None and (not self.values or len(set(self.values)) < len(self.values)):
             raise ValueError(f"values must be different from each other, and at least one, got {list(self.values)}")
         if self.edges is not None and self.edges.size < 2:

@@ -33,23 +33,20 @@ References: Student 1908; Welch 1951; Mann and Whitney 1947; Kruskal and Wallis 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from zerosum.algorithms.group_sums import histograms_by_group, sums_by_column
 from zerosum.algorithms.groups import shown
 from zerosum.algorithms.intervals import ENDS, Z, difference_interval, ratio_interval, widened, within
 from zerosum.algorithms.program import Program, PublicFacts
-from zerosum.algorithms.quantiles import BinnedAlgorithm, non_negative_counts, summation_of
+from zerosum.algorithms.quantiles import BinnedAlgorithm, non_negative_counts
 from zerosum.algorithms.score_tests import (
     Alternative,
-    BinNoise,
-    Correction,
     GroupSums,
     Scores,
-    adjusted,
     mean_scores,
     noncentral_power,
     normal_tail,
@@ -60,8 +57,9 @@ from zerosum.algorithms.score_tests import (
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Quantity, columns_axis
 from zerosum.kernel.request import PrivateSum, Release
+from zerosum.kernel.significance import Correction, adjusted
 from zerosum.kernel.statistic import Adjacency
-from zerosum.statistics.groups import FREE_SECOND, Grouped, GroupedCounts, GroupedMoments
+from zerosum.statistics.groups import Grouped, GroupedCounts, GroupedMoments
 
 Test = Literal["t", "welch", "anova", "equivalence", "mann-whitney", "kruskal-wallis", "wilcoxon", "chi-squared"]
 # Level of the power in results.
@@ -219,22 +217,6 @@ class HypothesisTestProgram(BinnedAlgorithm):
         bins = f"; {self.bins} bins in a column" if self.test in _RANKS else ""
         return f"{self.test} test of {about}, the noise counted in the p values{bins}"
 
-    def moments(self, adjacency: Adjacency) -> GroupedMoments:
-        """The statistic of tests of means."""
-        # One sample: the largest weights that do not raise the sensitivity. Groups: chosen as in `describe`.
-        second, count = math.sqrt(0.5), math.sqrt(0.5)
-        if self.groups == 1 and adjacency is Adjacency.REPLACE_ONE:
-            second, count = FREE_SECOND, math.sqrt(3 - FREE_SECOND**2)
-        low, high = np.array([self.ranges[name] for name in self.numbers]).T
-        return GroupedMoments(
-            **self.layout,
-            positions=self.positions(self.numbers),
-            lower=low,
-            upper=high,
-            count_weight=count,
-            second_weight=second,
-        )
-
     @property
     def counts(self) -> GroupedCounts:
         """The statistic of tests of tables."""
@@ -280,18 +262,11 @@ class HypothesisTestProgram(BinnedAlgorithm):
         statistic : GroupedMoments
             The statistic of the release, which knows its layout and weights.
         """
-        counts, sums, second = statistic.split(release.value)  # each (groups, columns)
-        variances = statistic.noise(release.noise_std) ** 2
-        # X = (Q + n)/2 with the raw counts: the noise of Q and n has mean 0, which makes X unbiased.
-        squares = (second + counts) / 2
-        counts, count_noise = self._improved_counts(counts, float(variances[0]), release.units)
         rows = []
-        for j, name in enumerate(self.numbers):
+        whole = [self.is_whole(name) for name in self.numbers]
+        for name, groups in zip(self.numbers, sums_by_column(release, statistic, whole), strict=True):
             low, high = self.ranges[name]
             middle, half = (low + high) / 2, (high - low) / 2
-            groups = GroupSums(
-                counts[:, j], sums[:, j], squares[:, j], count_noise[j], float(variances[1]), float(variances[2])
-            )
             null = (self._null(name) - middle) / half if self.by is None else None
             equal = self.test in ("t", "anova")
             scores = mean_scores(groups, equal_variances=equal, null=null)
@@ -341,39 +316,6 @@ class HypothesisTestProgram(BinnedAlgorithm):
         upper, lower = worth * (margin - effect) - bound, worth * (margin + effect) - bound
         return least, normal_tail(least), max(1 - normal_tail(upper) - normal_tail(lower), 0.0)
 
-    def _improved_counts(self, counts: Floats, variance: float, units: float | None) -> tuple[Floats, Floats]:
-        """Counts by group and column with what is known about them, and the covariance of their noise by column.
-
-        The true counts of columns without missing values are equal, so their noisy ones are averaged. A public total
-        takes away the mean of the noise over groups.
-
-        Parameters
-        ----------
-        counts : array of shape (groups, columns)
-            Noisy counts.
-        variance : float
-            Variance of the noise of one count.
-        units : float, optional
-            The public number of units.
-
-        Returns
-        -------
-        counts : array of shape (groups, columns)
-        covariance : array of shape (columns, groups, groups)
-        """
-        counts, groups = counts.copy(), len(counts)
-        covariance = np.tile(variance * np.eye(groups), (counts.shape[1], 1, 1))
-        whole = np.array([self.is_whole(name) for name in self.numbers])
-        if np.any(whole):
-            counts[:, whole] = np.mean(counts[:, whole], axis=1, keepdims=True)
-            covariance[whole] /= np.sum(whole)
-            if units is not None:
-                # Normal noise of equal variance, conditioned on its sum: every group loses the mean. The covariance
-                # becomes that of deviations from a mean.
-                counts[:, whole] -= (np.sum(counts[:, whole], axis=0) - units) / groups
-                covariance[whole] = covariance[whole] @ (np.eye(groups) - 1 / groups)
-        return counts, covariance
-
     # ---- ranks -----------------------------------------------------------------------------------------------------
 
     def _of_ranks(self, release: Release) -> dict[str, Quantity]:
@@ -381,7 +323,7 @@ class HypothesisTestProgram(BinnedAlgorithm):
         rows = []
         for name, table in zip(self.numbers, self.ranks.split(release.value), strict=True):
             units = release.units if self.is_whole(name) else None
-            histograms, noise = _histograms(table, release.noise_std, units)
+            histograms, noise = histograms_by_group(table, release.noise_std, units)
             # R h is linear in h: the sum over groups is that of all units. Ranks need counts that are not negative.
             pooled = non_negative_counts(np.sum(table, axis=0), units)
             if self.test == "wilcoxon":
@@ -490,40 +432,3 @@ def _mean_effect(groups: GroupSums, null: float | None) -> tuple[float, Floats]:
     apart = difference_interval(raw[1], ends[1], raw[0], ends[0])
     value = mean[1] - mean[0]
     return float(value), within(apart, raw[1] - raw[0], value, -2, 2)
-
-
-def _histograms(table: Floats, std: float, units: float | None) -> tuple[Floats, BinNoise]:
-    """Histograms by group from released R h, and their noise.
-
-    Parameters
-    ----------
-    table : array of shape (groups, bins)
-        R h of each group, with independent noise of standard deviation `std`.
-    std : float
-        See above.
-    units : float, optional
-        The public number of units of all groups.
-
-    Returns
-    -------
-    histograms : array of shape (groups, bins)
-    noise : BinNoise
-    """
-    groups, bins = table.shape
-    inverse, own = _bins_of_release(bins)
-    histograms = table @ inverse.T
-    if units is not None:
-        # Condition the normal noise on the known total of all groups and bins.
-        along = np.sum(own, axis=1)
-        # Conditional mean given the sum: subtract Cov(h, total)/Var(total) times the excess.
-        histograms = histograms - along / (groups * float(np.sum(along))) * (float(np.sum(histograms)) - units)
-    return histograms, BinNoise(own, std**2, groups, units is not None)
-
-
-@lru_cache(maxsize=8)
-def _bins_of_release(bins: int) -> tuple[Floats, Floats]:
-    """The matrix that maps R h to h, and the covariance of its result for noise of variance 1; both (bins, bins)."""
-    to_cumulative, _ = summation_of(bins)
-    # Counts of bins are differences of cumulative counts.
-    inverse = np.diff(np.vstack([np.zeros(bins), to_cumulative]), axis=0)
-    return inverse, inverse @ inverse.T

@@ -111,7 +111,7 @@ class KMeansProgram(RangedAlgorithm):
         """The round over public cells, weighted k-means on their means, then Lloyd's rounds."""
         centers = self.cells()
         release = yield self._request(centers)
-        points, counts = self._moved(centers, release.value, release.noise_std)
+        points, counts = self._lloyd_step(centers, release.value, release.noise_std)
         valid = counts > 0
         # With a small budget fewer cells than clusters may have a count above the noise. Then the largest counts
         # decide: cells below the noise have count 0 and keep their public place.
@@ -121,9 +121,9 @@ class KMeansProgram(RangedAlgorithm):
             centers = points[np.argsort(-counts, kind="stable")[: self.n_clusters]]
         for _ in range(self.rounds - 1):
             release = yield self._request(centers)
-            # Counts are reported as released; `_moved` sets those below the noise to zero.
+            # Counts are reported as released; `_lloyd_step` sets those below the noise to zero.
             counts, _sums = self._statistic(centers).split(release.value)
-            centers, _counts_above_noise = self._moved(centers, release.value, release.noise_std)
+            centers, _counts_above_noise = self._lloyd_step(centers, release.value, release.noise_std)
         axis = Axis.numbered("cluster", self.n_clusters)
         return {
             "centers": Quantity(self.middle + self.half * centers, "center", (axis, self.column_axis)),
@@ -131,7 +131,7 @@ class KMeansProgram(RangedAlgorithm):
             "count_noise_std": Quantity(np.array([release.noise_std]), "diagnostic"),
         }
 
-    def _moved(self, centers: Floats, value: Floats, noise: float) -> tuple[Floats, Floats]:
+    def _lloyd_step(self, centers: Floats, value: Floats, noise: float) -> tuple[Floats, Floats]:
         """One Lloyd step: the new centers, and the counts, with counts below the noise set to zero.
 
         Parameters

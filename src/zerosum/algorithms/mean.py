@@ -72,7 +72,7 @@ class MeanProgram(RangedAlgorithm):
         adjacency : Adjacency
             Decides the weight of the counts.
         """
-        weight = ObservedSums(**self.bounds).heaviest if adjacency is Adjacency.REPLACE_ONE else 1.0
+        weight = ObservedSums(**self.bounds).largest_weight if adjacency is Adjacency.REPLACE_ONE else 1.0
         return ObservedSums(**self.bounds, count_weight=weight)
 
     def _of_observed(self, adjacency: Adjacency) -> Program:

@@ -66,8 +66,8 @@ def matched(maps: Floats, truth: Floats) -> Matched:
         raise BadParameter(
             f"maps must be (K, D) and truth (R, D) with R <= K and the same D, got {maps.shape} and {truth.shape}"
         )
-    found, true = _standardised(maps), _standardised(truth)
-    correlation = true @ found.T
+    estimates, true = _standardised(maps), _standardised(truth)
+    correlation = true @ estimates.T
     from scipy.optimize import linear_sum_assignment
 
     pairs = linear_sum_assignment(-np.abs(correlation))
@@ -82,7 +82,7 @@ def _standardised(maps: Floats) -> Floats:
     return np.asarray(apart / np.where(norms > 0, norms, 1.0))
 
 
-def component_error(found: Floats, truth: Floats) -> float:
+def component_error(estimates: Floats, truth: Floats) -> float:
     """The least mean distance between true components (R x D) and estimated ones (K x D) over all matchings.
 
     >>> component_error(np.array([[2.0, 0.0], [0.0, 1.5]]), np.array([[0.0, 1.0], [2.0, 0.0]]))
@@ -90,6 +90,6 @@ def component_error(found: Floats, truth: Floats) -> float:
     """
     from scipy.optimize import linear_sum_assignment  # heavy: loaded when it is used
 
-    distances = np.linalg.norm(np.asarray(found)[:, None] - np.asarray(truth)[None], axis=2)
+    distances = np.linalg.norm(np.asarray(estimates)[:, None] - np.asarray(truth)[None], axis=2)
     rows, columns = linear_sum_assignment(distances)
     return float(np.mean(distances[rows, columns]))

@@ -45,7 +45,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter, first_fault
-from zerosum.kernel.missing import MEANINGS, OBSERVED, OWN_ROWS, RULES, VALUE, Rule, is_number, rules_by_column
+from zerosum.kernel.missing import (
+    MEANINGS,
+    OBSERVED,
+    OWN_ROWS,
+    VALUE,
+    Rule,
+    is_number,
+    rules_by_column,
+    unknown_rule,
+)
 from zerosum.kernel.quantity import Axis, Quantity, columns_axis
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Release, Request
 from zerosum.kernel.statistic import LARGEST, Adjacency, FloatArray
@@ -146,8 +155,8 @@ class Algorithm(BaseModel, ABC):
         """Rules for missing values by column; missing values in other columns are refused."""
         return {}
 
-    @property
-    def rule_words(self) -> tuple[str, ...]:
+    @classmethod
+    def rule_words(cls) -> tuple[str, ...]:
         """The rules for missing values that this algorithm has, for messages."""
         return ()
 
@@ -211,7 +220,7 @@ class MissingAlgorithm(Algorithm):
         """Refuse rules that no statistic knows, and those that this algorithm does not support (`words`)."""
         for rule in self.rules.values():
             if not self.fills(rule) and rule not in (OWN_ROWS, OBSERVED):
-                raise ValueError(f"missing must be, for all columns or by the name of each, {RULES}")
+                raise ValueError(unknown_rule(rule, self.rule_words()))
             if not self.fills(rule) and rule in self.words:
                 raise ValueError(self.words[str(rule)])
         return self
@@ -221,16 +230,16 @@ class MissingAlgorithm(Algorithm):
         """The rule of each column that has one; a single rule applies to all columns."""
         return rules_by_column(self.missing, self.columns)
 
-    @property
-    def rule_words(self) -> tuple[str, ...]:
+    @classmethod
+    def rule_words(cls) -> tuple[str, ...]:
         """The rules that the algorithm does not exclude."""
-        return VALUE, *(MEANINGS[rule] for rule in (OWN_ROWS, OBSERVED) if rule not in self.words)
+        return VALUE, *(MEANINGS[rule] for rule in (OWN_ROWS, OBSERVED) if rule not in cls.words)
 
     def check_missing(self, units: Units) -> None:
         """As in `Algorithm`: NaN is allowed in columns with a rule only."""
         rules = self.rules
         allowed = [at for at, name in enumerate(self.columns) if name in rules]
-        units.check(allowed, [f"column {name!r}" for name in self.columns])
+        units.check(allowed, [f"column {name!r}" for name in self.columns], self.rule_words())
 
     def fills(self, rule: Rule) -> bool:
         """Whether a rule is a number that replaces missing values."""

@@ -268,7 +268,7 @@ class Curve:
             pull = covariance[:, -1] / covariance[-1, -1]
             cumulative = cumulative - pull * (cumulative[-1] - units)
             covariance = covariance - np.outer(pull, covariance[-1])
-        rising = _fitted(noisy, units) if len(noisy) <= FITTED_BINS else _rising(cumulative)
+        rising = _cumulative_fit(noisy, units) if len(noisy) <= FITTED_BINS else _rising(cumulative)
         padded = np.zeros((len(edges), len(edges)))
         padded[1:, 1:] = std**2 * covariance
         return cls(edges, np.append(0.0, cumulative), padded, np.append(0.0, rising), whole)
@@ -280,8 +280,8 @@ class Curve:
         at = int(np.clip(np.searchsorted(self.rising, target), 1, len(self.edges) - 1))
         low, high = self.edges[at - 1], self.edges[at]
         rise = self.rising[at] - self.rising[at - 1]
-        found = low + (high - low) * ((target - self.rising[at - 1]) / rise if rise > 0 else 0.5)
-        return float(np.clip(np.rint(found), low + 0.5, high - 0.5) if self.whole else found)
+        value = low + (high - low) * ((target - self.rising[at - 1]) / rise if rise > 0 else 0.5)
+        return float(np.clip(np.rint(value), low + 0.5, high - 0.5) if self.whole else value)
 
     def interval(self, probability: float, *, sampled: bool = False) -> tuple[float, float]:
         """From the first to the last bin that may hold the quantile.
@@ -334,21 +334,8 @@ def _rising(cumulative: Floats) -> Floats:
     return np.asarray((highest + lowest) / 2)
 
 
-def _fitted(noisy: Floats, units: float | None) -> Floats:
-    """Cumulative counts of the non-negative histogram with the largest likelihood: non-negative least squares.
-
-    Parameters
-    ----------
-    noisy : array of shape (n,)
-        Released R h.
-    units : float, optional
-        The public sum of h.
-
-    Returns
-    -------
-    cumulative : array of shape (n,)
-        Non-decreasing.
-    """
+def _cumulative_fit(noisy: Floats, units: float | None) -> Floats:
+    """Cumulative counts (n,) of the histogram that `_least_squares_counts` gives; they never fall."""
     return np.asarray(np.cumsum(_least_squares_counts(noisy, units)))
 
 
@@ -375,7 +362,7 @@ def non_negative_counts(noisy: Floats, units: float | None) -> Floats:
 
 
 def _least_squares_counts(noisy: Floats, units: float | None) -> Floats:
-    """The counts whose cumulative sum is `_fitted`, with its arguments; shape (n,)."""
+    """The counts whose cumulative sum is `_cumulative_fit`, with its arguments; shape (n,)."""
     from scipy.optimize import nnls  # heavy: loaded when it is used
 
     root, scale = np.asarray(summation_root(len(noisy))), max(float(np.max(np.abs(noisy))), 1.0)

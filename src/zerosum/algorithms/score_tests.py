@@ -1,4 +1,4 @@
-"""Score tests on noisy sums: laws under the null hypothesis with the privacy noise counted, and adjusted p values.
+"""Score tests on noisy sums: laws under the null hypothesis with the privacy noise counted.
 
 Model
 -----
@@ -18,7 +18,7 @@ Tables of counts may have cells with few units. Their law is drawn: tables with 
 scores formed anew from each (parametric bootstrap).
 
 Free post-processing of released numbers. References: Rao 1948 (score tests); Gaboardi et al. 2016 (chi-squared tests
-with noise); Holm 1979; Benjamini and Hochberg 1995; Schuirmann 1987 (equivalence).
+with noise); Schuirmann 1987 (equivalence).
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ import numpy as np
 from zerosum.arrays import Floats
 
 Alternative = Literal["two-sided", "less", "greater"]
-Correction = Literal["none", "holm", "benjamini-hochberg"]
 
 # Tables drawn for the law of a table's statistic. The standard error of a p value of 0.05 is then 0.003. Chosen by
 # hand.
@@ -251,11 +250,11 @@ class BinNoise:
             The same for all groups.
         """
         along = np.sum(self.covariance, axis=1)
-        found = np.eye(self.groups) * float(weights @ self.covariance @ weights)
+        form = np.eye(self.groups) * float(weights @ self.covariance @ weights)
         if self.total_known:
             # Conditioning on the sum takes away the part of the noise along it.
-            found = found - float(weights @ along) ** 2 / (self.groups * float(np.sum(along)))
-        return np.asarray(self.variance * found)
+            form = form - float(weights @ along) ** 2 / (self.groups * float(np.sum(along)))
+        return np.asarray(self.variance * form)
 
 
 def rank_scores(histograms: Floats, noise: BinNoise, pooled: Floats) -> Scores:
@@ -466,35 +465,3 @@ def _factor(shares: Floats, several: bool) -> tuple[int, tuple[Floats, Floats, F
     contrast = leave[:, 1:, :]
     sampling = np.einsum("nl,lk->nlk", shares, np.eye(m)) - np.einsum("nl,nk->nlk", shares, shares)
     return m - 1, (contrast, sampling[:, 1:, 1:], contrast @ np.swapaxes(contrast, 1, 2))
-
-
-# ---- several tests ---------------------------------------------------------------------------------------------------
-
-
-def adjusted(p_values: Floats, correction: Correction) -> Floats:
-    """P values adjusted for the number of tests.
-
-    Parameters
-    ----------
-    p_values : array of shape (n,)
-        One for each test.
-    correction : {"none", "holm", "benjamini-hochberg"}
-        "holm" bounds the probability of any false rejection, "benjamini-hochberg" the expected share of false ones
-        among all rejections.
-
-    >>> adjusted(np.array([0.01, 0.04, 0.03]), "holm").round(3).tolist()
-    [0.03, 0.06, 0.06]
-    >>> adjusted(np.array([0.01, 0.04, 0.03]), "benjamini-hochberg").round(3).tolist()
-    [0.03, 0.04, 0.04]
-    """
-    count, order = len(p_values), np.argsort(p_values, kind="stable")
-    rising = p_values[order]
-    if correction == "holm":
-        # Holm 1979: the k-th smallest p value times the number of hypotheses not yet rejected, never falling.
-        rising = np.maximum.accumulate(rising * (count - np.arange(count)))
-    elif correction == "benjamini-hochberg":
-        # Benjamini and Hochberg 1995: n p_(k)/k, and never above that of a larger p value.
-        rising = np.minimum.accumulate((rising * count / (1 + np.arange(count)))[::-1])[::-1]
-    found = np.empty(count)
-    found[order] = np.minimum(rising, 1.0)
-    return found

@@ -33,7 +33,7 @@ from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.survival import SurvivalTable
 
 # Most bins of time. Chosen by hand; no benchmark recorded.
-MOST = 500
+MOST_BINS = 500
 # Least number at risk in standard deviations of its noise, since it is a divisor: at 4 the relative error is a quarter.
 # Chosen by hand; no benchmark recorded.
 CLEARLY = 4.0
@@ -86,8 +86,8 @@ class SurvivalProgram(MissingAlgorithm):
     @model_validator(mode="after")
     def _sound(self) -> Self:
         """Refuse edges that do not rise, and groups without their column."""
-        if self.edges.ndim != 1 or not 3 <= self.edges.size <= MOST + 1 or not np.all(np.diff(self.edges) > 0):
-            raise ValueError(f"edges must rise and make 2 to {MOST} bins of time, got {self.edges.size} edges")
+        if self.edges.ndim != 1 or not 3 <= self.edges.size <= MOST_BINS + 1 or not np.all(np.diff(self.edges) > 0):
+            raise ValueError(f"edges must rise and make 2 to {MOST_BINS} bins of time, got {self.edges.size} edges")
         if len(self.columns) == 3 and len(self.groups) < 2:
             raise ValueError(f"groups must name two levels or more of {self.columns[2]!r}, got {list(self.groups)}")
         if len(self.columns) == 2 and self.groups:
@@ -101,8 +101,8 @@ class SurvivalProgram(MissingAlgorithm):
         """No value can stand for a missing time or event; only "observed" is supported."""
         return False
 
-    @property
-    def rule_words(self) -> tuple[str, ...]:
+    @classmethod
+    def rule_words(cls) -> tuple[str, ...]:
         """The only rule."""
         return (MEANINGS[OBSERVED],)
 
@@ -131,7 +131,7 @@ class SurvivalProgram(MissingAlgorithm):
         curves = [table.curve(g) for g in range(count)]
         stacked = {name: np.stack([curve[name] for curve in curves]) for name in curves[0]}
         medians = np.array([self._median(curve) for curve in curves])
-        found = {
+        quantities = {
             "survival": Quantity(stacked["survival"], "share", (groups, bins), stacked["noise"]),
             "survival_interval": Quantity(stacked["pooled"], "number", (groups, bins, ENDS)),
             "survival_population_interval": Quantity(stacked["population"], "number", (groups, bins, ENDS)),
@@ -142,7 +142,7 @@ class SurvivalProgram(MissingAlgorithm):
             "median_interval": Quantity(medians[:, 1:3], "number", (groups, ENDS)),
             "median_population_interval": Quantity(medians[:, 3:], "number", (groups, ENDS)),
         }
-        return found | (table.log_rank() if count > 1 else {})
+        return quantities | (table.log_rank() if count > 1 else {})
 
     def _median(self, curve: Mapping[str, Floats]) -> list[float]:
         """The median with the ends of its pooled and its population interval; NaN where the curve stays above one half.
@@ -151,17 +151,17 @@ class SurvivalProgram(MissingAlgorithm):
         is the beginning of the first bin in which the lower limit of the curve is at most one half. The upper end is
         the end of the first bin in which the upper limit is.
         """
-        found, survival = [np.nan], np.append(1.0, curve["survival"])
+        medians, survival = [np.nan], np.append(1.0, curve["survival"])
         # `survival` begins with 1 at time 0, so that `at` is at least 1 and edges[at] is the end of bin `at`.
         if (below := np.flatnonzero(survival <= 0.5)).size:
             at = int(below[0])
             fallen = (survival[at - 1] - 0.5) / (survival[at - 1] - survival[at])
-            found = [float(self.edges[at - 1] + fallen * (self.edges[at] - self.edges[at - 1]))]
+            medians = [float(self.edges[at - 1] + fallen * (self.edges[at] - self.edges[at - 1]))]
         for kind in ("pooled", "population"):
             for end in (0, 1):
                 reached = np.flatnonzero(curve[kind][:, end] <= 0.5)
-                found.append(float(self.edges[reached[0] + end]) if reached.size else np.nan)
-        return found
+                medians.append(float(self.edges[reached[0] + end]) if reached.size else np.nan)
+        return medians
 
 
 class LeavingTable:
@@ -388,8 +388,8 @@ class LeavingTable:
         statistic = float(score @ np.linalg.pinv(chance + noise) @ score)
         # the upper tail of a chi-squared variable with groups - 1 degrees of freedom
         p = float(gammaincc((groups - 1) / 2, statistic / 2))
-        found = {"log_rank_statistic": statistic, "log_rank_p": p, "log_rank_bins": float(known)}
-        quantities = {name: Quantity(np.array([value]), "diagnostic") for name, value in found.items()}
+        statistics = {"log_rank_statistic": statistic, "log_rank_p": p, "log_rank_bins": float(known)}
+        quantities = {name: Quantity(np.array([value]), "diagnostic") for name, value in statistics.items()}
         if groups == 2 and chance[0, 0] > 0:
             unit = np.sqrt(chance[0, 0])
             quantities["log_rank_z"] = Quantity(score / np.sqrt(chance[0] + noise[0]), "diagnostic")
@@ -413,17 +413,7 @@ def _at_risk(table: Any) -> Any:
 
 
 def _at_start(table: Any) -> Any:
-    """Number at risk at the beginning of each bin: units that leave in it or later.
-
-    Parameters
-    ----------
-    table : array of shape (..., 2 B + 1)
-        Counts of leaving units, real or complex.
-
-    Returns
-    -------
-    at_start : array of shape (..., B)
-    """
+    """Number at risk at the beginning of each bin, (..., B): units that leave in it or later, by `table` as above."""
     leaving = table[..., 0:-1:2] + table[..., 1:-1:2]
     return np.flip(np.cumsum(np.flip(leaving, axis=-1), axis=-1), axis=-1) + table[..., -1:]
 

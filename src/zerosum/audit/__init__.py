@@ -245,8 +245,8 @@ def audit(
             world = (one, other) if number % 2 == 0 else (other, one)
             study = replace(plan, study=f"audit {number}")
             run = _Run(study, chosen, world, draw, units, Path(folder), site_kind, colluders, helper_apart)
-            for round, (found, moved) in enumerate(run.attack()):
-                attacks.setdefault(round, []).append(found)
+            for round, (attack, moved) in enumerate(run.attack()):
+                attacks.setdefault(round, []).append(attack)
                 distances[round] = max(distances.get(round, 0.0), moved)
             for name, stream in run.drawn():
                 drawn.setdefault(name, []).append(stream)
@@ -255,8 +255,8 @@ def audit(
             words += run.words()
             on_step(number + 1, needed)
     # The round with the fewest values determines the width of the interval.
-    sample_size = min(sum(each.seen for each in found) for found in attacks.values())
-    reached, faults = _reached(plan, attacks, distances)
+    sample_size = min(sum(each.seen for each in attack) for attack in attacks.values())
+    reached, faults = _reached_mu(plan, attacks, distances)
     streams = {name: _stacked(parts) for name, parts in drawn.items()}
     # Sums of shares of Laplace noise overlap: the shares themselves are tested for independence, by their ranks.
     rng = np.random.default_rng(0)
@@ -300,33 +300,33 @@ def _claimed(plan: Plan, round: int, helper_apart: bool) -> float:
     return float(plan.mus(round)[VICTIM])
 
 
-def _reached(
+def _reached_mu(
     plan: Plan, attacks: Mapping[int, list[Attack]], distances: Mapping[int, float]
 ) -> tuple[float, tuple[str, ...]]:
     """The mu reached over all rounds, and the faults of the estimates' noise."""
     mus, streams = [], {}
-    for round, found in attacks.items():
+    for round, same_round in attacks.items():
         law = plan.law(round)
         if law.decay > 0:
             # The scale is the mean of the absolute errors over all studies.
-            noise = sum(each.noise * each.seen for each in found) / sum(each.seen for each in found)
-            if noise == 0 or not all(each.errors.size for each in found):
+            noise = sum(each.noise * each.seen for each in same_round) / sum(each.seen for each in same_round)
+            if noise == 0 or not all(each.errors.size for each in same_round):
                 return math.inf, ("what the coalition knows adds up to the victim's numbers, with no noise left",)
             mus.append(distances[round] / noise)
-            scores = marginals.normal_scores(np.stack([each.errors for each in found]) / noise)
+            scores = marginals.normal_scores(np.stack([each.errors for each in same_round]) / noise)
             streams[f"the estimate{_of(round, attacks)}"] = marginals.Stream(
                 scores, _STEEPEST * law.step / noise, planned=False, slack=Z / math.sqrt(scores.size)
             )
             continue
-        squares = sum(each.noise**2 * each.seen for each in found)
+        squares = sum(each.noise**2 * each.seen for each in same_round)
         # An estimate without errors (`Attack.errors` is empty) reads the victim's numbers exactly.
-        if squares == 0 or not all(each.errors.size for each in found):
+        if squares == 0 or not all(each.errors.size for each in same_round):
             return math.inf, ("what the coalition knows adds up to the victim's numbers, with no noise left",)
         # pooled over all studies, since a single one may have few numbers
-        noise = math.sqrt(squares / sum(each.seen for each in found))
+        noise = math.sqrt(squares / sum(each.seen for each in same_round))
         mus.append(distances[round] / noise)
-        errors = np.stack([each.errors for each in found]) / noise
-        slack = max(each.slack for each in found)
+        errors = np.stack([each.errors for each in same_round]) / noise
+        slack = max(each.slack for each in same_round)
         streams[f"the estimate{_of(round, attacks)}"] = marginals.Stream(
             errors, law.step / noise, planned=False, slack=slack
         )

@@ -167,9 +167,9 @@ def worst_pair(
         tried = list(pair)
         scale = float(np.max(np.abs(pair[which]))) or 1.0
         tried[which] = pair[which] + width * scale * rng.normal(size=pair[which].shape)
-        found = distance(tried)
-        if found > best:
-            pair, best = tried, found
+        reach = distance(tried)
+        if reach > best:
+            pair, best = tried, reach
         else:
             width = max(0.9 * width, 1e-3)
     return pair[0], pair[1]

@@ -35,7 +35,7 @@ FALSE_ALARM = 1e-7
 NEAR = 2.0**-19  # in standard deviations; rounding to the grid moves sums of few sites by less
 # Values per block, at least.
 BLOCK = 1 << 13
-_MOST = 64  # largest number of blocks; with more noise the blocks are longer
+_MOST_BLOCKS = 64  # largest number of blocks; with more noise the blocks are longer
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,14 @@ def search(streams: Mapping[str, Floats]) -> tuple[Dependence, ...]:
     results += [_between(one, other, length) for one, other in combinations(blocks, 2)]
     # Logarithms, since the probabilities of strong findings underflow.
     bound = math.log(FALSE_ALARM / max(1, len(results)))
-    found = []
+    pairs = []
     for kind in ("twice", "within", "between"):
         if beyond := [result for result in results if result.kind == kind and result.log_p < bound]:
             # One sentence for each kind: a fault in the noise shows in many blocks at once.
             worst = max(beyond, key=lambda result: (result.correlation, -result.log_p))
             more = f" (such findings in the blocks of these streams: {len(beyond)})" if len(beyond) > 1 else ""
-            found.append(Dependence(worst.says + more, worst.correlation))
-    return tuple(found)
+            pairs.append(Dependence(worst.says + more, worst.correlation))
+    return tuple(pairs)
 
 
 def same_words(samplers: Sequence[tuple[str, NDArray[np.uint64]]]) -> tuple[Dependence, ...]:
@@ -116,7 +116,7 @@ def same_words(samplers: Sequence[tuple[str, NDArray[np.uint64]]]) -> tuple[Depe
 def _cut(streams: Mapping[str, Floats]) -> tuple[int, list[_Block]]:
     """Length of the Fourier transforms, and the blocks of all streams."""
     # All pairs of blocks are compared, so their number is limited and long streams have long blocks.
-    size = max(BLOCK, math.ceil(sum(len(stream) for stream in streams.values()) / _MOST))
+    size = max(BLOCK, math.ceil(sum(len(stream) for stream in streams.values()) / _MOST_BLOCKS))
     longest = min(size, max((len(stream) for stream in streams.values()), default=1))
     length = int(fft.next_fast_len(longest, real=True))
     blocks = []

@@ -100,13 +100,13 @@ def search(streams: Mapping[str, Stream]) -> tuple[str, ...]:
         Sentences; empty for sound noise, except with probability FALSE_ALARM.
     """
     results = [result for name, stream in streams.items() for result in _all_tests(name, stream)]
-    found = []
+    marginals = []
     for kind in ("size", "place", "missing", "normal", "low bits"):
         if beyond := [result for result in results if result.kind == kind and result.p < FALSE_ALARM / len(results)]:
             worst = min(beyond, key=lambda result: result.p)
             more = f" (such findings in these streams: {len(beyond)})" if len(beyond) > 1 else ""
-            found.append(worst.says + more)
-    return tuple(found)
+            marginals.append(worst.says + more)
+    return tuple(marginals)
 
 
 def _all_tests(name: str, stream: Stream) -> Iterator[_TestResult]:

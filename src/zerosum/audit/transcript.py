@@ -237,15 +237,15 @@ def masked_at_nodes(plan: Plan, round: int, recorder: Recorder) -> list[tuple[tu
     """
     if not plan.parents:
         return []
-    found = []
+    messages = []
     for message, reply in recorder.seen:
         # A partial sum stays in the frame of its branch; all other vectors are replies by themselves.
         asked = decode_message(message.frames[0]) if isinstance(message, Relay) else message
         frame = decode_reply(reply.total) if isinstance(reply, Relayed) and reply.total is not None else reply
         if isinstance(asked, Contribute) and asked.round == round and isinstance(frame, Contribution):
             names, vector = masked_vector(plan, frame)
-            found.append((names, np.frombuffer(vector, dtype="<i8") * plan.law(round).step))
-    return found
+            messages.append((names, np.frombuffer(vector, dtype="<i8") * plan.law(round).step))
+    return messages
 
 
 def view(

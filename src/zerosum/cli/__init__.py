@@ -45,7 +45,7 @@ MODULES = {
     "provision": ("flare",),
     "results": ("results",),
     "run": ("study",),
-    "site": ("key", "report", "site"),
+    "site": ("convert", "key", "report", "site"),
     "synth": ("synth",),
     "verify": ("report",),
     "version": ("study",),

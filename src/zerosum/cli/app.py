@@ -6,12 +6,17 @@ imports none of them, so that `zerosum.cli.load` decides which modules a start l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zerosum.cli import complete
 from zerosum.version import VERSION
+
+if TYPE_CHECKING:
+    from zerosum.study import Study
 
 app = typer.Typer(
     help="One joint result from institutions that may not share records, under exactly accounted privacy.",
@@ -58,3 +63,34 @@ Patience = Annotated[float, typer.Option(help="Seconds that a resumed study wait
 StateOption = Annotated[Path, typer.Option("--state", help="The folder of the study.")]
 SiteOption = Annotated[Path, typer.Option("--site", help="The site's file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+StudyFile = Annotated[Path, typer.Argument(help="The study file (TOML).", autocompletion=complete.studies)]
+PublicStudyFile = Annotated[
+    Path, typer.Argument(help="The study file (TOML), its public part.", autocompletion=complete.studies)
+]
+SiteFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--site", help="A site's own file, where the study file holds the public part only."),
+]
+ResultFolder = Annotated[Path, typer.Option("--out", help="A new folder for the result and the privacy report.")]
+ApprovedPlan = Annotated[Path | None, typer.Option("--plan", help="Run this plan, as it was approved.")]
+ReplySeconds = Annotated[float, typer.Option("--seconds", help="Seconds a site may take for a reply.")]
+AgreementSeconds = Annotated[float, typer.Option("--wait", help="Seconds to wait until every site has agreed.")]
+ProposalSeconds = Annotated[
+    float, typer.Option("--every", help="Seconds until a site that has not agreed is asked again.")
+]
+
+
+def load_study(study: Path, sites: Sequence[Path] | None) -> Study:
+    """The study of a file, with the private parts of its sites.
+
+    Parameters
+    ----------
+    study : Path
+        The study file.
+    sites : sequence of Path, optional
+        The sites' own files, where the study file holds the public part only.
+    """
+    from zerosum.study import SiteFile, Study
+
+    loaded = Study.load(study)
+    return loaded.with_sites([SiteFile.load(path) for path in sites]) if sites else loaded

@@ -81,10 +81,10 @@ def audit(
         (name, apart) for name in names for apart in ((False, True) if Scheme(name).facts.deals_noise else (False,))
     ]
     # One finding for each attack. Progress is counted over all attacks, which take about equally long.
-    found = []
+    reports = []
     with terminal.progress("attacking") as on_step:
         for number, (name, apart) in enumerate(attacks):
-            found.append(
+            reports.append(
                 module.audit(
                     Scheme(name),
                     program,
@@ -102,15 +102,15 @@ def audit(
                     on_step=lambda done, planned, n=number: on_step(n * planned + done, len(attacks) * planned),  # type: ignore[misc]
                 )
             )
-    records = [asdict(finding) | {"holds": finding.holds, "tight": finding.tight} for finding in found]
-    failed = [finding for finding in found if not finding.holds]
+    records = [asdict(finding) | {"holds": finding.holds, "tight": finding.tight} for finding in reports]
+    failed = [finding for finding in reports if not finding.holds]
     # A failed audit is an error, and `_fail` prints it as JSON: stdout has one JSON value in both cases.
     if json_ and not failed:
         terminal.print_json({"audits": records})
     elif not json_:
         cost = "epsilon" if law == "laplace" else "mu"
         table = Table("scheme", "program", f"claimed {cost}", f"reached {cost}", "interval", "verdict")
-        for finding in found:
+        for finding in reports:
             # An infinite mu means that the attacker computes the difference without any noise; there is no interval
             # around it.
             cells = f"{finding.claimed:.4f}", "no noise left", ""
@@ -119,7 +119,7 @@ def audit(
             verdict = Text(finding.verdict, style="" if finding.holds else "bold red")
             table.add_row(finding.name, finding.algorithm, *cells, verdict)
         terminal.show_table(table)
-        for finding in found:
+        for finding in reports:
             for fault in finding.faults:
                 terminal.out.print(f"{finding.name}: {fault}")
             # Only under cape-helper: against a coordinator that is also the helper the sum protects less than planned.

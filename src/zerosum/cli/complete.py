@@ -32,20 +32,20 @@ def files(incomplete: str, *suffixes: str) -> list[str]:
     # The prefix of every answer, as the user typed it: `Path` drops a leading `./`, which the shell would then not
     # match.
     shown = "" if str(folder) == "." and not incomplete.startswith("./") else f"{str(folder).rstrip('/')}/"
-    found = []
+    paths = []
     try:
         for path in sorted(folder.expanduser().iterdir()):
             # Hidden files are offered only after a dot, as shells do.
             if not path.name.startswith(head) or (path.name.startswith(".") and not head.startswith(".")):
                 continue
             if path.is_dir():
-                found.append(f"{shown}{path.name}/")
+                paths.append(f"{shown}{path.name}/")
             elif path.suffix in suffixes:
-                found.append(f"{shown}{path.name}")
+                paths.append(f"{shown}{path.name}")
     # The folder does not exist or cannot be read: nothing to offer.
     except OSError:
         return []
-    return found
+    return paths
 
 
 def studies(incomplete: str) -> list[str]:

@@ -16,8 +16,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerosum.cli import complete, terminal
-from zerosum.cli.app import Json, Patience, StateOption, coordinator_app
+from zerosum.cli import terminal
+from zerosum.cli.app import (
+    AgreementSeconds,
+    ApprovedPlan,
+    Json,
+    Patience,
+    ProposalSeconds,
+    PublicStudyFile,
+    ReplySeconds,
+    ResultFolder,
+    StateOption,
+    coordinator_app,
+)
 from zerosum.cli.log import LogJson, log_event, start_logging
 from zerosum.errors import BadParameter
 from zerosum.kernel.names import counted, visible
@@ -29,16 +40,14 @@ if TYPE_CHECKING:
 
 @coordinator_app.command("run")
 def coordinator_run(
-    study: Annotated[
-        Path, typer.Argument(help="The study file (TOML), its public part.", autocompletion=complete.studies)
-    ],
+    study: PublicStudyFile,
     state: Annotated[Path, typer.Option(help="A new folder for the study's state, from which it can be resumed.")],
-    out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
+    out: ResultFolder,
     site: Annotated[list[str], typer.Option(help="NAME=SOCKET: where a site listens.")],
-    plan: Annotated[Path | None, typer.Option(help="Run this plan, as it was approved.")] = None,
-    seconds: Annotated[float, typer.Option(help="Seconds a site may take for a reply.")] = 600.0,
-    wait: Annotated[float, typer.Option(help="Seconds to wait until every site has agreed.")] = 86400.0,
-    every: Annotated[float, typer.Option(help="Seconds until a site that has not agreed is asked again.")] = 2.0,
+    plan: ApprovedPlan = None,
+    seconds: ReplySeconds = 600.0,
+    wait: AgreementSeconds = 86400.0,
+    every: ProposalSeconds = 2.0,
     patience: Patience = 60.0,
     log_json: LogJson = False,
     json_: Json = False,
@@ -160,17 +169,17 @@ class _StopHandler:
         """
         log_event("attendance", ", ".join(f"{visible(name)}: {how}" for name, how in sites.items()), sites=dict(sites))
 
-    def on_progress(self, seen: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         """Stop after a completed round, if a signal has arrived.
 
         Parameters
         ----------
-        seen : Progress
+        progress : Progress
             Stage of the study, and rounds done of those planned. After the last round the study goes on: only the
             result is left to be computed and written.
         """
         self._busy = True
-        if seen.stage == "round" and self._stop_requested and seen.done < seen.planned:
+        if progress.stage == "round" and self._stop_requested and progress.done < progress.planned:
             raise KeyboardInterrupt
 
 
@@ -191,13 +200,18 @@ def _coordinate(state: Path, as_json: bool, log_json: bool) -> None:
     stopping = _StopHandler()
     with stopping.installed(), terminal.study_progress() as shown:
 
-        def observe(seen: Progress) -> None:
+        def observe(progress: Progress) -> None:
             if log_json:
-                log_event("progress", f"{seen.stage}: {seen.done} of {seen.planned}", stage=seen.stage, site=seen.site)
+                log_event(
+                    "progress",
+                    f"{progress.stage}: {progress.done} of {progress.planned}",
+                    stage=progress.stage,
+                    site=progress.site,
+                )
             else:
-                shown(seen)
+                shown(progress)
             # Last, because it may raise: the round that ended is shown or logged before the process stops.
-            stopping.on_progress(seen)
+            stopping.on_progress(progress)
 
         result: Result = coordinate(state, stopping.log_attendance, observe)
     # Read again instead of passed: `resume` knows the state folder only.

@@ -159,7 +159,7 @@ def _parameters(
     BadParameter
         If no column is declared, or one twice: a column is either a number with a range or a category with levels.
     """
-    found: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "ranges": {name: _range(name, value) for name, value in map(_split_option, ranges)},
         "levels": {name: [_value(each) for each in value.split(",")] for name, value in map(_split_option, levels)},
     }
@@ -175,7 +175,7 @@ def _parameters(
         name: _value(value) for name, value in map(_split_option, (each for each in missing if each != "observed"))
     }
     named = {"by": by, "missing": rules or None, "probabilities": quantile, "whole": whole}
-    return found | {"columns": columns} | {name: value for name, value in named.items() if value is not None}
+    return parameters | {"columns": columns} | {name: value for name, value in named.items() if value is not None}
 
 
 def _study(
@@ -268,18 +268,18 @@ def _by_site(option: str, values: Sequence[str], names: Sequence[str]) -> dict[s
     names : sequence of str
         Names of the sites.
     """
-    found: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for each in sorted(
         values, key=lambda each: each.partition("=")[0] in names
     ):  # values for one site override the value for all
         name, separator, value = each.partition("=")
         if separator and name in names:
-            found[name] = value
+            folders[name] = value
         elif separator and name:
             raise BadParameter(f"{option}: no site is called {name!r}")
         else:
-            found |= dict.fromkeys(names, each)
-    return found
+            folders |= dict.fromkeys(names, each)
+    return folders
 
 
 def _site(text: str) -> dict[str, str]:

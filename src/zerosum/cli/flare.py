@@ -13,22 +13,31 @@ from typing import Annotated
 import typer
 
 from zerosum.cli import complete, terminal
-from zerosum.cli.app import Patience, StateOption, app, flare_app
+from zerosum.cli.app import (
+    AgreementSeconds,
+    ApprovedPlan,
+    Patience,
+    ProposalSeconds,
+    PublicStudyFile,
+    ReplySeconds,
+    ResultFolder,
+    StateOption,
+    app,
+    flare_app,
+)
 from zerosum.errors import BadParameter
 
 
 @flare_app.command("job")
 def flare_job(
-    study: Annotated[
-        Path, typer.Argument(help="The study file (TOML), its public part.", autocompletion=complete.studies)
-    ],
+    study: PublicStudyFile,
     state: Annotated[Path, typer.Option(help="A new folder for the study, in the server's $ZEROSUM_COORDINATOR.")],
-    out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
+    out: ResultFolder,
     job: Annotated[Path, typer.Option(help="A new folder for the job, which FLARE's administrator submits.")],
-    plan: Annotated[Path | None, typer.Option(help="Run this plan, as it was approved.")] = None,
-    seconds: Annotated[float, typer.Option(help="Seconds a site may take for a reply.")] = 600.0,
-    wait: Annotated[float, typer.Option(help="Seconds to wait until every site has agreed.")] = 86400.0,
-    every: Annotated[float, typer.Option(help="Seconds until a site that has not agreed is asked again.")] = 2.0,
+    plan: ApprovedPlan = None,
+    seconds: ReplySeconds = 600.0,
+    wait: AgreementSeconds = 86400.0,
+    every: ProposalSeconds = 2.0,
     patience: Patience = 60.0,
     ping: Annotated[float, typer.Option(help="Seconds until a silent relay counts as lost.")] = 2.0,
 ) -> None:

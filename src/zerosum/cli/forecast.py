@@ -23,7 +23,7 @@ import typer
 from rich.table import Column, Table
 
 from zerosum.cli import complete, terminal
-from zerosum.cli.app import Json, app
+from zerosum.cli.app import Json, SiteFiles, StudyFile, app, load_study
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.names import visible
 
@@ -110,19 +110,21 @@ def print_forecasts(
     _check_picture(out, "with --what-if, --out names the picture: a file that ends in .svg")
     with terminal.progress("rehearsing") as on_step:
         target = _targets(targets)
-        found = what_if(study, assumptions, people=people, runs=runs, target=target, on_step=on_step)
+        forecast = what_if(study, assumptions, people=people, runs=runs, target=target, on_step=on_step)
     if out is not None:
         from zerosum.report.svg_file import svg_file
 
         adds = (
-            "What is lost with privacy and without it" if found.level else "What privacy and sampling add to the result"
+            "What is lost with privacy and without it"
+            if forecast.level
+            else "What privacy and sampling add to the result"
         )
-        about = f"{adds}, {found.unit}."
-        write_whole(out, svg_file(f"{found.study}: what to expect", about, pictures_of(found)))
+        about = f"{adds}, {forecast.unit}."
+        write_whole(out, svg_file(f"{forecast.study}: what to expect", about, pictures_of(forecast)))
     if json_:
-        terminal.print_json(found.as_record() | ({} if out is None else {"picture": str(out)}))
+        terminal.print_json(forecast.as_record() | ({} if out is None else {"picture": str(out)}))
         return
-    _show(found)
+    _show(forecast)
     if out is not None:
         terminal.out.print(f"\npicture: {out}", soft_wrap=True)
 
@@ -226,92 +228,94 @@ def _targets(options: Sequence[str]) -> dict[str, float] | None:
     options : sequence of str
         `NUMBER` for the error as a whole, or `NAME=NUMBER` for one number of the result.
     """
-    from zerosum.forecast import WHOLE
+    from zerosum.forecast import SUMMARY
 
-    found = {}
+    targets = {}
     for each in options:
         # The last equals sign: a name of a number may contain one.
         name, separator, error = each.rpartition("=")
         try:
-            found[name.strip() if separator else WHOLE] = float(error)
+            targets[name.strip() if separator else SUMMARY] = float(error)
         except ValueError:
             raise BadParameter(f"--target-error is a number, or NAME=NUMBER, got {each!r}") from None
-    return found or None
+    return targets or None
 
 
-def _show(found: WhatIf) -> None:
+def _show(forecast: WhatIf) -> None:
     """Print the forecast: settings around the study's own, its numbers, hidden numbers, and the target.
 
     Parameters
     ----------
-    found : WhatIf
+    forecast : WhatIf
         The forecast. `around` has one row of forecasts for each kind of setting (epsilon, people, sites, colluders),
         and `own` is that of the study itself.
     """
     from zerosum.forecast import LARGEST
 
-    terminal.print_titled(visible(found.study), f" ({found.algorithm}): what to expect, {found.unit}")
-    if found.caveat:
-        terminal.out.print(f"{found.caveat}.")
-    terminal.out.print(f"Assumptions: {visible(found.description)}.")
-    _show_structures(found)
+    terminal.print_titled(visible(forecast.study), f" ({forecast.algorithm}): what to expect, {forecast.unit}")
+    if forecast.caveat:
+        terminal.out.print(f"{forecast.caveat}.")
+    terminal.out.print(f"Assumptions: {visible(forecast.description)}.")
+    _show_structures(forecast)
     # The people are a sample of a population, which adds an error that no budget removes. Noise far below that error
     # hardly matters.
-    sampled = any(line.sampling > 0 for line in found.own.lines)
-    more = ("sampling adds", "together") if sampled else (found.level, "without privacy") if found.level else ()
+    sampled = any(line.sampling > 0 for line in forecast.own.lines)
+    more = ("sampling adds", "together") if sampled else (forecast.level, "without privacy") if forecast.level else ()
     table = Table("", Column("setting", justify="right"), Column("privacy adds", no_wrap=True), *more, "")
-    for kind, row in found.around.items():
+    for kind, row in forecast.around.items():
         for at, each in enumerate(row):
-            own = "this study" if each.setting == found.own.setting else ""
+            own = "this study" if each.setting == forecast.own.setting else ""
             if each.hidden:
                 own += f"{', ' if own else ''}{len(each.hidden)} hidden"
             value = f"{getattr(each.setting, kind):g}"
             cells = map(_figure, (each.sampling, each.together)[: len(more)])
-            shown = _levels(each) if found.level else [_figure(each.privacy), *cells]
+            shown = _levels(each) if forecast.level else [_figure(each.privacy), *cells]
             table.add_row(kind if at == 0 else "", value, *shown, own, end_section=at == len(row) - 1)
     terminal.show_table(table)
-    _show_lines(found, sampled)
-    _show_hidden(found)
-    if found.target is not None:
-        wanted = ", ".join(f"{name} {error:g}" if name else f"{error:g}" for name, error in found.target.wanted.items())
-        if found.target.forecast is None:
+    _show_lines(forecast, sampled)
+    _show_hidden(forecast)
+    if forecast.target is not None:
+        wanted = ", ".join(
+            f"{name} {error:g}" if name else f"{error:g}" for name, error in forecast.target.wanted.items()
+        )
+        if forecast.target.forecast is None:
             sentence = f"No epsilon up to {LARGEST:g} that can be planned reaches an error of {visible(wanted)}: "
             sentence += "more people may."
         else:
             # A formula gives the epsilon exactly, rehearsals with an error of their own.
-            about = "about " if found.own.runs else ""
-            sentence = f"An error of {visible(wanted)} takes {about}epsilon {found.target.epsilon:g}."
-        for name, epsilon in found.target.others:
+            about = "about " if forecast.own.runs else ""
+            sentence = f"An error of {visible(wanted)} takes {about}epsilon {forecast.target.epsilon:g}."
+        for name, epsilon in forecast.target.others:
             needed = f"no epsilon up to {LARGEST:g} is enough" if epsilon is None else f"about {epsilon:g}"
             sentence += f" With {name} data: {needed}."
         terminal.out.print(sentence)
-    if found.level:
+    if forecast.level:
         terminal.out.print(
-            f"A single run of this study differs from what is expected by {found.own.spread or 0.0:.2g} (one standard "
-            "deviation)."
+            f"A single run of this study differs from what is expected by {forecast.own.spread or 0.0:.2g} (one "
+            "standard deviation)."
         )
-    how = "by formula" if found.own.runs == 0 else f"from {found.own.runs} rehearsals on {found.source}"
-    if found.own.runs and not found.level:
-        how += f", and off by about {100 * found.own.relative_error:.2g} % by chance"
-    if found.level:
+    how = "by formula" if forecast.own.runs == 0 else f"from {forecast.own.runs} rehearsals on {forecast.source}"
+    if forecast.own.runs and not forecast.level:
+        how += f", and off by about {100 * forecast.own.relative_error:.2g} % by chance"
+    if forecast.level:
         # The other settings get a fraction of the rehearsals of the study's own; the smallest number is stated.
-        others = [each.runs for row in found.around.values() for each in row if each.setting != found.own.setting]
+        others = [each.runs for row in forecast.around.values() for each in row if each.setting != forecast.own.setting]
         how += f", of other settings from {min(others, default=0)}; ± is one standard error of their mean"
     terminal.out.print(f"Figures are {how}. No private data were read, and nothing was spent.")
 
 
-def _show_structures(found: WhatIf) -> None:
+def _show_structures(forecast: WhatIf) -> None:
     """Print the errors over plausible structures of the data, where not all facts are stated."""
-    if not found.structures:
+    if not forecast.structures:
         return
-    low, high = map(_figure, found.range)
+    low, high = map(_figure, forecast.range)
     terminal.out.print(
         f"Not all of this is stated: over plausible structures of the data privacy adds {low} to {high}. The tables "
         "below are for typical data. --correlation, --shape, --guess, --whole, --spectrum or --like state more."
     )
     table = Table("structure", Column("privacy adds", no_wrap=True), "assumptions")
-    table.add_row("typical", _figure(found.own.privacy), visible(found.description))
-    for each in found.structures:
+    table.add_row("typical", _figure(forecast.own.privacy), visible(forecast.description))
+    for each in forecast.structures:
         table.add_row(each.name, _figure(each.forecast.privacy), visible(each.description))
     terminal.show_table(table)
 
@@ -322,29 +326,29 @@ def _levels(each: Forecast) -> list[str]:
     return [added, f"{1 - (each.expected or 0.0):.4f}", f"{1 - (each.without or 0.0):.4f}"]
 
 
-def _show_lines(found: WhatIf, sampled: bool) -> None:
+def _show_lines(forecast: WhatIf, sampled: bool) -> None:
     """Print the forecast of every number in its own unit."""
-    own = found.own
-    more = ("sampling adds", "together") if sampled else ("expected", "without privacy") if found.level else ()
-    table = Table("this study, what is lost" if found.level else "this study", "privacy adds", *more)
+    own = forecast.own
+    more = ("sampling adds", "together") if sampled else ("expected", "without privacy") if forecast.level else ()
+    table = Table("this study, what is lost" if forecast.level else "this study", "privacy adds", *more)
     for line in own.lines[:_LINES]:
         # A loss has no sampling error of its own here: the columns are the losses with and without privacy.
         loss = (line.expected or 0.0, line.without or 0.0)
-        cells = (line.privacy, *(loss if found.level else (line.sampling, line.together)))[: 1 + len(more)]
+        cells = (line.privacy, *(loss if forecast.level else (line.sampling, line.together)))[: 1 + len(more)]
         table.add_row(visible(line.label), *map(_figure, cells))
     terminal.show_table(table)
     if len(own.lines) > _LINES:
         terminal.out.print(f"and {len(own.lines) - _LINES} more: --json has them all")
 
 
-def _show_hidden(found: WhatIf) -> None:
+def _show_hidden(forecast: WhatIf) -> None:
     """Print the numbers that noise is likely to suppress; errors refer to the others."""
-    if not any(each.hidden for row in found.around.values() for each in row):
+    if not any(each.hidden for row in forecast.around.values() for each in row):
         return
     terminal.out.print(
         "Hidden numbers are not in the result, because noise is larger than they are. Errors refer to the others."
     )
-    if hidden := found.own.hidden:
+    if hidden := forecast.own.hidden:
         names = ", ".join(f"{visible(line.label)} ({100 * line.missing:.0f} %)" for line in hidden[:_LINES])
         more = f" and {len(hidden) - _LINES} more" if len(hidden) > _LINES else ""
         terminal.out.print(f"Hidden in this study, with their share of the rehearsals: {names}{more}.")
@@ -355,24 +359,24 @@ def _figure(value: float) -> str:
     return f"{value:.3g}" if math.isfinite(value) else ""
 
 
-def pictures_of(found: WhatIf) -> list[Picture]:
+def pictures_of(forecast: WhatIf) -> list[Picture]:
     """One curve of the error for each kind of setting."""
     from zerosum.report.document import Curves, Series, all_known
 
     drawn: list[Picture] = []
-    for kind, row in found.around.items():
+    for kind, row in forecast.around.items():
         # A single point is no curve.
         if len(row) < 2:
             continue
         x = all_known(getattr(each.setting, kind) for each in row)
-        if found.level:
+        if forecast.level:
             series = [Series("expected", x, all_known(each.expected or 0.0 for each in row))]
             series.append(Series("without privacy", x, all_known(each.without or 0.0 for each in row), style="dashed"))
         else:
             series = [Series("what privacy adds", x, all_known(each.privacy for each in row))]
         if any(each.sampling > 0 for each in row):
             series.append(Series("what sampling adds", x, all_known(each.sampling for each in row), style="dashed"))
-        drawn.append(Curves(f"The error against {kind}", found.unit, kind, found.unit, tuple(series)))
+        drawn.append(Curves(f"The error against {kind}", forecast.unit, kind, forecast.unit, tuple(series)))
     return drawn
 
 
@@ -381,7 +385,7 @@ def pictures_of(found: WhatIf) -> list[Picture]:
 
 @app.command()
 def compare(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML).", autocompletion=complete.studies)],
+    study: StudyFile,
     schemes: Annotated[
         list[str] | None,
         typer.Option(
@@ -389,9 +393,7 @@ def compare(
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=2, help="Number of runs of each scheme.")] = 5,
-    site: Annotated[
-        list[Path] | None, typer.Option(help="A site's own file, where the study file holds the public part only.")
-    ] = None,
+    site: SiteFiles = None,
     made_up: Annotated[bool, typer.Option("--made-up", help="Use synthetic people, from public guesses.")] = False,
     people: People = None,
     guess: Guess = None,
@@ -409,12 +411,9 @@ def compare(
     """Run one study under every scheme on public or synthetic data. Spends nothing."""
     from zerosum import forecast as module
     from zerosum.report.record import write_whole
-    from zerosum.study import SiteFile, Study
 
     _check_picture(out, "--out names the picture: a file that ends in .svg")
-    loaded = Study.load(study)
-    if site:
-        loaded = loaded.with_sites([SiteFile.load(path) for path in site])
+    loaded = load_study(study, site)
     options: dict[str, Any] = {"spectrum": spectrum, "r_squared": r_squared, "separation": separation, "rows": rows}
     options |= {"correlation": correlation, "shape": shape, "whole": whole or None}
     # Without --made-up the runs use the public data of the study's sites, and a guess would have no effect.
@@ -422,7 +421,7 @@ def compare(
         raise BadParameter("guesses apply to synthetic people: give --made-up")
     assumptions = assumptions_of(loaded, guess, like, **options)
     with terminal.progress("running every scheme") as on_step:
-        found = module.compare(
+        comparison = module.compare(
             loaded,
             schemes or (module.ALL,),
             seeds=seeds,
@@ -434,51 +433,51 @@ def compare(
     if out is not None:
         from zerosum.report.svg_file import svg_file
 
-        write_whole(out, svg_file(f"{found.study}: every scheme", _about(found), [_bars(found)]))
+        write_whole(out, svg_file(f"{comparison.study}: every scheme", _about(comparison), [_bars(comparison)]))
     if json_:
-        terminal.print_json(found.as_record() | ({} if out is None else {"picture": str(out)}))
+        terminal.print_json(comparison.as_record() | ({} if out is None else {"picture": str(out)}))
         return
-    _show_comparison(found)
+    _show_comparison(comparison)
     if out is not None:
         terminal.out.print(f"\npicture: {out}", soft_wrap=True)
 
 
-def _about(found: Comparison) -> str:
+def _about(comparison: Comparison) -> str:
     """Sentence below the title of a picture: what the bars and lines are."""
-    ends = f"lines go from the least to the largest of {found.seeds} seeds"
-    against = "" if found.loss else " against the result without privacy"
-    return f"The error{against}, {found.unit}; {ends}."
+    ends = f"lines go from the least to the largest of {comparison.seeds} seeds"
+    against = "" if comparison.loss else " against the result without privacy"
+    return f"The error{against}, {comparison.unit}; {ends}."
 
 
-def _bars(found: Comparison) -> Picture:
+def _bars(comparison: Comparison) -> Picture:
     """Bar chart of the error under each scheme that ran.
 
     Schemes that cannot run the study have no bar, nor has the run without noise, which has no epsilon.
     """
     from zerosum.report.document import Bars, all_known
 
-    ran = [line for line in found.lines if line.error is not None and line.epsilon is not None]
+    ran = [line for line in comparison.lines if line.error is not None and line.epsilon is not None]
     columns: Mapping[str, Any] = {
         name: all_known(getattr(line, name) for line in ran) for name in ("error", "low", "high")
     }
     labels = tuple(line.heading.replace(", as published", "*") for line in ran)
-    title = f"The error of {found.algorithm}, {found.unit} (*: noise as published)"
-    return Bars(title, _about(found), labels, columns["error"], columns["low"], columns["high"])
+    title = f"The error of {comparison.algorithm}, {comparison.unit} (*: noise as published)"
+    return Bars(title, _about(comparison), labels, columns["error"], columns["low"], columns["high"])
 
 
-def _show_comparison(found: Comparison) -> None:
+def _show_comparison(comparison: Comparison) -> None:
     """Print the error under each scheme, and why some do not run.
 
     Parameters
     ----------
-    found : Comparison
+    comparison : Comparison
         The runs. A line without an error is a scheme that cannot run this study.
     """
-    terminal.print_titled(visible(found.study), f" ({found.algorithm}): the error, {found.unit}")
-    terminal.out.print(f"Data: {visible(found.data)}. {found.seeds} seeds.")
-    hides = any(line.hidden for line in found.lines)
+    terminal.print_titled(visible(comparison.study), f" ({comparison.algorithm}): the error, {comparison.unit}")
+    terminal.out.print(f"Data: {visible(comparison.data)}. {comparison.seeds} seeds.")
+    hides = any(line.hidden for line in comparison.lines)
     table = Table("scheme", "trusted", "error", "least", "largest", *(["hidden"] if hides else []), "epsilon")
-    for line in found.lines:
+    for line in comparison.lines:
         if line.error is None:
             continue
         cells = [_figure(math.nan if each is None else each) for each in (line.error, line.low, line.high)]
@@ -487,7 +486,7 @@ def _show_comparison(found: Comparison) -> None:
     terminal.show_table(table)
     if hides:
         terminal.out.print("Hidden: mean number of values per run that noise suppresses; errors refer to the others.")
-    for line in found.lines:
+    for line in comparison.lines:
         if line.refused:
             terminal.out.print(f"{line.heading} does not run this study: {visible(line.refused)}.")
-    terminal.out.print(f"Spent: {found.spent}.")
+    terminal.out.print(f"Spent: {comparison.spent}.")

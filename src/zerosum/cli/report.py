@@ -39,15 +39,15 @@ def verify(
 
     if key is not None:
         check_identity("--key", key)
-    found = module.verify(report)
+    verification = module.verify(report)
     # What names the report's key, and what was given but names no key. A source that names another key raises an error.
     pinned: list[str] = []
     unpinned: list[str] = []
     if key is not None:
-        module.check_key(found, key)
+        module.check_key(verification, key)
         pinned.append("--key")
     if plan is not None:
-        if not module.check_plan(found, read_plan(plan)):
+        if not module.check_plan(verification, read_plan(plan)):
             unpinned.append("the plan pins no key")
         # Someone who forges a report puts a plan with the forged key beside it.
         elif plan.resolve().parent == (report if report.is_dir() else report.parent).resolve():
@@ -55,26 +55,38 @@ def verify(
         else:
             pinned.append("the plan")
     if policy is not None:
-        if module.check_policy(found, _policy(policy)):
+        if module.check_policy(verification, _policy(policy)):
             pinned.append("the policy")
         else:
             unpinned.append("the policy pins no key")
     # On the coordinator's own machine its key is at hand, and needs no other channel.
-    own = found.key == _own_key()
+    own = verification.key == _own_key()
     if json_:
-        written = {} if found.document is None else {"study": found.document.study, "written": found.document.written}
-        record = {"unchanged": True, "key": found.key, "pinned_by": pinned, "own_key": own, "plan": plan is not None}
-        site_fields = {"site": found.site or None, "redrawn": found.redrawn}
-        terminal.print_json(record | written | site_fields | {"files": list(found.files), "absent": list(found.absent)})
+        written = (
+            {}
+            if verification.document is None
+            else {"study": verification.document.study, "written": verification.document.written}
+        )
+        record = {
+            "unchanged": True,
+            "key": verification.key,
+            "pinned_by": pinned,
+            "own_key": own,
+            "plan": plan is not None,
+        }
+        site_fields = {"site": verification.site or None, "redrawn": verification.redrawn}
+        terminal.print_json(
+            record | written | site_fields | {"files": list(verification.files), "absent": list(verification.absent)}
+        )
         return
-    terminal.out.print(f"unchanged since it was signed: {', '.join(map(visible, found.files))}", soft_wrap=True)
-    if found.document is None:
-        gone = f"absent, so not checked: {visible(found.absent[0])}, and the files of the result, which it names"
+    terminal.out.print(f"unchanged since it was signed: {', '.join(map(visible, verification.files))}", soft_wrap=True)
+    if verification.document is None:
+        gone = f"absent, so not checked: {visible(verification.absent[0])}, and the files of the result, which it names"
         terminal.out.print(gone, soft_wrap=True)
-    elif found.absent:
-        terminal.out.print(f"absent, so not checked: {', '.join(map(visible, found.absent))}", soft_wrap=True)
+    elif verification.absent:
+        terminal.out.print(f"absent, so not checked: {', '.join(map(visible, verification.absent))}", soft_wrap=True)
     # Not an error: fonts and layout differ between versions of the libraries that draw the page.
-    if found.redrawn is False:
+    if verification.redrawn is False:
         terminal.err.print(
             "the page differs from the one that is rendered here from the JSON beside it: another version of Zerosum "
             "or matplotlib rendered it, or its content is different; only the JSON was checked",
@@ -82,14 +94,14 @@ def verify(
         )
     if plan is not None:
         terminal.out.print("it belongs to this plan, and states the plan's guarantee")
-    terminal.out.print(f"signed with the key {found.key}", soft_wrap=True)
+    terminal.out.print(f"signed with the key {verification.key}", soft_wrap=True)
     if pinned:
-        whose = f" for the site {visible(found.site)!r}" if found.site and pinned != ["--key"] else ""
+        whose = f" for the site {visible(verification.site)!r}" if verification.site and pinned != ["--key"] else ""
         terminal.out.print(f"which is the one that {' and '.join(pinned)} names{whose}", soft_wrap=True)
-    if found.site:
+    if verification.site:
         terminal.err.print(
-            f"this is the copy of the site {visible(found.site)!r}, which that site signed: only the coordinator's "
-            "own report proves what the coordinator wrote about the study",
+            f"this is the copy of the site {visible(verification.site)!r}, which that site signed: only the "
+            "coordinator's own report proves what the coordinator wrote about the study",
             soft_wrap=True,
         )
     if pinned:
@@ -156,25 +168,25 @@ def site_report(
 
     loaded = SiteFile.load(site)
     policy, identity = loaded.own_policy(), loaded.keep_identity()
-    found = module.verify(report)
-    if found.document is None:
+    verification = module.verify(report)
+    if verification.document is None:
         raise BadInput("report.json is needed to make a copy: put it beside the page")
     # A copy has the signature of the site that made it. Only the coordinator's own report proves what the coordinator
     # wrote.
-    if found.document.site:
+    if verification.document.site:
         raise BadInput("this is a site's copy already: give the coordinator's own report")
-    pinned = module.check_policy(found, policy)
+    pinned = module.check_policy(verification, policy)
     check_target(out)
     with Ledger.inspect(policy.ledger_path, counter=policy.counter) as ledger:
         ledger_summary = statement(ledger, policy.cap)
     # The ledger knows under which plan this site was charged. A report with another plan describes a study that this
     # site did not agree to.
-    plans = {line["plan"] for line in ledger_summary["studies"] if line["study"] == found.document.study}
-    if plans - {found.document.plan_digest, None}:
+    plans = {line["plan"] for line in ledger_summary["studies"] if line["study"] == verification.document.study}
+    if plans - {verification.document.plan_digest, None}:
         raise CheckFailed("this site's ledger has the study under another plan than the report")
     try:
         page, text = signed_files(
-            site_copy(found.document, loaded.name, identity.public.hex(), ledger_summary), identity
+            site_copy(verification.document, loaded.name, identity.public.hex(), ledger_summary), identity
         )
     # The document was signed, but its numbers come from the coordinator and need not fit together.
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:

@@ -22,6 +22,7 @@ from zerosum.errors import BadInput, BadParameter, Refused
 from zerosum.kernel.names import counted, visible
 
 if TYPE_CHECKING:
+    from zerosum.report.export import Changes
     from zerosum.report.record import Result
 
 # State of an archived study (`ArchivedStudy.as_record`) as a sentence.
@@ -123,6 +124,14 @@ class Format(StrEnum):
     DOCX = "docx"
 
 
+class Adjustment(StrEnum):
+    """Corrections for several tests."""
+
+    NONE = "none"
+    HOLM = "holm"
+    BENJAMINI_HOCHBERG = "benjamini-hochberg"
+
+
 @results_app.command("export")
 def results_export(
     id: IdOrFolder,
@@ -147,6 +156,16 @@ def results_export(
         list[str] | None,
         typer.Option(help="COLUMN=A,B: predictions at these values, the other columns at their means."),
     ] = None,
+    test: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A joint test of coefficients, separated by semicolons: 'smoker=old; smoker=yes'; or a column, for "
+            "all its levels. May be repeated."
+        ),
+    ] = None,
+    correction: Annotated[
+        Adjustment, typer.Option(help="Adjustment of the p values of each table for its number of tests.")
+    ] = Adjustment.NONE,
     label: Labels = None,
     study: Annotated[
         Path | None, typer.Option(help="The study file, for maps of images, or if the result needs its files.")
@@ -155,18 +174,26 @@ def results_export(
 ) -> None:
     """Write a result again, or its tables for a paper; of a stopped study, its releases. Nothing is spent."""
     from zerosum.report.build import write_report
+    from zerosum.report.export import Changes
     from zerosum.study import Study
     from zerosum.study.archive import ArchivedStudy
 
     if format_ is not None:
         _write_tables(
-            stored_result(id), format_, out, table or (), (per or (), contrast or (), margin or (), label or ())
+            stored_result(id),
+            format_,
+            out,
+            table or (),
+            Changes.parse(per or (), contrast or (), margin or (), label or (), test or (), correction.value),
         )
         return
     if out is None:
         raise BadParameter("give --out, a new folder; or --format, for tables alone")
-    if table or per or contrast or margin or label:
-        raise BadParameter("--table, --per, --contrast, --margin and --label are about tables: give --format with them")
+    if table or per or contrast or margin or label or test or correction is not Adjustment.NONE:
+        raise BadParameter(
+            "--table, --per, --contrast, --margin, --test, --correction and --label are about tables: give --format "
+            "with them"
+        )
     loaded = None if study is None else Study.load(study)
     whole = ArchivedStudy.load(id).export(out, None if loaded is None else loaded.build_algorithm())
     has_plan = whole and (out / "plan.json").exists()  # early versions wrote no plan
@@ -201,9 +228,7 @@ def stored_result(id: str) -> Result:
     return Result.read(archived.folder / "result")
 
 
-def _write_tables(
-    result: Result, format_: Format, out: Path | None, names: Sequence[str], changes: tuple[Sequence[str], ...]
-) -> None:
+def _write_tables(result: Result, format_: Format, out: Path | None, names: Sequence[str], changes: Changes) -> None:
     """Write tables of a result in one format, to a file, a folder, or the standard output.
 
     Parameters
@@ -216,12 +241,12 @@ def _write_tables(
         A new file; for CSV with several tables a new folder; None for the standard output.
     names : sequence of str
         Names of the tables; all if empty.
-    changes : tuple of sequence of str
-        Values of `--per`, `--contrast`, `--margin` and `--label`.
+    changes : Changes
+        Derived tables, tests, corrections and labels.
     """
-    from zerosum.report.export import Changes, exported
+    from zerosum.report.export import exported
 
-    files = exported(result, format_.value, tuple(names), Changes.parse(*changes))
+    files = exported(result, format_.value, tuple(names), changes)
     if out is None:
         # A Word file is binary and would garble a terminal.
         if format_ is Format.DOCX:
@@ -293,20 +318,20 @@ def results_picture(
     from zerosum.report.charts import picture_file
     from zerosum.report.export import Changes, pictures
 
-    found = pictures(stored_result(id), Changes.parse(per=per or (), labels=label or ()))
+    charts = pictures(stored_result(id), Changes.parse(per=per or (), labels=label or ()))
     if out is None:
         if json_:
-            terminal.print_json({name: each.title for name, each in found.items()})
+            terminal.print_json({name: each.title for name, each in charts.items()})
             return
-        for name, each in found.items():
+        for name, each in charts.items():
             terminal.out.print(f"{name}: {visible(each.title)}", soft_wrap=True, markup=False, highlight=False)
         return
     # A guess between several pictures could put the wrong one into a paper.
-    if picture is None and len(found) > 1:
-        raise BadParameter(f"this result has several pictures, choose one with --picture: {', '.join(found)}")
-    if not found or (picture is not None and picture not in found):
-        raise BadParameter(f"there is no picture {picture or ''!r}; pictures: {', '.join(found) or 'none'}")
-    chosen = found[picture or next(iter(found))]
+    if picture is None and len(charts) > 1:
+        raise BadParameter(f"this result has several pictures, choose one with --picture: {', '.join(charts)}")
+    if not charts or (picture is not None and picture not in charts):
+        raise BadParameter(f"there is no picture {picture or ''!r}; pictures: {', '.join(charts) or 'none'}")
+    chosen = charts[picture or next(iter(charts))]
     # The ending of the name chooses the format.
     (path,) = _write_files({out.name: picture_file(chosen, out.suffix.removeprefix("."))}, out, folder=False)
     if json_:

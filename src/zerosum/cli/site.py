@@ -77,7 +77,7 @@ ledger = "state/ledger.sqlite"
 # east = "../east/state/socket"
 
 # [source]                  # a database instead of `data`; then: zerosum site fetch
-# engine = "postgresql"     # or "duckdb", "sqlite", "adbc"
+# engine = "postgresql"     # or "duckdb", "sqlite", "adbc", "fsspec"
 # database = "postgresql://reader@localhost/research"
 # query = "SELECT age, bmi FROM visits ORDER BY id"
 # password_file = "password"  # of mode 0600; or password_env = "VARIABLE"

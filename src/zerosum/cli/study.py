@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from zerosum.cli import complete, terminal
-from zerosum.cli.app import Json, app
+from zerosum.cli import terminal
+from zerosum.cli.app import Json, ResultFolder, SiteFiles, StudyFile, app, load_study
 from zerosum.cli.forecast import (
     Correlation,
     Guess,
@@ -49,27 +49,27 @@ def demo(
     from zerosum.report.json_text import finite
 
     with terminal.progress("asking every scheme") as on_step:
-        found = module.play(repeats, on_step)
+        demo_result = module.play(repeats, on_step)
     with terminal.progress("separating brains") as on_step:
         maps = demo_maps.play(people, on_step)
     picture, maps_picture = out / "accuracy.png", out / "maps.png"
-    module.draw(found, picture)
+    module.draw(demo_result, picture)
     demo_maps.draw(maps, maps_picture)
-    report = module.write_report_of(found, out / "report")
-    record = found.as_record() | {"maps": maps.as_record()}
+    report = module.write_report_of(demo_result, out / "report")
+    record = demo_result.as_record() | {"maps": maps.as_record()}
     (out / "demo.json").write_text(json.dumps(finite(record), indent=2) + "\n")
     if json_:
         terminal.print_json(
             record | {"picture": str(picture), "maps_picture": str(maps_picture), "report": str(report)}
         )
         return
-    hospitals = ", ".join(f"{name} ({size})" for name, size in found.sizes.items())
+    hospitals = ", ".join(f"{name} ({size})" for name, size in demo_result.sizes.items())
     terminal.print_titled("Four hospitals", f": {hospitals}. The question: the mean of five clinical measurements.\n")
     # Noise variance in relation to a trusted party that holds all records, at equal epsilon: the price of not having
     # such a party.
-    pooled = next(line.predicted for line in found.lines if line.scheme == "pooled")
+    pooled = next(line.predicted for line in demo_result.lines if line.scheme == "pooled")
     table = Table("scheme", "trusted", "error %", "predicted", "var/pooled", "epsilon")
-    for line in found.lines:
+    for line in demo_result.lines:
         ratio = "" if line.predicted == 0 else f"{(line.predicted / pooled) ** 2:.2f}"
         spent = "infinite" if line.epsilon is None else f"{line.epsilon:.4f}"
         table.add_row(
@@ -81,7 +81,7 @@ def demo(
             spent,
         )
     terminal.show_table(table)
-    terminal.show_report(found.report)
+    terminal.show_report(demo_result.report)
     terminal.print_titled("\nBrain maps", f" ({maps.description}).\n")
     table = Table("maps", "epsilon", "with reduction", "correlation", "Amari index")
     for each in maps.lines:
@@ -95,7 +95,7 @@ def demo(
 
 @app.command()
 def plan(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML).", autocompletion=complete.studies)],
+    study: StudyFile,
     out: Annotated[
         Path | None,
         typer.Option(help="Write the plan to this file, to be approved and run; with --what-if, the picture (.svg)."),
@@ -127,26 +127,17 @@ def plan(
     from zerosum.report.record import privacy_report, write_whole
     from zerosum.study import Study, resolve
 
+    options: dict[str, Any] = {"spectrum": spectrum, "r_squared": r_squared, "separation": separation, "rows": rows}
+    options |= {"correlation": correlation, "shape": shape, "whole": whole}
     # A forecast is another output of the same study file; it makes many plans, so no single plan is written.
     if what_if:
         loaded = Study.load(study)
-        assumptions = assumptions_of(
-            loaded,
-            guess,
-            like,
-            spectrum=spectrum,
-            r_squared=r_squared,
-            separation=separation,
-            rows=rows,
-            correlation=correlation,
-            shape=shape,
-            whole=whole,
-        )
+        assumptions = assumptions_of(loaded, guess, like, **options)
         given = target_error or ()
         print_forecasts(loaded, out, json_, people=people, assumptions=assumptions, targets=given, runs=runs)
         return
     # Options without effect are refused rather than ignored: the user would read the plan as a forecast.
-    forecasting = (target_error, guess, people, like, spectrum, r_squared, separation, rows, correlation, shape, whole)
+    forecasting = (target_error, guess, people, like, *options.values())
     if runs is not None or any(each is not None and each != [] for each in forecasting):
         raise BadParameter(
             "--target-error, --people, --guess, --like, --spectrum, --r-squared, --separation, --rows, --correlation, "
@@ -176,25 +167,20 @@ def plan(
 
 @app.command()
 def check(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML).", autocompletion=complete.studies)],
-    site: Annotated[
-        list[Path] | None, typer.Option(help="A site's own file, where the study file holds the public part only.")
-    ] = None,
+    study: StudyFile,
+    site: SiteFiles = None,
     json_: Json = False,
 ) -> None:
     """Check data, policy and budget for all faults that would stop a study at a site. Spends nothing; for stewards."""
-    from zerosum.study import SiteFile, Study
     from zerosum.study.checking import check_study
 
-    loaded = Study.load(study)
-    if site:
-        loaded = loaded.with_sites([SiteFile.load(path) for path in site])
+    loaded = load_study(study, site)
     with terminal.study_progress() as observer:
-        found = check_study(loaded, observer)
+        checks = check_study(loaded, observer)
     # The private parts of several sites lie on one machine only in a rehearsal.
-    rehearsal = len(found) > 1
+    rehearsal = len(checks) > 1
     if json_:
-        terminal.print_json({"rehearsal": rehearsal, "sites": [each.as_record() for each in found]})
+        terminal.print_json({"rehearsal": rehearsal, "sites": [each.as_record() for each in checks]})
     else:
         if rehearsal:
             terminal.out.print(
@@ -202,24 +188,22 @@ def check(
                 "part with 'zerosum check STUDY --site FILE' and does not share the output.",
                 soft_wrap=True,
             )
-        for each in found:
+        for each in checks:
             terminal.show_check(each.as_record())
     # The findings are printed above in full; only the exit code is left.
-    if any(each.faults for each in found):
+    if any(each.faults for each in checks):
         raise typer.Exit(CheckFailed.exit_code)
 
 
 @app.command()
 def run(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML).", autocompletion=complete.studies)],
-    out: Annotated[Path, typer.Option(help="A new folder for the result and the privacy report.")],
+    study: StudyFile,
+    out: ResultFolder,
     plan: Annotated[
         Path | None, typer.Option(help="Run this approved plan; refused if the study has changed since.")
     ] = None,
     digest: Annotated[str | None, typer.Option(help="Digest of the approved plan; any other plan is refused.")] = None,
-    site: Annotated[
-        list[Path] | None, typer.Option(help="A site's own file, where the study file holds the public part only.")
-    ] = None,
+    site: SiteFiles = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="A folder for checkpoints: a killed study resumes there when it is run again.")
     ] = None,
@@ -232,11 +216,9 @@ def run(
     """Run a study with all its sites in this process. Spends budget, which each site's ledger records first."""
     from zerosum.report.build import PAGE
     from zerosum.report.record import read_plan, try_target
-    from zerosum.study import SiteFile, Study, resolve, result_bytes
+    from zerosum.study import resolve, result_bytes
 
-    loaded = Study.load(study)
-    if site:
-        loaded = loaded.with_sites([SiteFile.load(path) for path in site])
+    loaded = load_study(study, site)
     if device is not None:
         loaded = loaded.on(device)
     approved = None if plan is None else read_plan(plan)

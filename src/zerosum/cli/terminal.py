@@ -183,10 +183,12 @@ def study_progress() -> Iterator[Observer]:
     """Show the progress of a study. Yields its observer."""
     with _progress_display("starting") as shown:
 
-        def follow(seen: Seen) -> None:
+        def follow(progress: Seen) -> None:
             # Sites load their data one after the other, so the name shows whose data take long.
-            what = _STAGES[seen.stage] + (f" of {visible(seen.site)}" if seen.site and seen.stage == "loading" else "")
-            shown.at(what, seen.done, seen.planned)
+            what = _STAGES[progress.stage] + (
+                f" of {visible(progress.site)}" if progress.site and progress.stage == "loading" else ""
+            )
+            shown.at(what, progress.done, progress.planned)
 
         yield follow
 
@@ -506,11 +508,11 @@ def show_fit(estimate: Mapping[str, Quantity]) -> None:
     """
     import numpy as np
 
-    found = {name: each for name, each in estimate.items() if np.size(each.value) == 1 and not each.axes}
-    if not found:
+    numbers = {name: each for name, each in estimate.items() if np.size(each.value) == 1 and not each.axes}
+    if not numbers:
         return
     table = Table("fit", "estimate", "standard error")
-    for name, each in found.items():
+    for name, each in numbers.items():
         std = None if each.std is None else float(np.ravel(each.std)[0])
         table.add_row(name, short(float(np.ravel(each.value)[0])), short(std))
     show_table(table)

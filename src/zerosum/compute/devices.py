@@ -26,7 +26,7 @@ HOST = "cpu"
 NAMES = r"^(cpu|cuda(:(0|[1-9][0-9]{0,2}))?)$"
 """Devices by name, for a site's file."""
 
-_moved: ContextVar[dict[int, tuple[Any, Array]] | None] = ContextVar("_moved", default=None)
+_constants_on_device: ContextVar[dict[int, tuple[Any, Array]] | None] = ContextVar("_moved", default=None)
 _terms: ContextVar[int | None] = ContextVar("_terms", default=None)
 _sound: set[str] = set()  # devices that passed `check_products`
 # types that PyTorch has
@@ -52,11 +52,11 @@ def release_scope(max_terms: int) -> Iterator[None]:
     """Scope of one release: inside it `constant_on` moves each constant once, and up to `max_terms` rows may be
     added up in any order.
     """
-    moved, allowed = _moved.set({}), _terms.set(max_terms)
+    moved, allowed = _constants_on_device.set({}), _terms.set(max_terms)
     try:
         yield
     finally:
-        _moved.reset(moved)
+        _constants_on_device.reset(moved)
         _terms.reset(allowed)
 
 
@@ -69,13 +69,13 @@ def constant_on(constant: Any, rows: Array) -> Array:
     """A public constant (a NumPy array) in the namespace of the rows and on their device."""
     if on_host(rows):
         return np.asarray(constant)
-    kept = _moved.get()
-    if kept is not None and (found := kept.get(id(constant))) is not None:
-        return found[1]
+    cache = _constants_on_device.get()
+    if cache is not None and (entry := cache.get(id(constant))) is not None:
+        return entry[1]
     moved = array_on(constant, rows)
-    if kept is not None:
+    if cache is not None:
         # the reference keeps the constant alive, so that no other object gets its id
-        kept[id(constant)] = constant, moved
+        cache[id(constant)] = constant, moved
     return moved
 
 
@@ -148,7 +148,7 @@ def check_products(rows: Array) -> None:
         if not exact(rows):
             raise Refused(
                 f"the device {device_of(rows)} rounds products of whole numbers in double precision, so that it cannot "
-                "be used for private data; is CUBLAS_EMULATE_DOUBLE_PRECISION set?"
+                "be used for private data: unset CUBLAS_EMULATE_DOUBLE_PRECISION, or use the CPU"
             )
         _sound.add(where)
 

@@ -26,7 +26,7 @@ from zerosum.kernel.statistic import PublishableStatistic, Statistic
 
 _log = logging.getLogger(__name__)  # stays at the site
 _WORTH_A_THREAD = 1 << 21  # least bytes of one block for threads to pay: below it they wait for the interpreter
-_HELD = 1 << 29  # most bytes of working memory of all blocks that are computed at the same time
+_WORKING_BYTES = 1 << 29  # most bytes of working memory of all blocks that are computed at the same time
 
 
 class BoundedStatistic(Statistic):
@@ -115,7 +115,7 @@ class BoundedStatistic(Statistic):
             return 1
         # A unit is never divided, so a block may be as long as the largest unit.
         held = max(rows, units.largest) * self.row_bytes + self.block_bytes
-        return max(1, min(threads(), blocks, _HELD // held))
+        return max(1, min(threads(), blocks, _WORKING_BYTES // held))
 
     def _part(self, add: Callable[[Units], Array], block: Units) -> Array:
         """The sum over a block.

@@ -40,10 +40,10 @@ def powers(rows: Array, order: int) -> Array:
     index, roots = layout(rows.shape[1], order)
     if not on_host(rows):
         xp = array_namespace(rows)
-        found = constant_on(roots, rows)[None, :] * xp.take(rows, constant_on(index[0], rows), axis=1)
+        products = constant_on(roots, rows)[None, :] * xp.take(rows, constant_on(index[0], rows), axis=1)
         for axis in index[1:]:
-            found = found * xp.take(rows, constant_on(axis, rows), axis=1)
-        return found
+            products = products * xp.take(rows, constant_on(axis, rows), axis=1)
+        return products
     product = roots * rows[:, index[0]]
     for axis in index[1:]:
         product = product * rows[:, axis]

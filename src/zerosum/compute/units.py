@@ -36,9 +36,9 @@ from zerosum.compute.devices import (
 from zerosum.compute.mapped import release_pages
 from zerosum.errors import BadData
 from zerosum.kernel.grid import BLOCK_ROWS, rows_allowed, summation_slack
-from zerosum.kernel.missing import refusal
+from zerosum.kernel.missing import refusal_by_rules
 
-_KEPT = 2  # derived tables that are kept with the units
+_TABLES = 2  # derived tables that are kept with the units
 _BLOCK_BYTES = 1 << 25  # working memory of a pass over the data, in bytes
 _LONG = 1 << 11  # least rows of a block of `Units.evenly`
 _HOST_BYTES = 1 << 31  # working memory on the host, in bytes, for rows on a device, where blocks are long
@@ -220,8 +220,7 @@ class Units:
             Working memory per row, in bytes; None: the row itself.
         longer:
             On a device, whether blocks may exceed the number of rows that may be added up in any order
-            (`grid.rows_allowed`); the caller
-            then bounds the rounding itself.
+            (`grid.rows_allowed`); the caller then bounds the rounding itself.
         by_units:
             On the host, whether the limit counts units instead of rows: for statistics that add up one vector per unit.
         """
@@ -327,14 +326,16 @@ class Units:
             return np.concatenate([np.zeros(0), *(block.dense().own_draws() for block in self.blocks())])
         table = np.ascontiguousarray(to_host(self.rows), dtype=np.float64)
         bounds = np.arange(len(table) + 1) if self.offsets is None else self.offsets
-        seen: Counter[bytes] = Counter()
+        occurrences: Counter[bytes] = Counter()
         drawn = []
         for first, last in itertools.pairwise(bounds.tolist()):
             # Hashed from the bytes of doubles, so that a table of floats and one of integers draw equally.
             own = hashlib.blake2b(table[first:last].tobytes(), digest_size=16).digest()
-            drawn.append(int.from_bytes(hashlib.blake2b(own + seen[own].to_bytes(8, "little"), digest_size=8).digest()))
+            drawn.append(
+                int.from_bytes(hashlib.blake2b(own + occurrences[own].to_bytes(8, "little"), digest_size=8).digest())
+            )
             if twins == "apart":
-                seen[own] += 1
+                occurrences[own] += 1
         # The upper 53 bits: exactly representable in a double, so that the result is uniform on a grid and below 1.
         return np.array([number >> 11 for number in drawn], dtype=np.float64) / 2.0**53
 
@@ -345,7 +346,7 @@ class Units:
         if what not in self._made:
             made = make()
             # The oldest one leaves; a derived table may be as large as the data.
-            while len(self._made) >= _KEPT:
+            while len(self._made) >= _TABLES:
                 del self._made[next(iter(self._made))]
             self._made[what] = made
         return self._made[what]
@@ -418,7 +419,7 @@ class Units:
         sizes = np.diff(self.offsets)
         return xp.asarray(np.repeat(1 / sizes, sizes), dtype=like.dtype, device=device_of(like))
 
-    def check(self, missing: Collection[int] = (), names: Sequence[str] = ()) -> None:
+    def check(self, missing: Collection[int] = (), names: Sequence[str] = (), rules: Sequence[str] = ()) -> None:
         """Refuse what no study can use: no units, no columns, values that are not finite.
 
         In the columns at the positions `missing`, which have a rule, values may be missing (NaN). A refusal calls
@@ -430,6 +431,8 @@ class Units:
             Positions of columns in which NaN is allowed.
         names : sequence of str
             Descriptions of the columns in refusals; for the owner of the data only.
+        rules : sequence of str
+            The rules for missing values that there are, in words.
         """
         if len(self) == 0:
             raise BadData("there are no units")
@@ -458,14 +461,22 @@ class Units:
         for block in self.blocks():
             xp = array_namespace(block.rows)
             if not bool(xp.all(xp.isfinite(block.rows))):
-                self._check_missing(block.rows, frozenset(missing), names)
+                self._check_missing(block.rows, frozenset(missing), names, rules)
 
-    def _check_missing(self, rows: Array, allowed: frozenset[int], names: Sequence[str]) -> None:
-        """Of rows that are not all finite, refuse all but NaN where that is allowed. How many there are is data."""
+    def _check_missing(self, rows: Array, allowed: frozenset[int], names: Sequence[str], rules: Sequence[str]) -> None:
+        """Of rows that are not all finite, refuse all but NaN where that is allowed. How many there are is data.
+
+        Parameters
+        ----------
+        rows : array
+            Rows of a block.
+        allowed, names, rules
+            As for `check`.
+        """
         xp = array_namespace(rows)
         gone = [at for at in range(self.columns) if at not in allowed and bool(xp.any(xp.isnan(rows[:, at])))]
         if gone and names:
-            raise BadData(refusal(names[gone[0]]))
+            raise BadData(refusal_by_rules([names[at] for at in gone], rules))
         if gone or bool(xp.any(xp.isinf(rows))):
             raise BadData("some values are not finite (NaN or infinite)")
 

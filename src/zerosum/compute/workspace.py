@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 # The largest number of bytes that a workspace keeps (8 MiB). Chosen by hand; no benchmark recorded.
-_MOST = 1 << 23
+_MOST_BYTES = 1 << 23
 # Bytes of a cache line of common processors. Arrays start at multiples of it.
 _LINE = 64
 
@@ -47,7 +47,7 @@ class Workspace:
 
     def clear(self) -> None:
         """Prepare for the next user, with as much memory as this user requested."""
-        if len(self._bytes) < self._used <= _MOST:
+        if len(self._bytes) < self._used <= _MOST_BYTES:
             # One line more than needed, so that an aligned start exists inside.
             more = np.empty(self._used + _LINE, dtype=np.uint8)
             start = -more.ctypes.data % _LINE
@@ -69,11 +69,11 @@ def workspace() -> Iterator[Workspace]:
     (2, 3)
     """
     try:
-        found = _idle.pop()
+        arrays = _idle.pop()
     except IndexError:
-        found = Workspace()
+        arrays = Workspace()
     try:
-        yield found
+        yield arrays
     finally:
-        found.clear()
-        _idle.append(found)
+        arrays.clear()
+        _idle.append(arrays)

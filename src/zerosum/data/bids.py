@@ -87,15 +87,15 @@ def find_recordings(folder: Path, selection: Selection | None = None, faults: li
     with readable(folder):
         subjects = [entry for entry in _entries(folder) if entry.name.startswith("sub-") and entry.is_dir()]
         if subjects or (folder / "participants.tsv").is_file():
-            found = _bids(folder, subjects, chosen, faults)
+            recordings = _bids(folder, subjects, chosen, faults)
         elif chosen != Selection():
             raise BadData(f"{folder} is not a BIDS data set, so there is nothing to select by task, space, desc or res")
         else:
-            found = _plain(folder)
-    return found
+            recordings = _flat_index(folder)
+    return recordings
 
 
-def _plain(folder: Path) -> BidsIndex:
+def _flat_index(folder: Path) -> BidsIndex:
     """Index of a folder with one file per person."""
     people: dict[str, tuple[Recording, ...]] = {}
     for path in _entries(folder):
@@ -106,7 +106,7 @@ def _plain(folder: Path) -> BidsIndex:
             fault = f"an image in {folder} has a BIDS name: put runs into sub-*/func, beside a participants.tsv"
             raise BadData(fault, detail=path.name)
         # Similar names may be one person with two files, who would then count as two units.
-        if _alike([name, *people]):
+        if _same_person([name, *people]):
             raise BadData(f"{folder} has two images of one name, or of names that are nearly the same", detail=name)
         sidecar, table = path.with_name(f"{name}.json"), path.with_name(f"{name}.tsv")
         sidecars = (sidecar,) if sidecar.is_file() else ()
@@ -178,12 +178,12 @@ def _participants(folder: Path) -> tuple[str, ...]:
     if any(len(row) <= at or not row[at] for row in rows[1:]):
         raise BadData(f"participant_id is empty in a row of {path}")
     names = [f"sub-{row[at].removeprefix('sub-')}" for row in rows[1:]]
-    if _alike(names):
+    if _same_person(names):
         raise BadData(f"{path} lists somebody twice, or under names that differ in case or zeros only")
     return tuple(names)
 
 
-def _alike(names: list[str]) -> bool:
+def _same_person(names: list[str]) -> bool:
     """Whether two names may be the same person: sub-01 and sub-1, sub-A and sub-a."""
     plain = {"-".join(part.lstrip("0") for part in name.casefold().split("-")) for name in names}
     return len(plain) < len(names)
@@ -200,7 +200,7 @@ def _runs(root: Path, subject: Path) -> list[Path]:
         The folder of one person, with or without sessions.
     """
     sessions = [entry for entry in _entries(subject) if entry.name.startswith("ses-") and entry.is_dir()]
-    found = []
+    runs = []
     for folder in [subject, *sessions]:
         for path in _entries(folder / "func"):
             if not is_nifti(path.name) or not _stem(path).endswith("_bold"):
@@ -211,8 +211,8 @@ def _runs(root: Path, subject: Path) -> list[Path]:
             if any(entities.get(name) != value for name, value in expected.items()):
                 fault = f"an image in {root} lies in the folder of another person or session than its name says"
                 raise BadData(fault, detail=str(path))
-            found.append(path)
-    return found
+            runs.append(path)
+    return runs
 
 
 def _selected(root: Path, runs: list[Path], selection: Selection) -> tuple[Recording, ...]:
@@ -227,20 +227,20 @@ def _selected(root: Path, runs: list[Path], selection: Selection) -> tuple[Recor
     selection : Selection
         Which of them are read.
     """
-    seen: dict[frozenset[tuple[str, str]], Path] = {}
+    files: dict[frozenset[tuple[str, str]], Path] = {}
     for path in runs:
         entities = _entities(path)
         if not selection.admits(entities):
             continue
         # The recording is identified by all entities except those that distinguish versions of it.
         which = frozenset((name, value) for name, value in entities.items() if name not in _VERSIONS)
-        if which in seen:
+        if which in files:
             raise BadData(
                 f"{root} has two versions of one recording: select one by space, desc or res",
-                detail=f"{path} and {seen[which].name}",
+                detail=f"{path} and {files[which].name}",
             )
-        seen[which] = path
-    return tuple(Recording(path, _sidecars(root, path), _confounds(path)) for path in seen.values())
+        files[which] = path
+    return tuple(Recording(path, _sidecars(root, path), _confounds(path)) for path in files.values())
 
 
 def every_recording(folder: Path) -> dict[str, tuple[Recording, ...]]:
@@ -275,7 +275,7 @@ def _sidecars(root: Path, path: Path) -> tuple[Path, ...]:
         An image file below it.
     """
     own = _entities(path).items()
-    found: list[Path] = []
+    sidecars: list[Path] = []
     folder = path.parent
     while True:
         near = [
@@ -286,9 +286,9 @@ def _sidecars(root: Path, path: Path) -> tuple[Path, ...]:
             and _entities(entry).items() <= own
         ]
         # More entities are more specific. Values of the first file that has a field apply.
-        found += sorted(near, key=lambda entry: -len(_entities(entry)))
+        sidecars += sorted(near, key=lambda entry: -len(_entities(entry)))
         if folder == root:
-            return tuple(found)
+            return tuple(sidecars)
         folder = folder.parent
 
 

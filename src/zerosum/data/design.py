@@ -24,7 +24,7 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.data.formula import Formula, Function, expanded, function_terms
 from zerosum.errors import BadData
-from zerosum.kernel.missing import COMPLETE, MEANINGS, OWN_ROWS, VALUE
+from zerosum.kernel.missing import COMPLETE, MEANINGS, OWN_ROWS, VALUE, unknown_rule
 
 Level = str | float | bool
 Range = tuple[float, float]
@@ -33,7 +33,7 @@ Range = tuple[float, float]
 MOST_TERMS = 2000
 SITE = "site"  # name of the column with the stratum where each site is one
 DRAW = "draw"  # name of the column with the draw for held-out units
-WHOLE = "complete"  # name of the column with the weight of rows if rows with missing values have weight 0
+COMPLETE_ROWS = "complete"  # name of the column with the weight of rows if rows with missing values have weight 0
 
 
 class Design(BaseModel):
@@ -188,8 +188,8 @@ class Design(BaseModel):
             raise ValueError(
                 f"the range of the weight {self.weight!r} must begin at 0, got {self.ranges[self.weight][0]:g}"
             )
-        if self._drops and self.weight is None and WHOLE in self.read:
-            raise ValueError(f"where rows with missing values are left out, no column can be called {WHOLE!r}")
+        if self._drops and self.weight is None and COMPLETE_ROWS in self.read:
+            raise ValueError(f"where rows with missing values are left out, no column can be called {COMPLETE_ROWS!r}")
         if self.hold_out and DRAW in self.read:
             raise ValueError(f"where units are held out, no column can be called {DRAW!r}")
         for name in self.indicators:
@@ -249,10 +249,9 @@ class Design(BaseModel):
                 raise ValueError(f"missing must have one of the levels of {name!r} for it, got {value!r}")
             own = isinstance(value, str | bool) and value != OWN_ROWS
             if name not in self.levels and (name not in self.ranges or own):
-                raise ValueError(
-                    f"missing must have a number, {OWN_ROWS!r} or {COMPLETE!r} for {name!r}, and {name!r} must have a "
-                    f"range, got {value!r}"
-                )
+                # A column without a range is not one of numbers, or is not read.
+                lacking = "" if name in self.ranges else f"; {name!r} needs a range"
+                raise ValueError(unknown_rule(value, self.rule_words, name) + lacking)
         for parts in self.interactions:
             if len(parts) < 2 or len(set(parts)) < len(parts) or not set(parts) <= set(self.features):
                 raise ValueError(f"an interaction must name two or more different features, got {':'.join(parts)!r}")
@@ -341,21 +340,21 @@ class Design(BaseModel):
     @property
     def roles(self) -> dict[str, Any]:
         """Parameters of a regression for columns that are not features, and units of measurement."""
-        found: dict[str, Any] = {}
+        roles: dict[str, Any] = {}
         if self.offset is not None or self.exposure is not None:
-            found["offset"] = self._offset[0]
+            roles["offset"] = self._offset[0]
         if self._weight is not None:
-            found["weight"] = self._weight[0]
+            roles["weight"] = self._weight[0]
         if self.hold_out:
-            found |= {"draw": DRAW, "hold_out": self.hold_out}
+            roles |= {"draw": DRAW, "hold_out": self.hold_out}
         if self.time is not None:
-            found |= {"events": self.levels[self.response]}
-            found |= {} if self.entry is None else {"entry": self.entry}
+            roles |= {"events": self.levels[self.response]}
+            roles |= {} if self.entry is None else {"entry": self.entry}
             if self._by_site:
-                found |= {"stratum": SITE, "strata": self.sites}
+                roles |= {"stratum": SITE, "strata": self.sites}
             elif self._stratum is not None:
-                found |= {"stratum": self._stratum, "strata": self.levels[self._stratum]}
-        return found | ({"measured_in": self._measures()} if self.measured_in else {})
+                roles |= {"stratum": self._stratum, "strata": self.levels[self._stratum]}
+        return roles | ({"measured_in": self._measures()} if self.measured_in else {})
 
     @property
     def _drops(self) -> frozenset[str]:
@@ -367,12 +366,12 @@ class Design(BaseModel):
         """Name and range of the column of weights, or None."""
         if self.weight is not None:
             return self.weight, *self.ranges[self.weight]
-        return (WHOLE, 0.0, 1.0) if self._drops else None
+        return (COMPLETE_ROWS, 0.0, 1.0) if self._drops else None
 
     @property
     def rule_words(self) -> tuple[str, ...]:
         """The rules for missing values that a design has, for messages."""
-        return f"{VALUE}, {MEANINGS[OWN_ROWS]}", MEANINGS[COMPLETE]
+        return VALUE, MEANINGS[OWN_ROWS], MEANINGS[COMPLETE]
 
     @property
     def _offset(self) -> tuple[str, float, float]:
@@ -395,13 +394,13 @@ class Design(BaseModel):
 
     def _measures(self) -> dict[str, str]:
         """Unit of measurement of design columns. That of a product is the product of its parts' units."""
-        found = {name: unit for name, unit in self.measured_in.items() if name in (*self.features, self.response)}
+        measures = {name: unit for name, unit in self.measured_in.items() if name in (*self.features, self.response)}
         for parts in self.products:
             units = [self.measured_in[name] for name in parts if name in self.measured_in]
             if units:
                 for terms in itertools.product(*(self._own_terms(name) for name in parts)):
-                    found[":".join(term[0] for term in terms)] = " ".join(units)
-        return found
+                    measures[":".join(term[0] for term in terms)] = " ".join(units)
+        return measures
 
     @property
     def center(self) -> Floats:
@@ -439,8 +438,8 @@ class Design(BaseModel):
 
     def _terms(self) -> list[tuple[str, float, float]]:
         """All terms as (name, low, high): features, indicators, products, site effects."""
-        found = [term for name in self.features for term in self._own_terms(name)]
-        found += [(f"{name} missing", 0.0, 1.0) for name in self.indicators]
+        own = [term for name in self.features for term in self._own_terms(name)]
+        own += [(f"{name} missing", 0.0, 1.0) for name in self.indicators]
         for parts in self.products:
             for terms in itertools.product(*(self._own_terms(name) for name in parts)):
                 low, high = 1.0, 1.0
@@ -448,9 +447,9 @@ class Design(BaseModel):
                     # The extreme values of a product of intervals are products of their ends.
                     corners = [low * a, low * b, high * a, high * b]
                     low, high = min(corners), max(corners)
-                found.append((":".join(term[0] for term in terms), low, high))
+                own.append((":".join(term[0] for term in terms), low, high))
         effects = [(f"site={site}", 0.0, 1.0) for site in self.sites[1:]] if self.site_effects else []
-        return [*found, *effects]
+        return [*own, *effects]
 
     def expand(self, units: Units, site: str, *, strict: bool = True) -> Units:
         """Design rows from rows of `read`.
@@ -570,8 +569,8 @@ class Design(BaseModel):
         # Clipped before the mean: one extreme value must not move the imputed value out of the public range.
         known = np.clip(np.where(there, values, low), low, high)
         # Both are means over the unit's rows; their ratio is the mean over observed rows.
-        total, seen = (units.average(each) for each in (np.where(there, known, 0.0), there.astype(np.float64)))
-        mean = np.where(seen > 0, total / np.where(seen > 0, seen, 1.0), (low + high) / 2)
+        total, count = (units.average(each) for each in (np.where(there, known, 0.0), there.astype(np.float64)))
+        mean = np.where(count > 0, total / np.where(count > 0, count, 1.0), (low + high) / 2)
         return np.where(there, values, np.repeat(mean, np.diff(units.offsets)))
 
     def _own_columns(self, name: str, values: Floats) -> list[Floats]:

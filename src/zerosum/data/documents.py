@@ -82,7 +82,7 @@ def load_documents(path: Path, vocabulary: Sequence[str]) -> Units:
                 case [*_, ".txt"] | [*_, ".txt", ".gz"]:
                     units = Units.from_rows(_bag_of_words(path, len(vocabulary)))
                 case [*_, ".text"]:
-                    units = Units.from_rows(counted(_lines(path), vocabulary))
+                    units = Units.from_rows(word_counts(_lines(path), vocabulary))
                 case _:
                     raise BadData(f"{path} is none of .npz, .txt, .txt.gz and .text, and no folder")
     # Finite values are checked here, since a sparse file may contain any number.
@@ -123,7 +123,7 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFC", text.lower()).replace("\u2019", "'")
 
 
-def counted(texts: Iterable[str], vocabulary: Sequence[str]) -> csr_array:
+def word_counts(texts: Iterable[str], vocabulary: Sequence[str]) -> csr_array:
     """Counts of each word of the vocabulary in each text, shape (n_texts, n_words), ignoring case.
 
     Raises `BadData` for a vocabulary with a word that no text can contain, or with two words that are equal in text.
@@ -150,9 +150,9 @@ def counted(texts: Iterable[str], vocabulary: Sequence[str]) -> csr_array:
     from sklearn.feature_extraction.text import CountVectorizer
 
     # scikit-learn's own tokenisation (`token_pattern`, `strip_accents`) has no NFC form and no typographic apostrophe.
-    found = CountVectorizer(analyzer=words_of, vocabulary=place).transform(texts)
-    parts = (found.data.astype(np.float64), found.indices.astype(np.int64), found.indptr.astype(np.int64))
-    return csr_array(parts, shape=found.shape)
+    counts = CountVectorizer(analyzer=words_of, vocabulary=place).transform(texts)
+    parts = (counts.data.astype(np.float64), counts.indices.astype(np.int64), counts.indptr.astype(np.int64))
+    return csr_array(parts, shape=counts.shape)
 
 
 def _matrix(path: Path, words: int) -> csr_array:
@@ -203,7 +203,7 @@ def _folder(path: Path, vocabulary: Sequence[str]) -> Units:
 
     # A person without documents stays in the public number of people, with one empty document.
     texts = (text for each in files for text in ([read(file) for file in each] or [""]))
-    rows = counted(texts, vocabulary)
+    rows = word_counts(texts, vocabulary)
     if not people:
         return Units(rows)
     ends: NDArray[np.int64] = np.concatenate([[0], np.cumsum([max(len(each), 1) for each in files])]).astype(np.int64)

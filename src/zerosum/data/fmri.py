@@ -74,7 +74,7 @@ def garch_sources(
             f"{omega}, {alpha} and {beta}"
         )
     level = w / (1 - a - b)  # stationary variance, divided out at the end
-    found = np.empty((people, points, components), dtype=dtype)
+    sources = np.empty((people, points, components), dtype=dtype)
     # Starts at the stationary variance, so that the burn-in has to remove the dependence on the first value only.
     variance = np.broadcast_to(level, (people, components)).copy()
     value = np.sqrt(variance) * rng.standard_normal((people, components))
@@ -82,8 +82,8 @@ def garch_sources(
         variance = w + a * value**2 + b * variance
         value = np.sqrt(variance) * rng.standard_normal((people, components))
         if t >= 0:
-            found[:, t] = value / np.sqrt(level)
-    return found
+            sources[:, t] = value / np.sqrt(level)
+    return sources
 
 
 def garch_kurtosis(alpha: float, beta: float) -> float:
@@ -152,12 +152,12 @@ def _clusters(components: int, side: int, rng: np.random.Generator) -> Floats:
     maps = []
     for k in range(components):
         place = centres[k % len(centres)] + rng.uniform(-0.08, 0.08, 2) * side
-        found = _bump(place, rng.uniform(0.07, 0.12) * side, side)
+        bump = _bump(place, rng.uniform(0.07, 0.12) * side, side)
         if k % 3 == 2:
             away = rng.uniform(0, 2 * math.pi)
             lobe = place + 0.25 * side * np.array([math.cos(away), math.sin(away)])
-            found = found - 0.7 * _bump(lobe, rng.uniform(0.07, 0.12) * side, side)
-        maps.append(found)
+            bump = bump - 0.7 * _bump(lobe, rng.uniform(0.07, 0.12) * side, side)
+        maps.append(bump)
     return np.array(maps)
 
 

@@ -107,14 +107,14 @@ class Formula:
                 # A name may occur in several terms and enters once.
                 features += [name for name in names if name not in features]
             longest = range(2, len(names) + 1) if len(products) > 1 else [len(names)] if len(names) > 1 else []
-            found = [parts for length in longest for parts in itertools.combinations(names, length)]
+            terms = [parts for length in longest for parts in itertools.combinations(names, length)]
             # a:b and b:a are the same product.
-            interactions += [parts for parts in found if set(parts) not in map(set, interactions)]
+            interactions += [parts for parts in terms if set(parts) not in map(set, interactions)]
         if tilde and (not left.strip() or "~" in left):
             raise ValueError(f"a formula must have one response, before its ~, got {text!r}")
         # A product without its main effects depends on the coding of the columns.
         if alone := [name for parts in interactions for name in parts if name not in features]:
-            raise ValueError(f"the formula multiplies {alone[0]!r}, which does not stand in it by itself")
+            raise ValueError(f"the formula has a product with {alone[0]!r} and no term {alone[0]!r}: add that term")
         return cls(left.strip() or None, tuple(features), tuple(interactions))
 
 
@@ -144,15 +144,15 @@ def expanded(text: str) -> str:
         ) from None
     try:
         terms_ = DefaultFormulaParser().get_terms(right)
-        found = [[str(factor) for factor in term.factors] for term in terms_]
+        names = [[str(factor) for factor in term.factors] for term in terms_]
     except Exception as error:  # formulaic raises several kinds of its own, and of the parser below it
         raise ValueError(f"the formula {text!r} cannot be read: {error}") from None
     # formulaic adds an intercept to every formula; only "- 1" or "+ 0" removes it.
-    if ["1"] not in found:
+    if ["1"] not in names:
         raise ValueError("whether there is an intercept is the parameter `intercept`, not a term of the formula")
     # By the number of factors, then in the order of the text, as in R.
-    found.sort(key=lambda factors: (len(factors), [right.find(factor) for factor in factors]))
-    joined = " + ".join(":".join(factors) for factors in found if factors != ["1"])
+    names.sort(key=lambda factors: (len(factors), [right.find(factor) for factor in factors]))
+    joined = " + ".join(":".join(factors) for factors in names if factors != ["1"])
     return f"{left}{tilde} {joined}".strip()
 
 
@@ -180,13 +180,13 @@ def _check_length(text: str) -> None:
 
 def _bare(text: str) -> str:
     """The text outside all brackets."""
-    depth, kept = 0, []
+    depth, characters = 0, []
     for sign in text:
         depth -= sign in ")]"
         if depth == 0 and sign not in ")]":
-            kept.append(sign)
+            characters.append(sign)
         depth += sign in "(["
-    return "".join(kept)
+    return "".join(characters)
 
 
 def _outside(text: str) -> set[str]:
@@ -283,14 +283,14 @@ class Function:
             odd = min(strangers) if len(options) == len(given) else "twice the same option"
             raise ValueError(f"{text!r} may have {', '.join(names)}, got {odd}")
         _check(call.args[0], text)
-        found = cls(text, kind, call.args[0], tuple(options.items()))
-        found._check_options()
-        return found._reading()
+        basis = cls(text, kind, call.args[0], tuple(options.items()))
+        basis._check_options()
+        return basis._reading()
 
     def _reading(self) -> Function:
         """This function, if it reads a column: a constant is the intercept, and has no values for rows."""
         if not self.columns:
-            raise ValueError(f"the term {self.text!r} has no column")
+            raise ValueError(f"the term {self.text!r} is a constant: a term must contain a column")
         return self
 
     def _check_options(self) -> None:
@@ -318,17 +318,19 @@ class Function:
                 "equally over the range"
             )
         if self.kind == "bs" and options.get("df", _MOST_KNOTS) < options.get("degree", 3):
-            raise ValueError(f"df of {self.text!r} must be at least its degree, {options.get('degree', 3)}")
+            raise ValueError(
+                f"df of {self.text!r} must be at least its degree, {options.get('degree', 3)}, got {options['df']}"
+            )
         if self.kind == "cr" and options.get("df", 2) < 2:
-            raise ValueError(f"df of {self.text!r} must be at least 2")
+            raise ValueError(f"df of {self.text!r} must be at least 2, got {options['df']}")
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns that the function reads, in order."""
         # By node and not by name: a column may have the name of a function.
         called = {id(node.func) for node in ast.walk(self.argument) if isinstance(node, ast.Call)}
-        found = [node for node in ast.walk(self.argument) if isinstance(node, ast.Name) and id(node) not in called]
-        return tuple(dict.fromkeys(node.id for node in found))
+        names = [node for node in ast.walk(self.argument) if isinstance(node, ast.Name) and id(node) not in called]
+        return tuple(dict.fromkeys(node.id for node in names))
 
     def terms(self, ranges: Mapping[str, Range]) -> list[tuple[str, float, float]]:
         """The columns of the design, as (name, low, high).
@@ -342,7 +344,9 @@ class Function:
         if not self.kind:
             return [(self.text, low, high)]
         if not low < high:
-            raise ValueError(f"the argument of {self.text!r} must vary over its range")
+            raise ValueError(
+                f"the argument of {self.text!r} has the value {low:g} on the whole declared range: it must vary"
+            )
         knots = self._knots(low, high)
         # Bases are smooth and piecewise polynomial: their extreme values on a fine grid and at the knots.
         at = np.unique(np.concatenate([np.linspace(low, high, _GRID), knots]))
@@ -360,14 +364,14 @@ class Function:
             Public range of each column.
         """
         with np.errstate(all="ignore"):
-            found = _value(self.argument, values, ranges)
+            value = _value(self.argument, values, ranges)
         if not self.kind:
-            return [np.asarray(found, dtype=np.float64)]
+            return [np.asarray(value, dtype=np.float64)]
         low, high = _interval(self.argument, ranges, self.text)
         # Rounding may leave a value of the argument just outside its interval.
-        found = np.clip(np.asarray(found, dtype=np.float64), low, high)
-        gone = np.isnan(found)
-        expanded_ = self._expand(np.where(gone, low, found), low, high)
+        value = np.clip(np.asarray(value, dtype=np.float64), low, high)
+        gone = np.isnan(value)
+        expanded_ = self._expand(np.where(gone, low, value), low, high)
         return [np.where(gone, np.nan, each) for each in expanded_.T]
 
     def _knots(self, low: float, high: float) -> Floats:
@@ -461,7 +465,7 @@ def _check(node: ast.expr, text: str, depth: int = 0) -> None:
                     raise ValueError(f"{name} takes the name of a column, in {text!r}")
                 return None
     known = ", ".join([*_ONE_NUMBER, "I", "center", "scale", *_BASES])
-    raise ValueError(f"the term {text!r} has a part that a formula does not know: there are + - * / **, and {known}")
+    raise ValueError(f"the term {text!r} may contain columns, numbers, + - * / ** and these functions only: {known}")
 
 
 def _interval(node: ast.expr, ranges: Mapping[str, Range], text: str) -> Interval:
@@ -477,7 +481,9 @@ def _interval(node: ast.expr, ranges: Mapping[str, Range], text: str) -> Interva
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=power)):
             low, high = _interval(left, ranges, text)
             if float(power) != int(power) and low < 0:  # type: ignore[arg-type]
-                raise ValueError(f"{text!r} takes a broken power of numbers down to {low:g}")
+                raise ValueError(
+                    f"the power in {text!r} is not a whole number: its base must be at least 0, got {low:g}"
+                )
             try:
                 ends = [_bounded(math.pow(end, float(power)), text) for end in (low, high)]  # type: ignore[arg-type]
             except OverflowError:
@@ -552,17 +558,17 @@ def _value(node: ast.expr, values: Mapping[str, Floats], ranges: Mapping[str, Ra
         case ast.Constant(value=value):
             return float(value)  # type: ignore[arg-type]
         case ast.UnaryOp(op=op, operand=operand):
-            found = _value(operand, values, ranges)
-            return -found if isinstance(op, ast.USub) else found
+            numbers = _value(operand, values, ranges)
+            return -numbers if isinstance(op, ast.USub) else numbers
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=power)):
             base = _value(left, values, ranges)
             if float(power) != int(power):  # type: ignore[arg-type]
                 return np.power(base, float(power))  # type: ignore[arg-type]
-            found = base
+            numbers = base
             # Repeated products: each is rounded alike in every row, on every machine.
             for _ in range(int(power) - 1):  # type: ignore[arg-type]
-                found = found * base
-            return found
+                numbers = numbers * base
+            return numbers
         case ast.BinOp(left=left, op=op, right=right):
             one, other = _value(left, values, ranges), _value(right, values, ranges)
             match op:
@@ -574,12 +580,12 @@ def _value(node: ast.expr, values: Mapping[str, Floats], ranges: Mapping[str, Ra
                     return one * other
             return one / other
         case ast.Call(func=ast.Name(id=name), args=[argument]):
-            found = _value(argument, values, ranges)
+            numbers = _value(argument, values, ranges)
             if name == "I":
-                return found
+                return numbers
             if name in ("center", "scale"):
                 low, high = ranges[argument.id]  # type: ignore[attr-defined]
-                found = found - (low + high) / 2
-                return found / ((high - low) / 2) if name == "scale" else found
-            return _ONE_NUMBER[name](found)
+                numbers = numbers - (low + high) / 2
+                return numbers / ((high - low) / 2) if name == "scale" else numbers
+            return _ONE_NUMBER[name](numbers)
     raise ValueError("this expression has no value")  # excluded by `_check`

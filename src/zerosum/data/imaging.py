@@ -87,16 +87,16 @@ def load_images(
     (('ann', 'bob'), (24, 4), [2.0, 2.0])
     """
     preprocessing = preprocessing or Preprocessing()
-    found = find_recordings(folder, selection, faults)
+    recordings = find_recordings(folder, selection, faults)
     scans: list[list[Scan]] = []
-    for own in found.people.values():
+    for own in recordings.people.values():
         scans.append([])
         for run in own:
             with _of(folder, faults):
                 scans[-1].append(
                     open_scan(run.path, space, preprocessing, sidecars=run.sidecars, confounds=run.confounds)
                 )
-    people = list(found.people)
+    people = list(recordings.people)
     scans, notes = _still(people, scans)
     if faults is None and not any(scans):
         raise BadData(f"{folder}: no person has a run with {MINIMUM_VOLUMES} volumes below the motion threshold")
@@ -128,7 +128,7 @@ def load_images(
     if faults is None:
         with _of(folder):
             units.check()
-    return ImagingData(units, space.columns, tuple(people), (*found.notes, *notes))
+    return ImagingData(units, space.columns, tuple(people), (*recordings.notes, *notes))
 
 
 def _still(people: list[str], scans: list[list[Scan]]) -> tuple[list[list[Scan]], list[str]]:

@@ -72,13 +72,13 @@ class Masker:
             raise BadData(f"a {kind} has three dimensions and a finite affine of shape (4, 4), got {volume.shape}")
         if not np.isfinite(volume).all():
             raise BadData(f"the {kind} has values that are not finite")
-        found = np.unique(volume)
-        inside = found[found != 0]
+        levels = np.unique(volume)
+        inside = levels[levels != 0]
         if len(inside) == 0:
             raise BadData(f"the {kind} is empty")
         if kind == "mask":
             if len(inside) > 1:
-                raise BadData(f"a mask holds zeros and one other value, but {len(found)} values are there")
+                raise BadData(f"a mask holds zeros and one other value, but {len(levels)} values are there")
             labels = np.zeros(volume.shape, dtype=np.int32)
             count = int(np.count_nonzero(volume))
             labels[volume != 0] = np.arange(1, count + 1)

@@ -34,7 +34,7 @@ Strategy = Literal["simple", "scrubbing", "compcor", "ica_aroma"]
 # Names of denoising strategies of nilearn.
 _STRATEGIES: tuple[Strategy, ...] = ("simple", "scrubbing", "compcor", "ica_aroma")
 # fMRIPrep's column of head motion, mm.
-MOVED = "framewise_displacement"
+MOTION_COLUMN = "framewise_displacement"
 # fMRIPrep columns of differences, undefined for the first volume
 _DIFFERENCES = ("framewise_displacement", "dvars", "std_dvars", "rmsd")
 
@@ -167,8 +167,8 @@ def open_scan(
     """
     image = Nifti.open(path, called="an image")
     if len(image.shape) != 4:
-        found = f"it has {len(image.shape)}"
-        raise image.wrong("{} has not the four dimensions of a run, the last of them time", found)
+        fault = f"it has {len(image.shape)}"
+        raise image.wrong("{} has not the four dimensions of a run, the last of them time", fault)
     # A resampled run is moved to the study's grid later, so that its own grid may differ.
     if not preprocessing.resample:
         space.check_grid(image)
@@ -181,10 +181,10 @@ def open_scan(
             f"the band ends at {preprocessing.band[1]:g} Hz, beyond what the time between volumes of {{}} resolves",
             f"{seconds:g} s, so nothing beyond {0.5 / seconds:g} Hz",
         )
-    kept, regressors = _regressed(image, confounds, preprocessing)
-    if regressors is not None and len(kept) >= MINIMUM_VOLUMES:
-        _check_many(image, regressors.shape[1], len(kept))
-    return Scan(image, seconds, kept, regressors)
+    volumes, regressors = _regressed(image, confounds, preprocessing)
+    if regressors is not None and len(volumes) >= MINIMUM_VOLUMES:
+        _check_many(image, regressors.shape[1], len(volumes))
+    return Scan(image, seconds, volumes, regressors)
 
 
 def _check_many(image: Nifti, confounds: int, volumes: int) -> None:
@@ -219,19 +219,19 @@ def _regressed(
         Names the regressors and the rule for scrubbing.
     """
     volumes = image.shape[3]
-    kept, regressors = np.arange(volumes), None
+    rows, regressors = np.arange(volumes), None
     if not (preprocessing.confounds or preprocessing.strategy or preprocessing.scrub_mm):
-        return kept, None
+        return rows, None
     if confounds is None:
         raise image.wrong("there is no table of confounds beside {}")
     if preprocessing.confounds:
         _check_many(image, len(preprocessing.confounds), volumes)
         regressors = read_confounds(confounds, preprocessing.confounds, volumes)
     if preprocessing.strategy is not None:
-        kept, regressors = _by_strategy(image, preprocessing.strategy, preprocessing.scrub_mm)
+        rows, regressors = _by_strategy(image, preprocessing.strategy, preprocessing.scrub_mm)
     elif preprocessing.scrub_mm is not None:
-        kept = np.flatnonzero(read_confounds(confounds, [MOVED], volumes)[:, 0] <= preprocessing.scrub_mm)
-    return kept, regressors
+        rows = np.flatnonzero(read_confounds(confounds, [MOTION_COLUMN], volumes)[:, 0] <= preprocessing.scrub_mm)
+    return rows, regressors
 
 
 def _by_strategy(image: Nifti, strategy: Strategy, scrub_mm: float | None) -> tuple[NDArray[np.intp], Floats | None]:
@@ -262,10 +262,10 @@ def _by_strategy(image: Nifti, strategy: Strategy, scrub_mm: float | None) -> tu
         # nilearn's warnings contain file names, which identify people.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            table, kept = load_confounds_strategy(str(image.path), denoise_strategy=strategy, **settings)
+            table, rows = load_confounds_strategy(str(image.path), denoise_strategy=strategy, **settings)
     except (ValueError, TypeError, KeyError, OSError) as error:
         raise image.wrong(f"nilearn finds no confounds of the strategy {strategy!r} for {{}}", str(error)) from None
-    places = np.arange(volumes) if kept is None else np.asarray(kept, dtype=np.intp)
+    places = np.arange(volumes) if rows is None else np.asarray(rows, dtype=np.intp)
     regressors = None if table is None or not table.shape[1] else np.asarray(table, dtype=np.float64)
     if regressors is not None and (len(regressors) != volumes or not np.isfinite(regressors).all()):
         raise image.wrong(f"the confounds of the strategy {strategy!r} are not a finite number for each volume of {{}}")
@@ -292,8 +292,8 @@ def read_scan(scan: Scan, space: Masker, preprocessing: Preprocessing, out: Floa
         If values within the grid are not finite or too large.
     """
     # The output array is used directly unless volumes are removed by scrubbing.
-    whole, found = scan.image.shape[3], out
-    rows = found if found is not None and scan.volumes == whole else np.empty((whole, len(space.columns)))
+    whole, values = scan.image.shape[3], out
+    rows = values if values is not None and scan.volumes == whole else np.empty((whole, len(space.columns)))
     for start, volumes in scan.image.volumes():
         if preprocessing.resample:
             volumes = _resampled(volumes, scan.image, space)
@@ -311,13 +311,13 @@ def read_scan(scan: Scan, space: Masker, preprocessing: Preprocessing, out: Floa
         cleaned = _cleaned(rows, scan, preprocessing)
     else:
         cleaned = rows[scan.kept] if scan.volumes < whole else rows
-    if found is None:
-        found = cleaned
+    if values is None:
+        values = cleaned
     else:
-        found[:] = cleaned
+        values[:] = cleaned
     if preprocessing.standardise:
-        _standardise(found, size)
-    return found
+        _standardise(values, size)
+    return values
 
 
 def read_confounds(path: Path, names: Sequence[str], volumes: int) -> Floats:
@@ -344,18 +344,18 @@ def read_confounds(path: Path, names: Sequence[str], volumes: int) -> Floats:
     if len(table) - 1 != volumes:
         lengths = f"{path}: {len(table) - 1} rows, {volumes} volumes"
         raise BadData(f"{called} has not as many rows as its run has volumes", detail=lengths)
-    found = np.empty((volumes, len(names)))
+    confounds = np.empty((volumes, len(names)))
     for at, name in enumerate(names):
         cells = [row[header.index(name)].strip() for row in table[1:]]
         # fMRIPrep writes n/a there because a difference needs a previous volume. Elsewhere n/a is an error.
         if cells[0].lower() == "n/a" and ("derivative" in name or name in _DIFFERENCES):
             cells[0] = "0"
-        found[:, at] = [number(cell) for cell in cells]
-        if not np.isfinite(found[:, at]).all():
-            row = int(np.argmin(np.isfinite(found[:, at]))) + 1
+        confounds[:, at] = [number(cell) for cell in cells]
+        if not np.isfinite(confounds[:, at]).all():
+            row = int(np.argmin(np.isfinite(confounds[:, at]))) + 1
             where = f"{path}: data row {row}"
             raise BadData(f"column {name!r} of {called} is not a finite number in some row", detail=where)
-    return found
+    return confounds
 
 
 def confound_names(path: Path) -> tuple[str, ...]:
@@ -382,14 +382,14 @@ def run_seconds(image: Nifti, sidecars: Sequence[Path]) -> float | None:
 
 def strategies_for(image: Nifti) -> tuple[str, ...]:
     """Strategies of nilearn whose columns exist in the confound table of a run."""
-    found = []
+    strategies = []
     for strategy in _STRATEGIES:
         try:
             _by_strategy(image, strategy, None)
         except BadInput:  # columns or nilearn missing
             continue
-        found.append(strategy)
-    return tuple(found)
+        strategies.append(strategy)
+    return tuple(strategies)
 
 
 def _seconds(image: Nifti, sidecars: Sequence[Path]) -> float:

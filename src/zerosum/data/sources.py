@@ -18,36 +18,54 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 import os
 import re
 import sqlite3
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from zerosum.data.formats import Text, open_table, readable
+from zerosum.data.omop import Definitions
 from zerosum.disk import make_folder, open_new, sync_folder
 from zerosum.errors import BadData, BadStudy, ZerosumError
 
 if sys.platform != "win32":
     import fcntl
 
-Engine = Literal["duckdb", "sqlite", "postgresql", "adbc"]
+Engine = Literal["duckdb", "sqlite", "postgresql", "adbc", "fsspec"]
 
 # Rows of a batch on its way into the snapshot: 100 columns of doubles are 13 MB. Chosen by hand; no benchmark recorded.
 _BATCH_ROWS = 1 << 14
 # What to install for an engine. SQLite is part of Python.
-_PACKAGES = {"duckdb": "duckdb", "postgresql": "adbc_driver_postgresql.dbapi", "adbc": "adbc_driver_manager.dbapi"}
+_PACKAGES = {
+    "duckdb": "duckdb",
+    "fsspec": "fsspec",
+    "postgresql": "adbc_driver_postgresql.dbapi",
+    "adbc": "adbc_driver_manager.dbapi",
+}
 # A password within an address: of a user, or as a setting of libpq ("password=...", also after "?").
 _PASSWORD = re.compile(r"://[^@?]*:[^@?]+@|\b(password|passwd|pwd|sslpassword)\s*=", re.IGNORECASE)
-_EXTRAS = {"duckdb": "zerosum[duckdb]", "postgresql": "zerosum[postgres]", "adbc": "adbc-driver-manager"}
+_SUFFIXES = (".parquet", ".csv", ".tsv", ".gz")  # of files in a storage service
+_DEFINITIONS = b"zerosum.columns"  # key of the definitions of columns in a snapshot's metadata
+# Names of options that hold secrets. They belong to the environment of the library, and to no file of a site.
+_SECRET = re.compile(r"secret|password|token|credential|sas|(^|_)key$", re.IGNORECASE)
+_EXTRAS = {
+    "fsspec": "zerosum[storage]",
+    "duckdb": "zerosum[duckdb]",
+    "postgresql": "zerosum[postgres]",
+    "adbc": "adbc-driver-manager",
+}
 
 
 class Source(BaseModel):
@@ -56,10 +74,20 @@ class Source(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     engine: Engine
-    """`"duckdb"` (also for folders of Parquet and CSV files, by its functions), `"sqlite"`, `"postgresql"`, or
-    `"adbc"` for another ADBC driver."""
+    """`"duckdb"` (also for folders of Parquet and CSV files, by its functions), `"sqlite"`, `"postgresql"`,
+    `"adbc"` for another ADBC driver, or `"fsspec"` for files in a storage service."""
     database: str = ""
-    """A file (DuckDB: empty for none), or an address without a password: `"postgresql://reader@db/research"`."""
+    """A file (DuckDB: empty for none), or an address without a password: `"postgresql://reader@db/research"`,
+    `"s3://bucket/visits/*.parquet"`."""
+    options: dict[str, str | int | bool] = Field(default_factory=dict)
+    """Of `"fsspec"`: options of the file system without secrets, such as `{ endpoint_url = "https://store" }`."""
+    kind: Literal["query", "omop"] = "query"
+    """`"omop"`: an OMOP database in DuckDB or PostgreSQL, whose columns a public file defines; see
+    [OMOP](omop.md)."""
+    variables: Path | None = None
+    """The public file of `"omop"` that defines cohort and columns, the same as the study's."""
+    cdm_schema: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$")
+    """The schema of the database with the tables of `"omop"`; in a DuckDB file of the same name, `"cdm.cdm"`."""
     query: str | None = Field(default=None, min_length=1)
     """One query; its result is the table. Give an ORDER BY if rows must always come in the same order."""
     table: str | None = Field(
@@ -76,8 +104,24 @@ class Source(BaseModel):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         """Refuse combinations of entries that no engine can serve."""
-        if (self.query is None) == (self.table is None):
+        if self.kind == "omop":
+            if self.engine not in ("duckdb", "postgresql"):
+                raise ValueError(f"OMOP databases are read by DuckDB and PostgreSQL, not by {self.engine!r}")
+            if self.variables is None or self.query is not None or self.table is not None or not self.database:
+                raise ValueError("an OMOP source needs a database and variables, and has no query and no table")
+        elif self.variables is not None or self.cdm_schema is not None:
+            raise ValueError('variables and cdm_schema are for the kind "omop"')
+        elif self.engine == "fsspec":
+            if "://" not in self.database or self.query is not None or self.table is not None:
+                raise ValueError("files in a storage service need an address (s3://bucket/file), and have no query")
+        elif (self.query is None) == (self.table is None):
             raise ValueError("give either a query or a table")
+        if self.engine == "fsspec" and (self.password_env is not None or self.password_file is not None):
+            raise ValueError("credentials of a storage service are those of its library: give no password")
+        if self.options and self.engine != "fsspec":
+            raise ValueError('options are for the engine "fsspec"')
+        if secret := [name for name in self.options if _SECRET.search(name)]:
+            raise ValueError(f"{secret[0]!r} may be a secret: give it by the environment of the storage's library")
         if self.engine not in ("duckdb", "adbc") and not self.database:
             raise ValueError(f"the engine {self.engine!r} needs a database")
         if (self.driver is not None) != (self.engine == "adbc"):
@@ -88,15 +132,22 @@ class Source(BaseModel):
             raise ValueError("an address must not contain a password: use password_env or password_file")
         return self
 
-    @property
-    def statement(self) -> str:
-        """The SQL text that is run."""
+    def definitions(self, folder: Path) -> Definitions | None:
+        """The definitions of an OMOP source; None for a query. Raises `BadStudy` if the file cannot be read."""
+        return None if self.variables is None else Definitions.load(folder / self.variables)
+
+    def statement(self, folder: Path) -> str:
+        """The SQL text that is run. `folder`: that of the site's file."""
+        if (definitions := self.definitions(folder)) is not None:
+            return definitions.statement(self.cdm_schema)
+        if self.engine == "fsspec":
+            return json.dumps(self.options, sort_keys=True)  # no SQL; part of what was read
         # The pattern of `table` allows plain identifiers only, so that nothing needs quotes.
         return self.query if self.query is not None else f"SELECT * FROM {self.table}"  # noqa: S608 # a plain identifier
 
-    def digest(self) -> str:
+    def digest(self, folder: Path) -> str:
         """SHA-256 of the engine, the database and the SQL text, for the audit log. A password is not part of it."""
-        return hashlib.sha256("\0".join([self.engine, self.database, self.statement]).encode()).hexdigest()
+        return hashlib.sha256("\0".join([self.engine, self.database, self.statement(folder)]).encode()).hexdigest()
 
     def password(self, folder: Path) -> str | None:
         """The password, or None.
@@ -138,7 +189,15 @@ class Snapshot:
     fetched: str  # UTC time
 
 
-def fetch(source: Source, folder: Path, path: Path, on_rows: Callable[[int], None] | None = None) -> Snapshot:
+def fetch(
+    source: Source,
+    folder: Path,
+    path: Path,
+    on_rows: Callable[[int], None] | None = None,
+    *,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> Snapshot:
     """Run a site's query and replace its snapshot.
 
     The old snapshot stays until the new one is complete and on disk, also if the process is killed.
@@ -153,6 +212,8 @@ def fetch(source: Source, folder: Path, path: Path, on_rows: Callable[[int], Non
         The snapshot, a Parquet file of mode 0600. A folder that does not exist yet gets mode 0700.
     on_rows : callable, optional
         Called with the number of rows so far.
+    delimiter, encoding : str, optional
+        Of text files in a storage service.
 
     Raises
     ------
@@ -162,7 +223,83 @@ def fetch(source: Source, folder: Path, path: Path, on_rows: Callable[[int], Non
     """
     make_folder(path.parent)
     with _alone(path):
-        return _fetch(source, folder, path, on_rows)
+        return _fetch(source, folder, path, on_rows, delimiter, encoding)
+
+
+def write_defined(path: Path, schema: Any, batches: Iterator[Any], columns: Mapping[str, Mapping[str, Any]]) -> int:
+    """Write a new Parquet file, of mode 0600, whose columns a public file defines. Returns the number of rows.
+
+    Parameters
+    ----------
+    path : Path
+        The file. It is complete or not there, also if the process is killed.
+    schema : pyarrow.Schema
+        Names and types.
+    batches : iterator of pyarrow.RecordBatch
+        The rows.
+    columns : mapping
+        Entries of a site's schema, by column.
+    """
+    if path.exists():
+        raise BadData(f"{path} exists: give the name of a new file")
+    return _write(path, schema.with_metadata({_DEFINITIONS: json.dumps(columns).encode()}), batches, None)[0]
+
+
+def _write(path: Path, schema: Any, batches: Iterator[Any], on_rows: Callable[[int], None] | None) -> tuple[int, str]:
+    """Write a Parquet file of mode 0600 in place of the old one. Returns the number of rows and the SHA-256.
+
+    Parameters
+    ----------
+    path : Path
+        The file. It stays as it is until the new one is complete and on disk.
+    schema : pyarrow.Schema
+        Names, types and metadata.
+    batches : iterator of pyarrow.RecordBatch
+        The rows; none are an error.
+    on_rows : callable or None
+        Called with the number of rows so far.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    part = path.with_name(path.name + ".part")
+    rows = 0
+    try:
+        part.unlink(missing_ok=True)  # of a process that was killed
+        with open_new(part, private=True) as file:
+            # Checksums: a damaged page is an error when the file is read, and not another person's value.
+            with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
+                for batch in batches:
+                    writer.write_table(pa.Table.from_batches([batch], schema))
+                    rows += batch.num_rows
+                    if on_rows is not None:
+                        on_rows(rows)
+            file.flush()
+            os.fsync(file.fileno())
+        if rows == 0:
+            raise BadData("the query or the export of the site has no rows")
+        with part.open("rb") as written:
+            digest = hashlib.file_digest(written, "sha256").hexdigest()
+        part.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise BadData(f"{path.name} cannot be written: {error.strerror or type(error).__name__}") from None
+    finally:
+        part.unlink(missing_ok=True)
+    return rows, digest
+
+
+def defined_columns(path: Path) -> dict[str, dict[str, Any]]:
+    """Entries of a schema that a snapshot or a converted file declares, by column; empty for other files."""
+    if not path.is_file() or path.suffix.lower() != ".parquet":
+        return {}
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with readable(path, pa.ArrowException), pq.ParquetFile(path) as file:
+        notes = (file.schema_arrow.metadata or {}).get(_DEFINITIONS, b"{}")
+        found: dict[str, dict[str, Any]] = json.loads(notes)
+        return found
 
 
 @contextmanager
@@ -188,49 +325,35 @@ def _alone(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(source: Source, folder: Path, path: Path, on_rows: Callable[[int], None] | None) -> Snapshot:
+def _fetch(
+    source: Source,
+    folder: Path,
+    path: Path,
+    on_rows: Callable[[int], None] | None,
+    delimiter: str | None,
+    encoding: str | None,
+) -> Snapshot:
     """`fetch` while no other process does."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    part = path.with_name(path.name + ".part")
-    part.unlink(missing_ok=True)  # of a process that was killed
-    rows = 0
-    try:
-        with _reader(source, folder) as (schema, batches):
-            if len(set(schema.names)) < len(schema.names):
-                raise BadData("two columns of the query have the same name")
-            with open_new(part, private=True) as file:
-                # Checksums: a damaged page is an error when the snapshot is read, and not another person's value.
-                with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
-                    for batch in batches:
-                        writer.write_table(pa.Table.from_batches([batch], schema))
-                        rows += batch.num_rows
-                        if on_rows is not None:
-                            on_rows(rows)
-                file.flush()
-                os.fsync(file.fileno())
-        if rows == 0:
-            raise BadData("the query of the site returned no rows")
-        with part.open("rb") as written:
-            digest = hashlib.file_digest(written, "sha256").hexdigest()
-        part.replace(path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise BadData(f"the snapshot cannot be written: {error.strerror or type(error).__name__}") from None
-    finally:
-        part.unlink(missing_ok=True)
+    definitions = source.definitions(folder)
+    # What the columns mean stays with the snapshot: an edit of the file after the fetch changes no definition.
+    notes = {} if definitions is None else {_DEFINITIONS: json.dumps(definitions.columns()).encode()}
+    with _reader(source, folder, delimiter, encoding) as (found, batches):
+        if len(set(found.names)) < len(found.names):
+            raise BadData("two columns of the query have the same name")
+        rows, digest = _write(path, found.with_metadata(notes or found.metadata), batches, on_rows)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Snapshot(path, rows, tuple(schema.names), source.digest(), digest, now)
+    return Snapshot(path, rows, tuple(found.names), source.digest(folder), digest, now)
 
 
 @contextmanager
-def _reader(source: Source, folder: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
+def _reader(
+    source: Source, folder: Path, delimiter: str | None, encoding: str | None
+) -> Iterator[tuple[Any, Iterator[Any]]]:
     """Schema and record batches of the query's result, from a connection that is closed at the end."""
     password = source.password(folder)
     with ExitStack() as stack:
         with _failing(source, password):
-            schema, batches = _result(source, folder, password, stack)
+            schema, batches = _result(source, folder, password, stack, delimiter, encoding)
 
         def guarded() -> Iterator[Any]:
             # The engine may compute rows only when they are fetched, and fail then.
@@ -259,7 +382,14 @@ def _failing(source: Source, password: str | None) -> Iterator[None]:
         raise BadData(message, detail=detail) from None
 
 
-def _result(source: Source, folder: Path, password: str | None, stack: ExitStack) -> tuple[Any, Iterator[Any]]:
+def _result(
+    source: Source,
+    folder: Path,
+    password: str | None,
+    stack: ExitStack,
+    delimiter: str | None,
+    encoding: str | None,
+) -> tuple[Any, Iterator[Any]]:
     """Schema and record batches of the query's result.
 
     Parameters
@@ -272,11 +402,13 @@ def _result(source: Source, folder: Path, password: str | None, stack: ExitStack
         For a server.
     stack : ExitStack
         Closes the connection.
+    delimiter, encoding : str or None
+        Of text files in a storage service.
     """
     match source.engine:
         case "sqlite":
             connection = stack.enter_context(closing(_sqlite(folder / source.database)))
-            rows = connection.execute(source.statement)
+            rows = connection.execute(source.statement(folder))
             return _text_batches([each[0] for each in rows.description or ()], rows)
         case "duckdb":
             duckdb = _module("duckdb")
@@ -285,16 +417,64 @@ def _result(source: Source, folder: Path, password: str | None, stack: ExitStack
             connection = stack.enter_context(closing(duckdb.connect(path, read_only=bool(source.database))))
             # Relative paths in the query, such as 'visits/*.parquet', start at the folder of the site's file.
             connection.execute(f"SET file_search_path = '{str(folder.absolute()).replace(chr(39), chr(39) * 2)}'")
-            relation = connection.sql(source.statement)
+            relation = connection.sql(source.statement(folder))
             if relation is None:
                 raise BadData("the query of the site returns no table")
             reader = relation.to_arrow_reader(_BATCH_ROWS)
+        case "fsspec":
+            return _stored(source, stack, delimiter, encoding)
         case _:
             connection = stack.enter_context(closing(_adbc(source, password)))
             cursor = stack.enter_context(closing(connection.cursor()))
-            cursor.execute(source.statement)
+            cursor.execute(source.statement(folder))
             reader = cursor.fetch_record_batch()
     return reader.schema, iter(reader)
+
+
+def _stored(source: Source, stack: ExitStack, delimiter: str | None, encoding: str | None) -> tuple[Any, Iterator[Any]]:
+    """Schema and record batches of files in a storage service, one after the other in the order of their names.
+
+    Files are copied to a folder of their own first, so that a connection that breaks is an error before any row is
+    used. The folder is removed afterwards.
+    """
+
+    fsspec = _module("fsspec")
+    system, pattern = fsspec.core.url_to_fs(source.database, **source.options)
+    names = sorted(system.glob(pattern)) if any(mark in pattern for mark in "*?[") else [pattern]
+    if not names:
+        raise BadData("no file has the address of the source")
+    # Mode 0700.
+    folder = Path(stack.enter_context(TemporaryDirectory(prefix="zerosum-")))
+    parts = []
+    for at, name in enumerate(names):
+        suffixes = "".join(each for each in Path(name).suffixes if each.lower() in _SUFFIXES)
+        own = folder / f"{at}{suffixes}"
+        system.get_file(name, str(own))
+        parts.append(_stored_file(own, delimiter, encoding))
+    schema = parts[0][0]
+    if any(not each.equals(schema) for each, _ in parts):
+        raise BadData("the files of the source differ in their columns or types")
+    return schema, (batch for _, batches in parts for batch in batches)
+
+
+def _stored_file(path: Path, delimiter: str | None, encoding: str | None) -> tuple[Any, Iterator[Any]]:
+    """Schema and record batches of a Parquet file with its own types, or of a text file as text."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if path.suffix.lower() == ".parquet":
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        return file.schema_arrow.remove_metadata(), file.iter_batches(_BATCH_ROWS)
+    if not path.suffixes:
+        raise BadData("the files of the source are none of .parquet, .csv and .tsv, or .gz of these")
+    table = open_table(path, None, None, delimiter, encoding)
+    schema = pa.schema([(name, pa.string()) for name in table.names])
+
+    def batches() -> Iterator[Any]:
+        for cells in table.batches(range(len(table.names))):
+            yield pa.record_batch([each.strings for each in cells if isinstance(each, Text)], schema=schema)
+
+    return schema, batches()
 
 
 def _sqlite(path: Path) -> sqlite3.Connection:

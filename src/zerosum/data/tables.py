@@ -368,7 +368,9 @@ def _choose(
         raise BadParameter(f"columns and unit column must all differ, and {twice!r} occurs twice")
     known = set(names)
     if missing := [name for name in wanted if name not in known]:
-        raise BadData(f"{path} has no column {' and no column '.join(map(repr, missing))}")
+        raise BadData(
+            f"{path} has no column {' and no column '.join(map(repr, missing))}{_named_alike(missing, names)}"
+        )
     if stray := lookups.keys() - chosen:
         raise BadParameter(f"categories are declared for {min(stray)!r}, which is not a column to read")
 
@@ -390,6 +392,24 @@ def _choose(
 
     owner = None if unit is None else replace(column(unit), spelling=None)
     return [column(name) for name in chosen], owner
+
+
+def _named_alike(missing: Sequence[str], names: Sequence[str]) -> str:
+    """Advice on columns whose names differ from the wanted ones in case or spaces only; empty without any.
+
+    >>> _named_alike(["age", "sex"], ["AGE", "bmi"])
+    "; its column 'AGE' differs from 'age' in case or spaces: rename it, or let a query rename it ([source])"
+    """
+    plain = {"".join(name.split()).casefold(): name for name in names}
+    alike = {name: plain[key] for name in missing if (key := "".join(name.split()).casefold()) in plain}
+    if not alike:
+        return ""
+    wanted, there = next(iter(alike.items()))
+    more = f", and {len(alike) - 1} more" if len(alike) > 1 else ""
+    return (
+        f"; its column {there!r} differs from {wanted!r} in case or spaces{more}: rename it, or let a query rename it "
+        "([source])"
+    )
 
 
 def _units(

@@ -21,7 +21,7 @@ class Traffic:
     losses: dict[str, int] = field(default_factory=dict)
 
 
-class Counted:
+class TrafficCounter:
     """Counts the traffic of another engine in `traffic`, which a monitor may read at any time."""
 
     def __init__(self, engine: Engine, traffic: Traffic) -> None:

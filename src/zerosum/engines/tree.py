@@ -38,6 +38,6 @@ class Tree:
         sent = {node: packed(plan, node, branch, self._seconds) for node, branch in down.items()}
         for node, reply in self._engine.exchange(sent):
             for name, each in unpacked(plan, node, down[node], reply):
-                if each is None and not (name == node and reply is None):  # that loss is counted by `Counted`
+                if each is None and not (name == node and reply is None):  # that loss is counted by `TrafficCounter`
                     self._losses[name] = self._losses.get(name, 0) + 1
                 yield name, each

@@ -4,9 +4,10 @@
 # scikit-learn ships no types
 from __future__ import annotations
 
+import re
 import tempfile
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,14 +31,14 @@ from zerosum.estimators.validation import (
     PROBABILITY,
     RANGES,
     SEED,
-    WHOLE,
+    WHOLE_NUMBER,
     Constraint,
     check_parameters,
     of_type,
     one_of,
     optional,
 )
-from zerosum.kernel.missing import Missing
+from zerosum.kernel.missing import Missing, refusal_by_rules
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.statistic import Adjacency
 from zerosum.kernel.terms import NoiseChoice
@@ -49,6 +50,9 @@ Tables = dict[str, Units]
 DataMark = Literal["private", "public", "synthetic"]
 AdjacencyName = Literal["replace-one", "add-remove"]
 CalibrationName = Literal["exact", "published"]
+
+# A number with a decimal comma, alone or quoted in a message; "1,234" may have one that groups thousands.
+_DECIMAL_COMMA = re.compile(r"(?<![^\s'\"])[+-]?\d*,(?:\d{1,2}|\d{4,})(?![^\s'\"])")
 
 # Attributes of 0.2 and their new names; a name of one class only has the class in front.
 RENAMED_ATTRIBUTES = {
@@ -89,8 +93,8 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         "epsilon": POSITIVE,
         "delta": PROBABILITY,
         "scheme": of_type("the name of a scheme or a Scheme", str, Scheme),
-        "colluders": optional(WHOLE),
-        "dropouts": WHOLE,
+        "colluders": optional(WHOLE_NUMBER),
+        "dropouts": WHOLE_NUMBER,
         "adjacency": one_of(*(each.value for each in Adjacency)),
         "calibration": one_of("exact", "published"),
         "noise": one_of("auto", "gaussian", "laplace"),
@@ -338,7 +342,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             check_consistent_length(range(len(units)), labels)
             # As texts, like the names of a dict of sites: labels 1 and "1" name one site.
             names = np.array([str(label) for label in labels.tolist()])
-            return {str(name): _chosen(units, np.flatnonzero(names == name)) for name in np.unique(names)}
+            return {str(name): _selection(units, np.flatnonzero(names == name)) for name in np.unique(names)}
         if not scheme.facts.sees_data:
             raise BadParameter(
                 f"the scheme {scheme.name!r} runs between sites, and X is one array: pass sites= with a label for each "
@@ -348,7 +352,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
             raise BadData("a study needs at least two samples, got one sample")
         # A plan needs two sites. Under these schemes one trusted holder sums before noise, so the split has no effect.
         half = np.arange(len(units)) < len(units) // 2
-        return {"site 0": _chosen(units, np.flatnonzero(half)), "site 1": _chosen(units, np.flatnonzero(~half))}
+        return {"site 0": _selection(units, np.flatnonzero(half)), "site 1": _selection(units, np.flatnonzero(~half))}
 
     def _named(self, name: str, data: Any, *, first: bool) -> Units:
         try:
@@ -371,7 +375,22 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         """One validated table."""
         if issparse(data):
             raise BadData("sparse data were passed, but dense data is required: use .toarray()")
-        return np.asarray(validate_data(self, collected(data), dtype=np.float64, reset=first, **checks))
+        given = collected(data)
+        try:
+            return np.asarray(validate_data(self, given, dtype=np.float64, reset=first, **checks))
+        except ValueError as error:
+            # scikit-learn's advice is about its own estimators, and it does not name the columns.
+            if "contains NaN" not in str(error):
+                raise
+            gone = np.flatnonzero(np.isnan(np.asarray(given, dtype=np.float64)).any(axis=0)).tolist()
+            names = getattr(self, "feature_names_in_", [f"x{at}" for at in range(np.shape(given)[-1])])
+            columns = [f"column {str(names[at])!r}" for at in gone]
+            raise BadData(f"the data contain NaN: {refusal_by_rules(columns, self._rule_words)}") from None
+
+    @property
+    def _rule_words(self) -> tuple[str, ...]:
+        """The rules for missing values that the estimator has, in words; none without the parameter `missing`."""
+        return algorithms.ALGORITHMS[self._algorithm].rule_words() if hasattr(self, "missing") else ()
 
     def _own_rows(self, X: Any) -> Floats:
         """One validated array of rows for a method of a fitted estimator."""
@@ -561,14 +580,21 @@ def bad_data() -> Iterator[None]:
     except (ValueError, OverflowError) as error:
         # scikit-learn quotes the cell. It is a value of a person, so that it goes to the detail, which stays here.
         if "could not convert" in str(error):
-            raise BadData("some values are not numbers", detail=str(error)) from None
-        # scikit-learn's advice is about its own estimators.
-        if "contains NaN" in str(error):
-            raise BadData(
-                "the data contain NaN (missing values): give a rule by the parameter `missing`, such as a number or "
-                "'own-rows', where this estimator has it; else leave out the rows or columns"
-            ) from None
+            raise BadData(f"some values are not numbers{comma_advice([str(error)])}", detail=str(error)) from None
         raise BadData(str(error)) from error
+
+
+def comma_advice(texts: Iterable[str]) -> str:
+    """Advice for texts with a number with a decimal comma, to be added to a message; empty for others.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Cells, or a message that quotes one.
+    """
+    if not any(_DECIMAL_COMMA.search(text) for text in texts):
+        return ""
+    return ": some have a decimal comma; read them with pandas.read_csv(..., decimal=',') or a like option"
 
 
 def several_tables(X: object, depths: tuple[int, ...]) -> bool:
@@ -591,7 +617,7 @@ def _by_name(X: object) -> bool:
     return isinstance(X, Mapping) and not issparse(X)  # SciPy's `dok_array` is a dict
 
 
-def _chosen(units: Units, which: NDArray[np.intp]) -> Units:
+def _selection(units: Units, which: NDArray[np.intp]) -> Units:
     if units.offsets is None:
         return Units(units.rows[which])
     # Units with several rows: `which` counts units and not rows.

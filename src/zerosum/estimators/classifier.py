@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import ColumnRanges, Tables, bad_data
+from zerosum.estimators.base import ColumnRanges, Tables
 from zerosum.estimators.documentation import documented
 from zerosum.estimators.supervised import Supervised
 from zerosum.estimators.validation import CLASSES, Constraint, of_type, optional
@@ -55,15 +54,7 @@ class JointClassifier(ClassifierMixin, Supervised, ColumnRanges):  # type: ignor
         elif self.random_state is None:
             raise BadParameter("give the public classes: classes=[0, 1, 2]")
         else:
-            values = np.concatenate([np.asarray(vector) for vector in vectors.values()])
-            if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
-                raise BadData("some values of y are not finite (NaN or infinity)")
-            with bad_data():
-                check_classification_targets(values)
-            known = np.unique(values)
-            if len(known) == 1:
-                raise BadData("a classifier needs two classes or more, y has one class")
-            self._note("no classes were given, so those of the data were taken, which is not private")
+            known = self._classes_in(vectors, "classes")
         self.classes_ = known
 
     def _coded(self, values: Any) -> Floats:
@@ -196,11 +187,11 @@ class FeatureBased(JointClassifier):
 
     def _directions(self, rows: Floats) -> Floats:
         """Whitened features of rows, each scaled to norm 1, as in the fit."""
-        found = np.asarray(self.features_(rows), dtype=np.float64)
+        features = np.asarray(self.features_(rows), dtype=np.float64)
         # As `statistics.softmax.Whitened`, up to the rounding to whole numbers there.
-        found = (found - self.center_) @ self.projection_
-        norm = np.linalg.norm(found, axis=1, keepdims=True)
-        return np.asarray(found / np.where(norm > 0, norm, 1.0))
+        features = (features - self.center_) @ self.projection_
+        norm = np.linalg.norm(features, axis=1, keepdims=True)
+        return np.asarray(features / np.where(norm > 0, norm, 1.0))
 
     def _learn(self, estimate: Estimate) -> None:
         self.center_: Floats = estimate["center"].value.copy()
@@ -242,12 +233,7 @@ class FeatureClassifier(FeatureBased):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The classes.
-    features_ : FeatureMap
-        The features with all settings.
-    center_ : ndarray of shape (features,)
-        Centre of the features.
+    %(feature_model)s
     projection_ : ndarray of shape (features, directions)
         Whitening of the features.
     weights_ : ndarray of shape (directions + 1, n_classes)

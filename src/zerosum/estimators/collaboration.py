@@ -56,12 +56,7 @@ class DataCollaboration(FeatureBased):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The classes.
-    features_ : FeatureMap
-        The features with all settings.
-    center_ : ndarray of shape (features,)
-        Centre of the features.
+    %(feature_model)s
     projection_ : ndarray of shape (features, n_components)
         Reduction of the features.
     weights_ : ndarray of shape (n_components + 1, n_classes)

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from zerosum.algorithms import Estimate
-from zerosum.algorithms.score_tests import Correction
 from zerosum.arrays import Floats
 from zerosum.estimators.base import RangedEstimator, Tables
 from zerosum.estimators.documentation import documented
+from zerosum.kernel.significance import Correction
 
 
 @documented
@@ -32,10 +32,7 @@ class Correlation(RangedEstimator):
         Number of bins of a distribution function; by default chosen from the noise.
     correction : {"none", "holm", "benjamini-hochberg"}, default="none"
         Adjustment of p values for the number of pairs.
-    %(ranges)s
-    %(row_clip)s
-    %(missing)s
-    %(privacy)s
+    %(rows_and_privacy)s
 
     Attributes
     ----------

@@ -23,10 +23,7 @@ class Covariance(RangedEstimator):
     mean_weight : float, default=0.5
         Weight of the mean in the joint release, as a fraction of the clip. A larger weight makes the mean more accurate
         and the covariance less.
-    %(ranges)s
-    %(row_clip)s
-    %(missing)s
-    %(privacy)s
+    %(rows_and_privacy)s
 
     Attributes
     ----------

@@ -171,6 +171,14 @@ _PRIVACY = (
 _RUN = ("random_state", "data", "budget")
 
 _ATTRIBUTES = {
+    "feature_model": """
+classes_ : ndarray of shape (n_classes,)
+    The classes.
+features_ : FeatureMap
+    The features with all settings.
+center_ : ndarray of shape (features,)
+    Centre of the features.
+""",
     "columns_seen": """
 n_features_in_ : int
     Number of columns.
@@ -284,6 +292,12 @@ Returns
 -------""",
 }
 
+
+def _together(*names: str) -> str:
+    """Fragments of parameters or of attributes, one below the other without blank lines."""
+    return "".join((_PARAMETERS | _ATTRIBUTES)[name] for name in names).replace("\n\n", "\n")
+
+
 FRAGMENTS: dict[str, str] = {
     name: text.strip("\n")
     for name, text in {
@@ -292,8 +306,9 @@ FRAGMENTS: dict[str, str] = {
         **_TEXTS,
         **_SECTIONS,
         "grouped": _GROUPED,
-        "privacy": "".join(_PARAMETERS[name] for name in (*_PRIVACY, *_RUN)).replace("\n\n", "\n"),
-        "fitted": "".join(_ATTRIBUTES[name] for name in ("columns_seen", "record")).replace("\n\n", "\n"),
+        "privacy": _together(*_PRIVACY, *_RUN),
+        "rows_and_privacy": _together("ranges", "row_clip", "missing", *_PRIVACY, *_RUN),
+        "fitted": _together("columns_seen", "record"),
     }.items()
 }
 
@@ -311,7 +326,7 @@ def fill(text: str) -> str:
         budget : Budget, optional
             A `zerosum.Budget` that several fits share. A fit beyond it is refused.
     """
-    return _PLACEHOLDER.sub(lambda found: indent(FRAGMENTS[found[2]], found[1]), text)
+    return _PLACEHOLDER.sub(lambda match: indent(FRAGMENTS[match[2]], match[1]), text)
 
 
 def documented(kind: type[T]) -> type[T]:

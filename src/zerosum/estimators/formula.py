@@ -68,17 +68,18 @@ def design_data(design: Design, sites: Mapping[str, Any]) -> FormulaData:
     names = design.columns
     roles = [name for name in ("offset", "weight") if name in design.roles]
     features = len(names) - 1 - len(roles)
-    found: dict[str, Floats] = {site: design_rows(design, frame, site) for site, frame in sites.items()}
+    by_site: dict[str, Floats] = {site: design_rows(design, frame, site) for site, frame in sites.items()}
     tables = {
-        site: pa.table({name: rows[:, at] for at, name in enumerate(names[:features])}) for site, rows in found.items()
+        site: pa.table({name: rows[:, at] for at, name in enumerate(names[:features])})
+        for site, rows in by_site.items()
     }
-    role = {name: {site: rows[:, features + at] for site, rows in found.items()} for at, name in enumerate(roles)}
+    role = {name: {site: rows[:, features + at] for site, rows in by_site.items()} for at, name in enumerate(roles)}
     weights = role.get("weight")
     if weights is not None:
         # The end of the range is weight 1.
         end = float(design.upper[features + roles.index("weight")])
         weights = {site: values / end for site, values in weights.items()}
-    return FormulaData(tables, {site: rows[:, -1] for site, rows in found.items()}, role.get("offset"), weights)
+    return FormulaData(tables, {site: rows[:, -1] for site, rows in by_site.items()}, role.get("offset"), weights)
 
 
 def feature_table(design: Design, frame: Any, site: str) -> Any:

@@ -12,13 +12,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.data.design import Design
 from zerosum.errors import BadData, BadParameter, ResultWarning
-from zerosum.estimators.base import Tables, bad_data
+from zerosum.estimators.base import Tables
 from zerosum.estimators.documentation import documented
 from zerosum.estimators.regression import ModelRegression
 from zerosum.estimators.validation import POSITIVE, TWO_CLASSES, Constraint, optional
@@ -93,17 +92,9 @@ class LogisticRegression(ClassifierMixin, ModelRegression):  # type: ignore[misc
             # Public by convention. Classes found in the data would disclose which labels occur.
             known = np.array([0, 1])
         else:
-            values = np.concatenate([np.asarray(vector) for vector in vectors.values()])
-            if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
-                raise BadData("some values of y are not finite (NaN or infinity)")
-            with bad_data():
-                check_classification_targets(values)
-            known = np.unique(values)
-            if len(known) == 1:
-                raise BadData("logistic regression needs two classes, y has one class")
+            known = self._classes_in(vectors, "response")
             if len(known) > 2:
                 raise BadData("Only binary classification is supported. The type of the target is multiclass.")
-            self._note("no response was given, so the classes of the data were taken, which is not private")
         self.classes_ = known
 
     def _coded(self, values: Any) -> Floats:

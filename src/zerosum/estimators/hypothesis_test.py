@@ -12,12 +12,13 @@ import numpy as np
 
 from zerosum.algorithms import Estimate
 from zerosum.algorithms.hypothesis_test import Test
-from zerosum.algorithms.score_tests import Alternative, Correction
+from zerosum.algorithms.score_tests import Alternative
 from zerosum.arrays import Floats
 from zerosum.estimators.base import Tables
 from zerosum.estimators.describe import GroupedEstimator
 from zerosum.estimators.documentation import documented
 from zerosum.estimators.validation import MAPPING, Constraint, optional
+from zerosum.kernel.significance import Correction
 
 
 @documented

@@ -194,12 +194,12 @@ class ICA(JointTransformer):
         if not isinstance(people, Units) and dimensions(people) != 3:
             raise BadData("time_courses takes the people of one site: Units, or an array for each person")
         units = self._named("this site", people, first=False)
-        found = []
+        courses = []
         for recordings in units.recordings():
             # Prepared as in the fit: the unmixing matrix is for centred or scaled recordings.
             own = [np.asarray(per_recording_rows(rows, self.per_recording, np)) for rows, _seconds in recordings]
-            found.append(np.asarray(np.concatenate(own) @ self.components_.T))
-        return found
+            courses.append(np.asarray(np.concatenate(own) @ self.components_.T))
+        return courses
 
     def match(self, template: ArrayLike) -> Matched:
         """Assignment of maps to a template: maps_[order] * signs[:, None] is aligned with it.

@@ -29,10 +29,7 @@ class KMeans(JointTransformer, RangedEstimator):
         Number of rounds, at least 2. Each gets the same share of the budget.
     start : int, default=0
         Seed of the public cells. It does not affect privacy.
-    %(ranges)s
-    %(row_clip)s
-    %(missing)s
-    %(privacy)s
+    %(rows_and_privacy)s
 
     Attributes
     ----------

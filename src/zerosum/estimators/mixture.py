@@ -50,10 +50,7 @@ class GaussianMixture(RangedEstimator):
         Share of the budget for the rounds before the last; by default the planner's choice.
     seed : int, default=0
         Seed of the public cells and of the starts of the decomposition. It does not affect privacy.
-    %(ranges)s
-    %(row_clip)s
-    %(missing)s
-    %(privacy)s
+    %(rows_and_privacy)s
 
     Attributes
     ----------

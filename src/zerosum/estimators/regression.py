@@ -24,7 +24,16 @@ from zerosum.estimators.documentation import documented
 from zerosum.estimators.formula import design_data, feature_table, make_design
 from zerosum.estimators.supervised import Supervised
 from zerosum.estimators.validation import BOOLEAN, MAPPING, RANGE, Constraint, optional
-from zerosum.kernel.missing import COMPLETE, OWN_ROWS, Missing, rules_by_column
+from zerosum.kernel.missing import (
+    COMPLETE,
+    MEANINGS,
+    OBSERVED,
+    OWN_ROWS,
+    Missing,
+    is_number,
+    rules_by_column,
+    unknown_rule,
+)
 from zerosum.kernel.quantity import Quantity
 from zerosum.report.coefficients import CoefficientTable
 
@@ -134,10 +143,19 @@ class JointRegression(Supervised, ColumnRanges):
         }
 
     @property
+    def _rule_words(self) -> tuple[str, ...]:
+        # A column of numbers is not "observed" alone, because a row's values are needed together.
+        return *super()._rule_words, MEANINGS[COMPLETE]
+
+    @property
     def _missing_parameter(self) -> dict[str, Any]:
         """The program's rules. A row of weight 0 may have any public value: the one of "own-rows" is taken."""
         if self.missing is None:
             return {}
+        # Before the program, whose message would not list "complete-cases".
+        for rule in self.missing.values() if isinstance(self.missing, Mapping) else [self.missing]:
+            if not (is_number(rule) or rule in (OWN_ROWS, OBSERVED, COMPLETE)):
+                raise BadParameter(unknown_rule(rule, self._rule_words))
         if isinstance(self.missing, Mapping):
             return {"missing": {name: OWN_ROWS if rule == COMPLETE else rule for name, rule in self.missing.items()}}
         rule = OWN_ROWS if self.missing == COMPLETE else self.missing

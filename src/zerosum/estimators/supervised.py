@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from zerosum.arrays import Floats
@@ -54,21 +55,44 @@ class Supervised(JointEstimator):
             )
 
         def tables(scheme: Scheme) -> Tables:
-            found = self._tables(X, sites, scheme)
+            tables_by_site = self._tables(X, sites, scheme)
             # The order of the columns: features, then roles in the order of `roles`, then the response.
             given = {name: values for name, values in roles.items() if values is not None}
             self._roles = tuple(given)
-            vectors = {name: self._by_table(name, values, found, X, sites) for name, values in given.items()}
-            responses = self._by_table("y", y, found, X, sites)
-            vectors |= self._whole_rows(found, vectors)
+            vectors = {name: self._by_table(name, values, tables_by_site, X, sites) for name, values in given.items()}
+            responses = self._by_table("y", y, tables_by_site, X, sites)
+            vectors |= self._whole_rows(tables_by_site, vectors)
             self._roles = tuple(vectors)
             # Before any response is coded, since the classes of a seeded run come from all sites.
             self._prepare_coding(responses)
             for name, values in vectors.items():
-                found = {site: self._with_role(name, units, values[site]) for site, units in found.items()}
-            return {name: self._with(found[name], responses[name]) for name in found}
+                tables_by_site = {
+                    site: self._with_role(name, units, values[site]) for site, units in tables_by_site.items()
+                }
+            return {name: self._with(tables_by_site[name], responses[name]) for name in tables_by_site}
 
         return self._fit(tables)
+
+    def _classes_in(self, vectors: Mapping[str, Any], parameter: str) -> NDArray[Any]:
+        """The classes in the data of all sites, sorted, for a fit with seeded noise, which is not private.
+
+        Parameters
+        ----------
+        vectors : mapping
+            Classes of the rows, by site.
+        parameter : str
+            The constructor parameter that was not given, for the warning.
+        """
+        values = np.concatenate([np.asarray(vector) for vector in vectors.values()])
+        if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
+            raise BadData("some values of y are not finite (NaN or infinity)")
+        with bad_data():
+            check_classification_targets(values)
+        known = np.unique(values)
+        if len(known) == 1:
+            raise BadData("a classifier needs two classes or more, y has one class")
+        self._note(f"{parameter} was not given, so the classes of the data were taken, which is not private")
+        return known
 
     def _whole_rows(self, tables: Tables, vectors: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Further roles that follow from missing values of the features, by site; none here.

@@ -108,7 +108,8 @@ class SurvivalCurve(TableEstimator):
 
     def _names(self, columns: int) -> list[str]:
         if columns != len(self._declared):
-            raise BadData(f"give {len(self._declared)} columns: {', '.join(self._declared)}")
+            more = "; groups need `by`, the name of their column" if self.by is None and len(self.groups) else ""
+            raise BadData(f"give {len(self._declared)} columns: {', '.join(self._declared)}, got {columns}{more}")
         return list(self._declared)
 
     def _parameters(self, tables: Tables) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.data.frames import collected
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import JointEstimator
+from zerosum.estimators.base import JointEstimator, comma_advice
+from zerosum.kernel.missing import refusal_by_rules
 from zerosum.report.document import Table
 from zerosum.report.tables import records_of, tables_of
 
@@ -101,29 +102,30 @@ class TableEstimator(JointEstimator):
         # Before the conversion, which fails for None and for `pandas.NA`.
         missing = np.array([_is_missing(value) for value in values.tolist()])
         if np.any(missing) and not self._allows_missing:
-            raise BadData(f"column {name!r} has missing values and no rule for them")
+            raise BadData(refusal_by_rules([f"column {name!r}"], self._rule_words))
         if (known := self._categories.get(name)) is None:
             try:
                 return np.where(missing, np.nan, np.where(missing, 0, values)).astype(np.float64)
             except (TypeError, ValueError):
-                raise BadData(f"some values of column {name!r} are not numbers") from None
+                advice = comma_advice(value for value in values.tolist() if isinstance(value, str))
+                raise BadData(f"some values of column {name!r} are not numbers{advice}") from None
         codes: dict[Any, float] = {level: float(code) for code, level in enumerate(known)}
-        found = np.array(
+        numbers = np.array(
             [np.nan if none else codes.get(value, -1.0) for value, none in zip(values.tolist(), missing, strict=True)]
         )
         # A misspelt level would count as missing, without a message.
-        if np.any(found < 0):
+        if np.any(numbers < 0):
             raise BadData(f"some values of column {name!r} are not among its declared levels")
-        return found
+        return numbers
 
 
 def _objects(column: Any) -> NDArray[Any]:
     """A column of a frame as an array of objects. A chunked column of Arrow is converted by its own method."""
     values = column.to_pylist() if hasattr(column, "to_pylist") else np.asarray(column, dtype=object)
     # Filled afterwards: `np.array` would make a table of cells that are lists.
-    found = np.empty(len(values), dtype=object)
-    found[:] = values
-    return found
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = values
+    return cells
 
 
 def _is_missing(value: Any) -> bool:

@@ -223,21 +223,21 @@ class TopicModel(JointTransformer):
         topics, relevance = estimate["topics"], estimate["relevance"]
         place = {name: at for at, name in enumerate(self._columns)}
         # The release is over the words that were selected; results are over all words of the vocabulary.
-        kept = np.array([place[name] for name in topics.axes[1].labels], dtype=np.intp)
-        self.kept_: NDArray[np.bool_] = np.isin(np.arange(self.n_features_in_), kept)
-        self.components_: Floats = self._spread(np.asarray(topics), kept, 0.0)
+        places = np.array([place[name] for name in topics.axes[1].labels], dtype=np.intp)
+        self.kept_: NDArray[np.bool_] = np.isin(np.arange(self.n_features_in_), places)
+        self.components_: Floats = self._spread(np.asarray(topics), places, 0.0)
         if topics.std is not None:
-            self.noise_std_: Floats = self._spread(np.asarray(topics.std), kept, 0.0)
+            self.noise_std_: Floats = self._spread(np.asarray(topics.std), places, 0.0)
         # -inf sorts words that were not selected to the end.
-        self.relevance_: Floats = self._spread(np.asarray(relevance), kept, -np.inf)
+        self.relevance_: Floats = self._spread(np.asarray(relevance), places, -np.inf)
         self.weights_: Floats = np.asarray(estimate["weights"])
         self.carried_: NDArray[np.bool_] = np.asarray(estimate["carried"]) > 0
         if not np.all(self.carried_):
             lost = int(np.sum(~self.carried_))
             self._note(f"the budget does not support {lost} of {len(self.carried_)} topics; see carried_")
 
-    def _spread(self, values: Floats, kept: NDArray[np.intp], elsewhere: float) -> Floats:
-        """A table over the selected words `kept`, extended to all words with the value `elsewhere`."""
+    def _spread(self, values: Floats, places: NDArray[np.intp], elsewhere: float) -> Floats:
+        """A table over the selected words `places`, extended to all words with the value `elsewhere`."""
         table = np.full((len(values), self.n_features_in_), elsewhere)
-        table[:, kept] = values
+        table[:, places] = values
         return table

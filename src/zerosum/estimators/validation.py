@@ -26,11 +26,14 @@ class Constraint:
 
     phrase: str
     holds: Callable[[Any], bool]
+    each: Constraint | None = None  # of the values of a dict, so that a message names the key
 
 
 def optional(constraint: Constraint) -> Constraint:
     """The same constraint, which None satisfies too."""
-    return Constraint(f"None or {constraint.phrase}", lambda value: value is None or constraint.holds(value))
+    return Constraint(
+        f"None or {constraint.phrase}", lambda value: value is None or constraint.holds(value), constraint.each
+    )
 
 
 def one_of(*values: str) -> Constraint:
@@ -77,7 +80,7 @@ def _differ(value: Any, least: int) -> bool:
 
 POSITIVE = Constraint("positive", lambda value: _is_real(value) and 0 < value < math.inf)
 PROBABILITY = Constraint("between 0 and 1", lambda value: _is_real(value) and 0 < value < 1)
-WHOLE = Constraint("a whole number", _is_whole)
+WHOLE_NUMBER = Constraint("a whole number", _is_whole)
 SEED = Constraint("a whole number that is not negative", lambda value: _is_whole(value) and value >= 0)
 BOOLEAN = of_type("True or False", bool, np.bool_)
 TEXT = of_type("a text", str)
@@ -87,6 +90,7 @@ RANGE = Constraint("a public range: two numbers, the lower one first", _is_range
 RANGES = Constraint(
     "a dict from column names to public ranges: two numbers each, the lower one first",
     lambda value: isinstance(value, Mapping) and all(_is_range(each) for each in value.values()),
+    RANGE,
 )
 CLASSES = Constraint("two or more different labels", lambda value: _differ(value, 2))
 TWO_CLASSES = Constraint("the two classes, the reference first", lambda value: _differ(value, 2) and len(value) == 2)
@@ -109,6 +113,10 @@ def check_parameters(constraints: Mapping[str, Constraint], parameters: Mapping[
     zerosum.errors.BadParameter: epsilon must be positive, got -1
     """
     for name, constraint in constraints.items():
+        if constraint.each is not None and isinstance(parameters[name], Mapping):
+            for key, value in parameters[name].items():
+                if not constraint.each.holds(value):
+                    raise BadParameter(f"{name} of {key!r} must be {constraint.each.phrase}, got {_shown(value)}")
         if not constraint.holds(parameters[name]):
             raise BadParameter(f"{name} must be {constraint.phrase}, got {_shown(parameters[name])}")
 

@@ -265,16 +265,16 @@ def expires(kit: Path) -> datetime:
     kit : Path
         A FLARE kit, with its certificates in `startup`.
     """
-    found = []
+    dates = []
     for path in (kit / "startup").glob("*"):
         if path.suffix in (".crt", ".pem"):
             try:
-                found.append(x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc)
+                dates.append(x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc)
             except (OSError, ValueError):
                 raise BadInput(f"{path} is no certificate") from None
-    if not found:
+    if not dates:
         raise BadInput(f"{kit} is no FLARE kit: there is no certificate in it")
-    return min(found).astimezone(UTC)
+    return min(dates).astimezone(UTC)
 
 
 def _client(name: str) -> dict[str, object]:

@@ -123,11 +123,11 @@ def _read(local: Path, name: str) -> dict[str, Any]:
     for path in (local / name, local / f"{name}.default"):
         if path.exists():
             try:
-                found = json.loads(path.read_bytes())
+                record = json.loads(path.read_bytes())
             except (OSError, ValueError) as error:
                 raise BadInput(f"{path} cannot be read") from error
-            if isinstance(found, dict):
-                return found
+            if isinstance(record, dict):
+                return record
     raise BadInput(f"{local.parent} is no FLARE kit: it has no local/{name}.default")
 
 

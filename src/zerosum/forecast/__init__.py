@@ -18,13 +18,13 @@ from zerosum.forecast.forecasting import Advisor, Forecast, LineForecast
 from zerosum.forecast.scheme_comparison import ALL, SEEDS, Comparison, compare
 from zerosum.forecast.settings import Setting
 from zerosum.forecast.structures import Structure, structures_of
-from zerosum.forecast.sweep import LARGEST, WHOLE, StructureForecast, WhatIf, what_if
+from zerosum.forecast.sweep import LARGEST, SUMMARY, StructureForecast, WhatIf, what_if
 
 __all__ = [
     "ALL",
     "LARGEST",
     "SEEDS",
-    "WHOLE",
+    "SUMMARY",
     "Advisor",
     "Assumptions",
     "ColumnShape",

@@ -128,15 +128,15 @@ class ColumnShape:
         score = ndtri(np.clip(share, _SHARE_MARGIN, 1 - _SHARE_MARGIN))
         width = high - low
         if self.kind == "centered":
-            found = (low + high) / 2 + width / _CENTERED_STDS * score
+            numbers = (low + high) / 2 + width / _CENTERED_STDS * score
         elif self.kind == "tailed":
-            found = low + width * _TAILED_MEDIAN * _TAILED_FACTOR**score
+            numbers = low + width * _TAILED_MEDIAN * _TAILED_FACTOR**score
         else:
             a, b = self.numbers
             # "skewed" is log-normal: median a, and factor b between the median and the 84th percentile.
-            found = a + b * score if self.kind == "normal" else a * b**score
+            numbers = a + b * score if self.kind == "normal" else a * b**score
         # As a site does: values beyond the range count as its ends.
-        return np.asarray(np.clip(found, low, high))
+        return np.asarray(np.clip(numbers, low, high))
 
     def levels_of(self, levels: int, count: int, rng: np.random.Generator) -> Floats:
         """Draw values of a categorical column, as indices of its levels.
@@ -207,11 +207,11 @@ class Spectrum:
 def _read(path: Path) -> Callable[[int], Floats]:
     """Read eigenvalues from a .npy or text file. Raises `BadParameter`."""
     try:
-        found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, delimiter=None)
+        rows = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, delimiter=None)
     except (OSError, ValueError):
         raise BadParameter(f"the spectrum {path} is not a plain list of numbers") from None
     # In descending order, whatever the order of the file.
-    known = np.sort(np.asarray(found, dtype=np.float64).ravel())[::-1]
+    known = np.sort(np.asarray(rows, dtype=np.float64).ravel())[::-1]
     if not known.size or not np.all(np.isfinite(known)) or known[-1] < 0 or known[0] <= 0:
         raise BadParameter(f"the spectrum {path} must hold eigenvalues: finite, none negative, one positive")
 
@@ -356,9 +356,9 @@ def _overlap(data: Path, path: Path) -> bool:
 
 def _inodes(path: Path) -> set[tuple[int, int]]:
     """(device, inode) of a path and of everything below it. Hard links to a file share them."""
-    found = set()
+    inodes = set()
     for each in (path, *path.rglob("*")):
         with suppress(OSError):
             held = each.stat()
-            found.add((held.st_dev, held.st_ino))
-    return found
+            inodes.add((held.st_dev, held.st_ino))
+    return inodes

@@ -63,11 +63,11 @@ class EmpiricalPopulation(Population):
     def people(self, count: int, rng: np.random.Generator) -> Units:
         """Draw with replacement, and apply the design."""
         # With replacement, so that samples of any size can be drawn, and each differs as samples of a population do.
-        found = select_units(self.units, rng.integers(len(self.units), size=count))
+        units = select_units(self.units, rng.integers(len(self.units), size=count))
         return (
-            found
+            units
             if self.design is None
-            else Units(expand_design(np.asarray(found.rows, dtype=np.float64), self.design))
+            else Units(expand_design(np.asarray(units.rows, dtype=np.float64), self.design))
         )
 
 

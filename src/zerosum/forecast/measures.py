@@ -163,8 +163,8 @@ def _covariance(algorithm: CovarianceProgram) -> Measure:
     pairs = [Line(f"{names[j]}, {names[i]}", 1.0) for i, j in upper]
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
-        found = estimate["correlation"].value
-        return np.concatenate([estimate["mean"].value, [found[at] for at in upper]])
+        correlations = estimate["correlation"].value
+        return np.concatenate([estimate["mean"].value, [correlations[at] for at in upper]])
 
     return Measure((*means.lines, *pairs), "of a column's range, or of a correlation", values)
 
@@ -199,8 +199,8 @@ def _centers(algorithm: MixtureProgram | KMeansProgram, name: str, count: int) -
     ]
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
-        found = estimate[name].value
-        return np.ravel(found if anchor is None else match_centers(found, anchor, widths))
+        centers = estimate[name].value
+        return np.ravel(centers if anchor is None else match_centers(centers, anchor, widths))
 
     return Measure(tuple(lines), OF_RANGE, values, lambda estimate: sort_centers(estimate[name].value))
 
@@ -211,9 +211,9 @@ def sort_centers(centers: Floats) -> Floats:
     return np.asarray(centers[np.lexsort(centers.T[::-1])])
 
 
-def match_centers(found: Floats, anchor: Floats, widths: Floats) -> Floats:
+def match_centers(centers: Floats, anchor: Floats, widths: Floats) -> Floats:
     """Centres in the order of the anchor's centres, by the assignment with the least total squared distance."""
-    return np.asarray(found[_assignment(np.sum(((anchor[:, None, :] - found[None, :, :]) / widths) ** 2, axis=2))])
+    return np.asarray(centers[_assignment(np.sum(((anchor[:, None, :] - centers[None, :, :]) / widths) ** 2, axis=2))])
 
 
 def _energy(algorithm: PCAProgram) -> Measure:
@@ -225,10 +225,10 @@ def _energy(algorithm: PCAProgram) -> Measure:
             rows = rows - np.mean(rows, axis=0)
         # Captured variance of orthonormal components V (rows): trace(V M V'), with the second moment M of the data.
         second = rows.T @ rows / len(rows)
-        found = np.atleast_2d(estimate["components"].value)
+        components = np.atleast_2d(estimate["components"].value)
         # eigvalsh returns ascending eigenvalues; the sum of the last k is the optimum.
-        most = float(np.sum(np.linalg.eigvalsh(second)[-len(found) :]))
-        return np.array([1 - float(np.trace(found @ second @ found.T)) / most if most > 0 else 0.0])
+        most = float(np.sum(np.linalg.eigvalsh(second)[-len(components) :]))
+        return np.array([1 - float(np.trace(components @ second @ components.T)) / most if most > 0 else 0.0])
 
     unit = "of the energy that the same number of components can hold"
     return Measure((Line("energy lost", 1.0),), unit, values, loss=True, level="energy kept")
@@ -239,9 +239,9 @@ def _maps(algorithm: ICAProgram) -> Measure:
     run."""
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
-        found = estimate["maps"].value
+        maps = estimate["maps"].value
         # Maps have unit norm, and their sign is arbitrary.
-        likeness = np.abs((found if anchor is None else anchor) @ found.T)
+        likeness = np.abs((maps if anchor is None else anchor) @ maps.T)
         return np.asarray(1 - np.minimum(likeness[np.arange(len(likeness)), _assignment(-likeness)], 1.0))
 
     lines = tuple(Line(f"component {number + 1}", 1.0) for number in range(algorithm.n_components))
@@ -269,15 +269,15 @@ def _topics(algorithm: TopicsProgram) -> Measure:
     def whole(estimate: Estimate) -> Floats:
         """Topics over all words, shape (n_topics, n_words); words that were not released have probability 0."""
         topics = estimate["topics"]
-        found = np.zeros((len(topics.value), len(place)))
-        found[:, [place[name] for name in topics.axes[-1].labels]] = topics.value
-        return found
+        topics_by_word = np.zeros((len(topics.value), len(place)))
+        topics_by_word[:, [place[name] for name in topics.axes[-1].labels]] = topics.value
+        return topics_by_word
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
-        found = whole(estimate)
-        truth = found if anchor is None else anchor
+        topics_by_word = whole(estimate)
+        truth = topics_by_word if anchor is None else anchor
         # Total variation distance: half of the L1 distance between two distributions.
-        apart = np.array([np.sum(np.abs(found - each), axis=1) / 2 for each in truth])
+        apart = np.array([np.sum(np.abs(topics_by_word - each), axis=1) / 2 for each in truth])
         lost = 1 - float(np.mean(estimate["carried"].value))
         return np.append(apart[np.arange(len(apart)), _assignment(apart)], lost)
 

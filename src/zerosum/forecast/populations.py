@@ -143,8 +143,8 @@ class ColumnsPopulation(Population):
         if name in self.levels:
             return shape.levels_at(ndtr(scores), self.levels[name])
         if name in self.ranges:
-            found = shape.numbers_at(ndtr(scores), *self.ranges[name])
-            return np.rint(found) if name in self.whole else found
+            numbers = shape.numbers_at(ndtr(scores), *self.ranges[name])
+            return np.rint(numbers) if name in self.whole else numbers
         if name not in self.assumptions.columns:
             return self.ordinary * scores
         if shape.kind in ("uniform", "centered", "tailed"):
@@ -154,12 +154,12 @@ class ColumnsPopulation(Population):
 
 def correlated_scores(count: int, columns: int, correlation: float, rng: np.random.Generator) -> Floats:
     """Normal scores (count, columns) in which columns k apart have the correlation `correlation`^k."""
-    found = rng.normal(size=(count, columns))
+    scores = rng.normal(size=(count, columns))
     # An autoregression with innovations of this size has variance 1 in every column.
     fresh = math.sqrt(1 - correlation**2)
     for at in range(1, columns if correlation > 0 else 0):
-        found[:, at] = correlation * found[:, at - 1] + fresh * found[:, at]
-    return found
+        scores[:, at] = correlation * scores[:, at - 1] + fresh * scores[:, at]
+    return scores
 
 
 def check_whole(assumptions: Assumptions, ranges: Mapping[str, tuple[float, float]]) -> None:
@@ -370,8 +370,8 @@ class RegressionPopulation(Population):
             return shape.levels_at(share, len(self.design.levels[name]))
         if name not in self.assumptions.columns and self._is_indicator(name, ranges):
             return (share > 1 - _YES_SHARES[shape.kind]).astype(np.float64)
-        found = shape.numbers_at(share, *ranges[name])
-        return np.rint(found) if name in self.assumptions.whole else found
+        numbers = shape.numbers_at(share, *ranges[name])
+        return np.rint(numbers) if name in self.assumptions.whole else numbers
 
     def _is_indicator(self, name: str, ranges: Mapping[str, tuple[float, float]]) -> bool:
         """Whether a column is taken for one of yes and no: its range is 0 to 1 and that of others is not, and its

@@ -133,9 +133,9 @@ def units_per_site(people: int, by: list[int]) -> NDArray[np.int64]:
         raise BadParameter("every site must have at least one person")
     # Cumulative shares are rounded, so that the numbers add up to `people`.
     ends = np.floor(np.cumsum(by) / np.sum(by) * people + 0.5).astype(np.int64)
-    found = np.maximum(np.diff(ends, prepend=0), 1)
+    units = np.maximum(np.diff(ends, prepend=0), 1)
     # Sites rounded down to 0 received one unit. These units are taken from the largest sites.
-    while (over := int(np.sum(found)) - people) > 0:
-        at = int(np.argmax(found))
-        found[at] -= min(over, int(found[at]) - 1)
-    return np.asarray(found)
+    while (over := int(np.sum(units)) - people) > 0:
+        at = int(np.argmax(units))
+        units[at] -= min(over, int(units[at]) - 1)
+    return np.asarray(units)

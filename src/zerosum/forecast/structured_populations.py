@@ -107,10 +107,10 @@ class Recordings(Population):
         power[0] = 0.0
         shape = (count, *power.shape)
         waves = np.sqrt(power) * (rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
-        found = np.fft.irfft(waves, self.length, axis=1)
+        courses = np.fft.irfft(waves, self.length, axis=1)
         # Standard deviation of the inverse transform: each frequency contributes 4 power / n^2 to the variance.
         expected = math.sqrt(2) * np.sqrt(2 * np.sum(power, axis=0)) / self.length
-        return np.asarray(found / np.where(expected > 0, expected, 1.0))
+        return np.asarray(courses / np.where(expected > 0, expected, 1.0))
 
 
 class Documents(Population):
@@ -265,6 +265,6 @@ def _patterns(shape: tuple[int, ...]) -> Floats:
     pairs = sorted(turns, key=lambda at: (at[0] ** 2 + at[1] ** 2, at))
     down, along = (np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width
     waves = [np.outer(np.cos(math.pi * i * down), np.cos(math.pi * j * along)).ravel() for i, j in pairs[1 : most + 1]]
-    found = np.array(waves) / np.linalg.norm(waves, axis=1, keepdims=True)
-    each = found.T * math.sqrt(height * width / len(found))
+    patterns = np.array(waves) / np.linalg.norm(waves, axis=1, keepdims=True)
+    each = patterns.T * math.sqrt(height * width / len(patterns))
     return np.tile(each, (math.prod(channels), 1))

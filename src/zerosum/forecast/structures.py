@@ -128,18 +128,18 @@ def _completed(
     # A column of categories of a descriptive table has no distribution within a range.
     described = [name for name in inputs if name in ranges or isinstance(algorithm, Regression)]
     guessed = all(name in assumptions.columns for name in described)
-    found = assumptions
+    complete = assumptions
     if assumptions.usual is None and not guessed and ranges:
-        found = replace(found, usual=ColumnShape(completion.shape))
+        complete = replace(complete, usual=ColumnShape(completion.shape))
     # Quantiles and means of a column do not depend on the others.
     joint = not isinstance(algorithm, GroupedAlgorithm) and len(inputs) > 1
     if assumptions.correlation is None and joint:
-        found = replace(found, correlation=completion.correlation)
+        complete = replace(complete, correlation=completion.correlation)
     if isinstance(algorithm, Regression):
-        found = _with_response(algorithm, found, design, completion)
+        complete = _with_response(algorithm, complete, design, completion)
     if completion.whole and not assumptions.whole and isinstance(algorithm, GroupedAlgorithm):
-        found = replace(found, whole=_tied(algorithm, ranges))
-    return found
+        complete = replace(complete, whole=_tied(algorithm, ranges))
+    return complete
 
 
 def _with_response(

@@ -24,7 +24,7 @@ LARGEST, _SMALLEST = 100.0, 1e-4  # largest and smallest epsilon of a search; ch
 _STRUCTURE_FRACTION = 4
 _TRIES = 10  # approximate number of forecasts of a search, for progress reports
 _RATIO_TOLERANCE = 1.05  # the search stops when its bounds are closer than this factor; chosen by hand
-WHOLE = ""  # key of the summary figure among targets
+SUMMARY = ""  # key of the summary figure among targets
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Target:
     """Result of a search: the forecast at the smallest epsilon whose privacy errors are at most `wanted` and that
     suppresses none of these numbers. None if there is no such epsilon."""
 
-    wanted: Mapping[str, float]  # largest error by label of a line, or by WHOLE
+    wanted: Mapping[str, float]  # largest error by label of a line, or by SUMMARY
     forecast: Forecast | None
     others: tuple[tuple[str, float | None], ...] = ()  # the same epsilon by name of another structure of the data
 
@@ -43,9 +43,9 @@ class Target:
 
     def as_record(self) -> dict[str, Any]:
         """JSON-compatible form."""
-        found = None if self.forecast is None else self.forecast.as_record()
+        record = None if self.forecast is None else self.forecast.as_record()
         others = {"structures": dict(self.others)} if self.others else {}
-        return {"wanted": dict(self.wanted), "epsilon": self.epsilon, "forecast": found} | others
+        return {"wanted": dict(self.wanted), "epsilon": self.epsilon, "forecast": record} | others
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def what_if(
     runs : int, optional
         Simulations for the study's own setting. Other settings get 1/16 of them.
     target : mapping of str to float, optional
-        Largest error due to privacy, by label or WHOLE. Starts a search for the smallest epsilon.
+        Largest error due to privacy, by label or SUMMARY. Starts a search for the smallest epsilon.
     on_step : callable
         Receives (done, planned).
     """
@@ -175,10 +175,10 @@ def what_if(
         privacy = _ratio(known[own].privacy, advisor.at(own, some, steps(runs, some)).privacy)
     for at, setting in enumerate(todo, 1):
         with suppress(BadParameter):  # no plan exists for this setting
-            found = advisor.at(setting, some, steps(runs + some * at, some))
+            forecast = advisor.at(setting, some, steps(runs + some * at, some))
             # The sampling error is known from the study's own setting and scales with 1 / sqrt(n).
             sampling = known[own].sampling * math.sqrt(own.people / setting.people)
-            known[setting] = found.rescale(privacy, _ratio(sampling, found.sampling) if found.runs else 1.0)
+            known[setting] = forecast.rescale(privacy, _ratio(sampling, forecast.sampling) if forecast.runs else 1.0)
     around = {kind: tuple(known[each] for each in row if each in known) for kind, row in kinds.items()}
     begun = runs + some * (1 + len(todo))
     structures = []
@@ -203,7 +203,7 @@ def what_if(
 def _check_wanted(advisor: Advisor, wanted: Mapping[str, float]) -> None:
     """Raise `BadParameter` for an invalid target, before any simulation."""
     for name, error in wanted.items():
-        if name != WHOLE and name not in advisor.names:
+        if name != SUMMARY and name not in advisor.names:
             raise BadParameter(f"the result has no number called {name!r}: there are {', '.join(advisor.names[:12])}")
         if not (math.isfinite(error) and error > 0):
             raise BadParameter("the wanted error must be a positive number")
@@ -230,7 +230,7 @@ def search(
     advisor : Advisor
         Makes the forecasts.
     wanted : mapping of str to float
-        Largest error due to privacy, by label or WHOLE.
+        Largest error due to privacy, by label or SUMMARY.
     runs : int
         Simulations per epsilon.
     privacy : float
@@ -246,14 +246,14 @@ def search(
         """Whether an epsilon meets all targets. The forecast is stored in `tried`, None if no plan exists."""
         on_step(min(len(tried), _TRIES), _TRIES)
         try:
-            found = advisor.at(replace(advisor.own, epsilon=epsilon), runs).rescale(privacy, 1.0)
+            forecast = advisor.at(replace(advisor.own, epsilon=epsilon), runs).rescale(privacy, 1.0)
         except BadParameter:
             tried[epsilon] = None
             return False
-        tried[epsilon] = found
-        by_label = {line.label: line.privacy for line in found.lines} | {WHOLE: found.privacy}
+        tried[epsilon] = forecast
+        by_label = {line.label: line.privacy for line in forecast.lines} | {SUMMARY: forecast.privacy}
         # A number that noise hides has no finite error, nor has the result as a whole.
-        by_label |= {name: math.inf for line in found.hidden for name in (line.label, WHOLE)}
+        by_label |= {name: math.inf for line in forecast.hidden for name in (line.label, SUMMARY)}
         return all(by_label.get(name, math.inf) <= error for name, error in wanted.items())
 
     # Start at the study's own epsilon, then halve or double until the target lies between `low` and `high`.
@@ -280,13 +280,13 @@ def search(
             high = middle
         else:
             low = middle
-    found = tried.get(high)
+    forecast = tried.get(high)
     # A rounded epsilon is what a user enters. It is larger, so it reaches the target unless chance interferes; that is
     # checked.
     rounded = _round_up(high)
     if rounded != high and reaches(rounded):
-        found = tried[rounded]
-    return Target(dict(wanted), found)
+        forecast = tried[rounded]
+    return Target(dict(wanted), forecast)
 
 
 def _round_up(epsilon: float) -> float:

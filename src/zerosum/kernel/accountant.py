@@ -238,7 +238,7 @@ def _curve(
     composed:
         Composes both into one loss distribution, where some are sub-sampled.
     """
-    rest, pure = _merged(others)
+    rest, pure = _merge(others)
     if not pure:
         if not rest:
             return lambda delta: epsilon(mu, delta)
@@ -287,10 +287,10 @@ def _delta_of(mu: float, probabilities: Floats, interval: float, eps: float) -> 
     first = math.floor((eps - mu * (mu / 2 + 9)) / interval)
     first = max(min(first, last + 1), -last)
     rest = np.asarray(eps - np.arange(first, last + 1) * interval, dtype=np.float64)
-    found = -np.expm1(np.minimum(rest, 0.0)) if mu == 0 else _deltas(mu, rest)
+    deltas = -np.expm1(np.minimum(rest, 0.0)) if mu == 0 else _deltas(mu, rest)
     # What was trimmed counts as an unlimited loss.
     trimmed = max(1 - float(np.sum(probabilities)), 0.0)
-    return float(probabilities[first + last :] @ found) + trimmed + _CONVOLUTION_ERROR
+    return float(probabilities[first + last :] @ deltas) + trimmed + _CONVOLUTION_ERROR
 
 
 def epsilon_within(mu: float, others: Iterable[Other], more: LaplaceSum | None, eps: float, delta: float) -> bool:
@@ -315,13 +315,13 @@ def epsilon_within(mu: float, others: Iterable[Other], more: LaplaceSum | None, 
     """
     check_mu(mu)
     check_delta(delta)
-    rest, pure = _merged(others)
+    rest, pure = _merge(others)
     one = () if more is None else (more,)
     bound = _bound((*pure, *one))
     # The exact curve of one release, and losses that are not on this grid.
     if rest or bound > _MOST_BOUND or (mu == 0 and len(pure) + len(one) <= 1):
-        found = mixed_epsilon if more is None else trial_epsilon  # without `more` the phases are composed once
-        return found(mu, (*rest, *pure, *one), delta) <= eps
+        epsilon_of = mixed_epsilon if more is None else trial_epsilon  # without `more` the phases are composed once
+        return epsilon_of(mu, (*rest, *pure, *one), delta) <= eps
     # Basic composition may be the smaller bound (`_curve`).
     if bound <= eps and (epsilon(mu, delta) if mu > 0 else 0.0) + bound <= eps:
         return True
@@ -409,7 +409,7 @@ def best_guess(mu: float, others: Iterable[Other] = (), distance: float = 0.0) -
     >>> round(best_guess(0.2681), 4), best_guess(0.0)
     (0.5533, 0.5)
     """
-    rest, pure = _merged(others)
+    rest, pure = _merge(others)
     if _bound(pure) > (MOST_COMPOSED if rest else _MOST_BOUND):
         return 1.0
     if mu == 0 and not rest and len(pure) == 1 and pure[0].steps == 1:
@@ -423,7 +423,7 @@ def best_guess(mu: float, others: Iterable[Other] = (), distance: float = 0.0) -
     return min(1.0, (1 + variation) / 2 + distance)
 
 
-def _merged(others: Iterable[Other]) -> tuple[tuple[Subsampled, ...], tuple[LaplaceSum, ...]]:
+def _merge(others: Iterable[Other]) -> tuple[tuple[Subsampled, ...], tuple[LaplaceSum, ...]]:
     """Sub-sampled phases and sums with Laplace noise, each in one order, equal ones merged: the time of a composition
     depends on the number of different events, not of steps.
     """

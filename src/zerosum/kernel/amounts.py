@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from zerosum.errors import BadParameter
 
 SMALLEST, LARGEST = 1e-100, 1e100  # so that squares, and squares times noise, stay well inside double precision
-MOST = 10**12  # largest count of any kind
+MOST_UNITS = 10**12  # largest count of any kind
 _DIGITS = Context(prec=4, rounding=ROUND_CEILING)  # of a stated epsilon
 # Relative excess that is rounding error of the accountant, and not cost: the tolerance of the checks against caps.
 _ROUNDING_ERROR = Decimal("1e-12")
@@ -27,8 +27,8 @@ def check_amount(what: str, value: float) -> None:
 
 
 def check_count(what: str, value: int, least: int = 1) -> None:
-    if not least <= value <= MOST:
-        raise BadParameter(f"{what} must be a whole number from {least} to {MOST:g}, got {_shown(value)}")
+    if not least <= value <= MOST_UNITS:
+        raise BadParameter(f"{what} must be a whole number from {least} to {MOST_UNITS:g}, got {_shown(value)}")
 
 
 def _shown(value: float) -> str:

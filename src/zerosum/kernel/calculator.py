@@ -47,7 +47,20 @@ class Solutions:
 
 
 @dataclass(frozen=True)
-class Cost:
+class Releases:
+    """What equal releases are: the scheme, its sites and coalition, the sensitivity, delta and the number of rounds."""
+
+    scheme: str
+    sites: int
+    colluders: int
+    dropouts: int
+    sensitivity: float
+    delta: float
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Cost(Releases):
     """Cost and noise of `rounds` equal releases.
 
     `mu`, `round_mu` and `epsilon` are exact, for the site with the largest cost, against its worst coalition. `mu` is
@@ -59,13 +72,6 @@ class Cost:
     one ("exact"); None unless asked for. `solutions` is None unless the scheme combines weighted means.
     """
 
-    scheme: str
-    sites: int
-    colluders: int
-    dropouts: int
-    sensitivity: float
-    delta: float
-    rounds: int
     rate: float
     mu: float
     mu_squared: float
@@ -187,7 +193,7 @@ def account(
 
 
 @dataclass(frozen=True)
-class LaplaceCost:
+class LaplaceCost(Releases):
     """Cost and noise of `rounds` equal releases with Laplace noise in shares.
 
     `round_epsilon` is the pure epsilon of one release, for a unit that moves the sum by `sensitivity` in L1 norm, and
@@ -196,13 +202,6 @@ class LaplaceCost:
     of a pooled release of the same epsilon, and `interval` the half width of a 95 % interval in standard deviations.
     """
 
-    scheme: str
-    sites: int
-    colluders: int
-    dropouts: int
-    sensitivity: float
-    delta: float
-    rounds: int
     round_epsilon: float
     epsilon: float
     scale: float

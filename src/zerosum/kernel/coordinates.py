@@ -20,7 +20,7 @@ from zerosum.arrays import Floats
 
 # columns beyond which a matrix is processed row by row, since an index array takes three times the memory of its
 # coordinates. Chosen by hand; no benchmark recorded
-_LARGE = 500
+_LARGE_ORDER = 500
 
 
 def size(columns: int, order: int = 2) -> int:
@@ -56,7 +56,7 @@ def pack(symmetric: Floats) -> Floats:
     >>> pack(np.array([[1.0, 2.0], [2.0, 3.0]])).round(4).tolist()
     [1.0, 2.8284, 3.0]
     """
-    if symmetric.ndim == 2 and len(symmetric) > _LARGE:
+    if symmetric.ndim == 2 and len(symmetric) > _LARGE_ORDER:
         return scaled(triangle(symmetric), symmetric.shape[0])
     index, roots = layout(symmetric.shape[0], symmetric.ndim)
     return np.asarray(symmetric[tuple(index)] * roots)
@@ -111,7 +111,7 @@ def unpack(coordinates: Floats, columns: int, order: int = 2) -> Floats:
     True
     """
     array = np.empty((columns,) * order)
-    if order == 2 and columns > _LARGE:
+    if order == 2 and columns > _LARGE_ORDER:
         at = 0
         for row in range(columns):
             array[row, row] = coordinates[at]

@@ -35,7 +35,7 @@ STEPS = 2.0**22  # least number of steps in a standard deviation of the noise. C
 # largest number of steps in a standard deviation, for large epsilon. Chosen by hand; no benchmark recorded
 FINEST = 2.0**30
 # times (step/sigma)^4: total variation between a discrete Gaussian and a rounded normal, per coordinate
-_APART = 4.9e-4
+_VARIATION_FACTOR = 4.9e-4
 FINE = 4096  # rounding to the grid adds at most 1/FINE of the sensitivity. Chosen by hand; no benchmark recorded
 ETA = 2.0**-120  # total variation error of one draw of the sampler (`zerosum.noise.discrete_gaussian`)
 MOST_STEPS = 2.0**40  # largest number of steps in a standard deviation for which ETA is proven
@@ -84,8 +84,8 @@ def steps_for(size: int, price: float) -> float:
     >>> steps_for(1000, 1e9) == STEPS, steps_for(1000, 1e27) / STEPS
     (True, 8.0)
     """
-    # 1000 size _APART price / steps^4 <= 1, solved for steps.
-    wanted = min((1000 * _APART * size * price) ** 0.25, FINEST)
+    # 1000 size _VARIATION_FACTOR price / steps^4 <= 1, solved for steps.
+    wanted = min((1000 * _VARIATION_FACTOR * size * price) ** 0.25, FINEST)
     return max(STEPS, 2.0 ** math.ceil(math.log2(wanted)))
 
 
@@ -136,4 +136,4 @@ def worst_distance(size: int, sites: int, steps: float = STEPS) -> float:
 
     Each number has one draw of each of `sites` sites, with error ETA, and one comparison with a rounded normal.
     """
-    return size * (sites * ETA + _APART / steps**4)
+    return size * (sites * ETA + _VARIATION_FACTOR / steps**4)

@@ -176,10 +176,10 @@ class Curve:
         # Linear in exp(epsilon): 0 at the loss above, 1 at the loss below. The lower end differs by a^m (1 - a).
         gap = self.epsilon - 2 * above * s
         part = np.clip(np.expm1(inside - gap) / math.expm1(-2 * s), 0.0, 1.0)
-        found = upper - part * np.expm1(-s) * np.exp(-above * s)
+        terms = upper - part * np.expm1(-s) * np.exp(-above * s)
         # Below the smallest loss both distributions are distinguished by nothing but the factor: 1 - exp(epsilon).
-        found = np.where(at < -self.epsilon, -np.expm1(np.minimum(at, 0.0)), found)
-        return np.asarray(np.where(at >= self.epsilon, 0.0, found))
+        terms = np.where(at < -self.epsilon, -np.expm1(np.minimum(at, 0.0)), terms)
+        return np.asarray(np.where(at >= self.epsilon, 0.0, terms))
 
     def epsilon_at(self, delta: float) -> float:
         """The smallest epsilon at a delta: the upper bound that all curves share, by the chord that contains it."""
@@ -192,8 +192,8 @@ class Curve:
         low, high = -math.expm1(-m * s), -math.expm1(-(m + 1) * s)
         part = min(max((delta - low) / (high - low), 0.0), 1.0)
         # Rounded up: exp(epsilon) falls linearly along the chord.
-        found = self.epsilon - 2 * m * s + math.log1p(part * math.expm1(-2 * s))
-        return max(found + 2.0**-48 * self.epsilon, 0.0)
+        epsilon = self.epsilon - 2 * m * s + math.log1p(part * math.expm1(-2 * s))
+        return max(epsilon + 2.0**-48 * self.epsilon, 0.0)
 
     def on_grid(self, interval: float) -> Floats:
         """Probabilities of the losses -n interval, ..., n interval of a distribution that dominates this one.

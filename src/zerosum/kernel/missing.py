@@ -24,6 +24,22 @@ MEANINGS = {
     COMPLETE: f'"{COMPLETE}" (a row with a missing value has weight 0)',
 }
 RULES = f"{VALUE}, {MEANINGS[OWN_ROWS]} or {MEANINGS[OBSERVED]}"
+# Names of other packages for what has another name here, or is not available.
+_ELSEWHERE = {
+    ("multiple-imputation", "multiple", "imputation", "mice", "mi"): (
+        "sites do not impute from a model: release a model of the columns (algorithm synthetic-data) and impute in its "
+        "records"
+    ),
+    ("indicator", "indicators", "missing-indicator"): (
+        "a 0/1 column for missing values beside an imputed one is `indicators` of a design or of from_formula"
+    ),
+    ("drop", "dropna", "listwise", "omit", "na.omit", "complete", "complete-case", COMPLETE): (
+        f'rows are left out of regressions by "{COMPLETE}", and values of other algorithms by "{OBSERVED}"'
+    ),
+    ("mean", "median", "mode", "most-frequent"): (
+        "a mean or a median of the data is not public: give a value from subject knowledge"
+    ),
+}
 
 
 def rules_by_column(missing: Missing, columns: Sequence[str]) -> dict[str, Rule]:
@@ -46,6 +62,28 @@ def rules_by_column(missing: Missing, columns: Sequence[str]) -> dict[str, Rule]
 def is_number(rule: Rule) -> bool:
     """Whether a rule is a number to take instead."""
     return not isinstance(rule, bool | str) and math.isfinite(rule)
+
+
+def unknown_rule(rule: object, rules: Sequence[str], column: str = "") -> str:
+    """The message for a rule that an algorithm does not have.
+
+    Parameters
+    ----------
+    rule : object
+        The rule that was given.
+    rules : sequence of str
+        The rules of the algorithm, in words.
+    column : str
+        The column that it was given for; by default several.
+
+    >>> unknown_rule("listwise", [VALUE, MEANINGS[OBSERVED]])[-98:]
+    'rows are left out of regressions by "complete-cases", and values of other algorithms by "observed"'
+    """
+    word = str(rule).lower().replace("_", "-").replace(" ", "-")
+    hints = [text for words, text in _ELSEWHERE.items() if word in words]
+    several = " or ".join([", ".join(rules[:-1]), rules[-1]] if len(rules) > 1 else rules)
+    whose = f"of {column!r}" if column else "for all columns or by the name of each"
+    return "; ".join([f"missing {whose} must be {several}, got {rule!r}", *hints])
 
 
 def refusal(column: str) -> str:

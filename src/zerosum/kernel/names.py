@@ -7,19 +7,19 @@ import unicodedata
 
 from zerosum.errors import BadParameter
 
-MOST = 200  # characters
+MOST_CHARACTERS = 200  # characters
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, formatting (such as text that runs backwards), line separators
 
 
 def check_name(what: str, name: str) -> None:
-    """Refuse an empty name, one of more than MOST characters, and one with invisible characters.
+    """Refuse an empty name, one of more than MOST_CHARACTERS characters, and one with invisible characters.
 
     >>> check_name("a site", "Saint Mary's, ward 7")
     """
     if not name:
         raise BadParameter(f"{what} must have a name, got an empty one")
-    if len(name) > MOST:
-        raise BadParameter(f"the name of {what} has more than {MOST} characters")
+    if len(name) > MOST_CHARACTERS:
+        raise BadParameter(f"the name of {what} has more than {MOST_CHARACTERS} characters")
     if any(unicodedata.category(character) in _UNSEEN for character in name):
         raise BadParameter(f"the name of {what} has characters that cannot be seen")
 

@@ -325,8 +325,8 @@ class Plan(Terms):
             steps = step_mus(whole, rest, asked, self.epsilon, self.delta - self.extra_delta)
             targets |= {r: mu * PRIVATE_SIDE for (r, _), mu in zip(phases, steps, strict=True)}
         if pure := [release for release in self.releases if release.laplace]:
-            found = self._pure_targets(Counter(pure), whole, self._plain_mu({r: targets[r] for r in plain}))
-            targets |= {r: found[release] for r, release in enumerate(self.releases) if release.laplace}
+            pure_targets = self._pure_targets(Counter(pure), whole, self._plain_mu({r: targets[r] for r in plain}))
+            targets |= {r: pure_targets[release] for r, release in enumerate(self.releases) if release.laplace}
         return tuple(targets[r] for r in range(len(self.releases)))
 
     def _pure_targets(

@@ -43,8 +43,8 @@ def rdp(mu: float, delta: float) -> float:
     best = 0.5 * math.log(2 * math.log(1 / delta)) - math.log(mu)
     from scipy.optimize import minimize_scalar
 
-    found = minimize_scalar(at, bounds=(best - 5, best + 5), method="bounded", options={"xatol": 1e-10})
-    return max(0.0, min(float(found.fun), rdp_published(mu, delta)))
+    minimum = minimize_scalar(at, bounds=(best - 5, best + 5), method="bounded", options={"xatol": 1e-10})
+    return max(0.0, min(float(minimum.fun), rdp_published(mu, delta)))
 
 
 def moments(mu: float, delta: float, orders: int = 64) -> float:

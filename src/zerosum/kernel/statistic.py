@@ -96,7 +96,7 @@ class Statistic(BaseModel, ABC):
         """
         if noise == "gaussian":
             return self.sensitivity(adjacency)
-        if (found := self.sensitivity_l1(adjacency)) is None:
+        if (bound := self.sensitivity_l1(adjacency)) is None:
             raise BadParameter(f"statistic {self.name!r} has no bound for Laplace noise: use noise = 'gaussian'")
         # A subclass with another sum would otherwise have the noise of its parent's L1 bound.
         own = self._defined_at("sensitivity_l1")
@@ -106,12 +106,12 @@ class Statistic(BaseModel, ABC):
                 "sensitivity_l1 beside it, or use noise = 'gaussian'"
             )
         # norm_2(v) <= norm_1(v) for every v. Written so that NaN is refused.
-        if not found >= self.sensitivity(adjacency) * (1 - _ROUNDING):
+        if not bound >= self.sensitivity(adjacency) * (1 - _ROUNDING):
             raise BadParameter(
                 f"statistic {self.name!r} has an L1 bound below its L2 bound, so one of them is wrong: use noise = "
                 "'gaussian'"
             )
-        return found
+        return bound
 
     def _defined_at(self, name: str) -> int:
         """The place in the method resolution order of the class that defines `name`; that of `object` if none does."""

@@ -137,7 +137,7 @@ class PlannedRelease:
         amounts.check_count("a release's size", self.size)
 
 
-_WHOLE = PlannedRelease("everything", sensitivity=1.0, share=1.0, size=1, bound=1.0)
+_EVERYTHING = PlannedRelease("everything", sensitivity=1.0, share=1.0, size=1, bound=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,8 +370,8 @@ class Terms:
     @cached_property
     def noise_of_everything(self) -> float:
         """Standard deviation of the noise of a sum of sensitivity 1 if it had the whole budget."""
-        mu = self.whole_mu(self.paid_for(self.distance_of(_WHOLE)))
-        return self.law_for(_WHOLE, mu * PRIVATE_SIDE).noise_std
+        mu = self.whole_mu(self.paid_for(self.distance_of(_EVERYTHING)))
+        return self.law_for(_EVERYTHING, mu * PRIVATE_SIDE).noise_std
 
 
 @contextmanager

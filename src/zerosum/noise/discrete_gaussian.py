@@ -77,9 +77,9 @@ def draw(size: int, sigma: float, source: Source) -> Ints:
         # The expected number of proposals for the draws that are left, with a margin, at most one block. Surplus draws
         # are discarded, which is independent of their values.
         wanted = min(_BLOCK, int((size - filled) / table.kept * 1.01) + 16)
-        kept = _propose(wanted, table, source)[: size - filled]
-        out[filled : filled + len(kept)] = kept
-        filled += len(kept)
+        draws = _propose(wanted, table, source)[: size - filled]
+        out[filled : filled + len(draws)] = draws
+        filled += len(draws)
     return out
 
 
@@ -125,7 +125,7 @@ def _table(sigma: float) -> _Table:
 
 
 def _propose(count: int, table: _Table, source: Source) -> Ints:
-    """The kept ones among `count` proposals. A word has its sign in the first bit, then 12 bits for k, and in its last
+    """The accepted proposals among `count`. A word has its sign in the first bit, then 12 bits for k, and in its last
     bits at most 38 for j.
     """
     # One word per proposal for sign, k and j, and half a word (32 bits) for the decision to keep it. The bits of a word

@@ -100,12 +100,12 @@ class _Bounds:
 
 def _below(words: Words, bounds: _Bounds, source: Source) -> Ints:
     """The class of each uniform number, given its 64 leading bits: the number of bounds that do not exceed it."""
-    found = np.searchsorted(bounds.words, words, side="right")
+    places = np.searchsorted(bounds.words, words, side="right")
     # A word that contains a bound does not decide: 256 more bits do.
-    for place in np.flatnonzero(words == bounds.words[np.maximum(found - 1, 0)]):
+    for place in np.flatnonzero(words == bounds.words[np.maximum(places - 1, 0)]):
         value = extended(int(words[place]), 64, source)
-        found[place] = sum(value >= bound for bound in bounds.exact)
-    return found
+        places[place] = sum(value >= bound for bound in bounds.exact)
+    return places
 
 
 @lru_cache(maxsize=64)
@@ -155,14 +155,14 @@ def _signed_series(size: int, levels: _Levels, source: Source) -> Ints:
     while filled < size:
         # More than 0.6 of the proposals are kept. Surplus terms are discarded, which is independent of their values.
         wanted = min(_BLOCK, int((size - filled) / 0.65) + 16)
-        kept = _propose(wanted, levels, source)[: size - filled]
-        out[filled : filled + len(kept)] = kept
-        filled += len(kept)
+        draws = _propose(wanted, levels, source)[: size - filled]
+        out[filled : filled + len(draws)] = draws
+        filled += len(draws)
     return out
 
 
 def _propose(count: int, levels: _Levels, source: Source) -> Ints:
-    """The kept ones among `count` proposals: one word each for the level, for sign and i, and for keeping."""
+    """The accepted ones among `count` proposals: one word each for the level, for sign and i, and for keeping."""
     words = source(3 * count)
     first, second, third = words[:count], words[count : 2 * count], words[2 * count :]
     level = _below(first, levels.bounds, source)
@@ -177,5 +177,5 @@ def _propose(count: int, levels: _Levels, source: Source) -> Ints:
     signed = start + i
     negative = second.view(np.int64) < 0
     np.negative(signed, out=signed, where=negative)
-    kept: Ints = signed[keep]
-    return kept
+    accepted: Ints = signed[keep]
+    return accepted

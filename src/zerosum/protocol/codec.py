@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from zerosum.compute.statistic import BoundedMap
 from zerosum.errors import Malformed, Unsupported, by_code
-from zerosum.kernel.amounts import MOST
+from zerosum.kernel.amounts import MOST_UNITS
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
@@ -194,10 +194,10 @@ class _Buffers:
             case {"$": [str(code), *shape]} if len(description) == 1 and len(shape) <= _MOST_AXES:
                 pass
             case _:
-                raise Malformed("a frame describes an array that is none")
+                raise Malformed(f"the description of an array must be a type and at most {_MOST_AXES} lengths")
         # `type` instead of `isinstance`: JSON's `true` is an int in Python.
         if not all(type(length) is int and 0 <= length <= MAX_FRAME for length in shape):
-            raise Malformed("a frame describes an array that is none")
+            raise Malformed(f"a length of an array must be a whole number from 0 to {MAX_FRAME}")
         # Axes of length 0 count as 1 here: a shape such as (0, 2^32, 2^32) holds no number, but numpy fails with it.
         if math.prod(max(length, 1) for length in shape) > MAX_FRAME:
             raise Malformed("a frame describes an array that is too large")
@@ -205,7 +205,7 @@ class _Buffers:
         if code == "bytes" and len(shape) == 1:
             return self._next(numbers)
         if code not in _TYPES:
-            raise Malformed("a frame describes an array that is none")
+            raise Malformed("a frame describes an array of an unknown type")
         array = np.frombuffer(self._next(8 * numbers), dtype=_TYPES[code]).reshape(shape)
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
@@ -370,7 +370,7 @@ def _read_secure(reader: _Reader) -> Secure:
 
 def _read_consent(reader: _Reader) -> Consent:
     site, units = reader.text("site"), reader.take("units")
-    if units is None or (type(units) is int and 0 < units <= MOST):
+    if units is None or (type(units) is int and 0 < units <= MOST_UNITS):
         return Consent(site, units)
     raise Malformed("a message's units are not a whole number")
 

@@ -298,10 +298,10 @@ def _scaled_intervals(result: Result) -> list[tuple[str, float]]:
     """(label, half width of the 95 % interval) of estimates that are released sums up to constants, whose noise scales
     with that of the sums."""
     for name, kinds in (("mean", ("mean",)), ("counts", ("count",))):
-        found = result.estimate.get(name)
-        if found is None or found.kind not in kinds or found.std is None or not found.axes:
+        quantity = result.estimate.get(name)
+        if quantity is None or quantity.kind not in kinds or quantity.std is None or not quantity.axes:
             continue
-        labels, halves = found.axes[-1].labels, found.half_width
+        labels, halves = quantity.axes[-1].labels, quantity.half_width
         # The first row is that of all units, before groups.
         pairs = list(zip(labels, halves.reshape(-1, halves.shape[-1])[0], strict=True))
         return [(label, float(half)) for label, half in pairs[:_MOST_COLUMNS] if math.isfinite(half)]

@@ -203,15 +203,15 @@ def _figure_of(height: float, width: float = WIDTH, columns: Sequence[float] = (
     layout = ConstrainedLayoutEngine(w_pad=2 / 72, h_pad=2 / 72, wspace=0, hspace=0)  # makes room for labels
     # matplotlib measures figures in inches of 72 points. `Figure` is used without pyplot, whose figures are global.
     figure = Figure(figsize=(width / 72, height / 72), facecolor="none", layout=layout)
-    found = list(figure.subplots(1, len(columns), width_ratios=columns, squeeze=False)[0])
-    for axes in found:
+    panels = list(figure.subplots(1, len(columns), width_ratios=columns, squeeze=False)[0])
+    for axes in panels:
         axes.set_facecolor("none")
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0, labelsize=_TICK_SIZE, labelcolor=LIGHT["muted"], pad=6)
         axes.set_axisbelow(True)
         axes.set_xticks([])
         axes.set_yticks([])
-    return figure, found
+    return figure, panels
 
 
 def _rows(axes: Axes, labels: Sequence[str], most: int = _LONGEST_LABEL) -> None:
@@ -706,8 +706,8 @@ def _slices(picture: Slices) -> Figure:
     """Brain slices side by side at a common scale."""
     sizes = [max((len(line) for line in plane.cells), default=1) or 1 for plane in picture.planes] or [1]
     heights = [len(plane.cells) * (plane.stretch or 1.0) for plane in picture.planes]
-    figure, found = _figure_of(WIDTH / sum(sizes) * max(heights, default=1.0) + 20, columns=sizes)
-    for axes, plane, size in zip(found, picture.planes, sizes, strict=False):
+    figure, panels = _figure_of(WIDTH / sum(sizes) * max(heights, default=1.0) + 20, columns=sizes)
+    for axes, plane, size in zip(panels, picture.planes, sizes, strict=False):
         axes.set(xlim=(0, size), ylim=(max(len(plane.cells), 1), 0), aspect=plane.stretch or 1.0, anchor="S")
         axes.set_xlabel(visible(plane.name), fontsize=_TICK_SIZE, color=LIGHT["muted"])
         _levels(axes, plane)

@@ -27,6 +27,7 @@ import numpy as np
 from zerosum.arrays import Floats
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.quantity import Quantity
+from zerosum.kernel.significance import Correction, adjusted, joint_wald
 from zerosum.report.document import Forest, ForestRow, Table, known
 
 Interval = tuple[float, float]
@@ -77,6 +78,7 @@ class Coefficient:
     unit: str = ""  # unit of measurement, if declared: "per year", "mmHg per year"
     reason: str = ""  # why it is not identified, where the program states it
     p_value: float | None = None  # Wald test that it is 0 in the population; None if the result has none
+    p_adjusted: float | None = None  # the same, adjusted for the number of tests in the table
 
     @property
     def label(self) -> str:
@@ -87,6 +89,19 @@ class Coefficient:
     def remark(self) -> str:
         """Whether it is identified, and why not."""
         return "" if self.identified else f"{NOT_IDENTIFIED}{f': {self.reason}' if self.reason else ''}"
+
+
+@dataclass(frozen=True)
+class JointTest:
+    """Wald test that several combinations of coefficients are all 0 in the population."""
+
+    name: str
+    terms: tuple[str, ...]
+    statistic: float
+    degrees_of_freedom: int
+    p_value: float
+    identified: bool
+    p_adjusted: float | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +128,8 @@ class CoefficientTable:
         Released means and standard deviations of the features; empty if they were not bought.
     response_std : float, optional
         Released standard deviation of the response.
+    correction : {"none", "holm", "benjamini-hochberg"}
+        Adjustment of the p values for the number of tests.
     """
 
     rows: tuple[Coefficient, ...]
@@ -124,6 +141,7 @@ class CoefficientTable:
     feature_mean: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
     feature_std: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
     response_std: float | None = field(default=None, repr=False, compare=False)
+    correction: Correction = "none"
 
     @classmethod
     def of(cls, estimate: Mapping[str, Quantity], algorithm: str = "") -> CoefficientTable:
@@ -149,7 +167,7 @@ class CoefficientTable:
         tests = tests if tests is not None and tests.shape == (len(values),) else None
         rows = []
         for at, (name, unit, value) in enumerate(zip(axis.labels, units, values, strict=True)):
-            spread = {
+            spread: dict[str, Any] = {
                 f"{kind}_{level}": (float(low), float(high))
                 for kind in _KINDS
                 for level in _LEVELS
@@ -275,7 +293,7 @@ class CoefficientTable:
             Weights by the name of the combination, as for `contrast`.
         """
         rows = tuple(self.contrast(weights, name) for name, weights in combinations.items())
-        return replace(self, rows=rows, covariances={})
+        return replace(self, rows=rows, covariances={}, correction="none")
 
     def per(self, amounts: Mapping[str, float]) -> CoefficientTable:
         """The table with coefficients for larger steps of a feature, such as 10 years.
@@ -307,7 +325,7 @@ class CoefficientTable:
             {name: value / amounts.get(name, 1.0) for name, value in each.items()}
             for each in (self.feature_mean, self.feature_std)
         )
-        return replace(self, rows=rows, covariances=scaled, feature_mean=mean, feature_std=std)
+        return replace(self, rows=rows, covariances=scaled, feature_mean=mean, feature_std=std, correction="none")
 
     def standardised(self) -> CoefficientTable:
         """Coefficients per standard deviation of each feature; for a linear model also in deviations of the response.
@@ -329,7 +347,7 @@ class CoefficientTable:
             for name, std in self.feature_std.items()
             if name in self.names
         )
-        return replace(self, rows=rows, measure="standardised coefficient", covariances={})
+        return replace(self, rows=rows, measure="standardised coefficient", covariances={}, correction="none")
 
     def margins(self, at: Mapping[str, float | Sequence[float]] | None = None) -> CoefficientTable:
         """Predicted means, probabilities or rates at given values of the features, one row for each combination.
@@ -373,7 +391,74 @@ class CoefficientTable:
             line = self.contrast({feature: weights[feature] for feature in features} | {INTERCEPT: 1.0}, name)
             # The test of a linear predictor of 0 has no meaning for a prediction.
             rows.append(replace(_mapped(line, inverse), p_value=None))
-        return replace(self, rows=tuple(rows), measure=f"predicted {_PREDICTIONS[self.link]}", covariances={})
+        return replace(
+            self, rows=tuple(rows), measure=f"predicted {_PREDICTIONS[self.link]}", covariances={}, correction="none"
+        )
+
+    def adjusted(self, correction: Correction) -> CoefficientTable:
+        """The table with p values that are adjusted for the number of its rows, without the intercept.
+
+        Ratios keep the adjusted values; steps, contrasts and standardised coefficients lose them, and are adjusted
+        after they are derived.
+
+        Parameters
+        ----------
+        correction : {"none", "holm", "benjamini-hochberg"}
+            "holm" bounds the probability of any false rejection, "benjamini-hochberg" the expected share of false ones.
+        """
+        rows = [row for row in self.rows if row.name != INTERCEPT and row.p_value is not None]
+        values = adjusted(np.array([row.p_value for row in rows], dtype=np.float64), correction).tolist()
+        # The hypothesis that the intercept is 0 is hardly ever a question of a study.
+        new = dict(zip([row.name for row in rows], values if correction != "none" else [None] * len(rows), strict=True))
+        return replace(
+            self,
+            rows=tuple(replace(row, p_adjusted=new.get(row.name)) for row in self.rows),
+            correction=correction,
+        )
+
+    def joint(self, terms: Sequence[str], name: str = "") -> JointTest:
+        """Test that several coefficients, or combinations of them, are all 0 in the population (Wald).
+
+        Parameters
+        ----------
+        terms : sequence of str
+            Coefficients or combinations ("b - c"); or the name of a column, for all coefficients that come from it: its
+            levels, its splines.
+        name : str
+            Name of the test; by default its terms.
+
+        Raises
+        ------
+        BadParameter
+            If a term is neither.
+        BadInput
+            If the result has no covariances and there are several terms.
+        """
+        self._coefficients_only("tests")
+        weights = [each for term in terms for each in self._combinations_of(term)]
+        if not weights:
+            raise BadParameter("a joint test needs a coefficient, or several")
+        matrix = np.array([[each.get(row, 0.0) for row in self.names] for each in weights])
+        value = matrix @ np.array([row.estimate for row in self.rows])
+        if "population" in self.covariances:
+            covariance = matrix @ self.covariances["population"] @ matrix.T
+        else:
+            # One combination needs no covariances if it has one term; `contrast` raises otherwise.
+            single = [self.contrast(each).population_std for each in weights]
+            if len(single) > 1:
+                raise BadInput("this result has no covariances of its coefficients: it is older, or has too many")
+            covariance = np.diag(np.square(single))
+        statistic, free, p = joint_wald(value, covariance)
+        used = {term for each in weights for term in each}
+        identified = all(row.identified for row in self.rows if row.name in used)
+        return JointTest(name or ", ".join(terms), tuple(terms), statistic, free, p, identified)
+
+    def _combinations_of(self, term: str) -> list[dict[str, float]]:
+        """Weights of a combination; those of every coefficient of a column, if it has several."""
+        own = [name for name in self.names if name.startswith((f"{term}=", f"{term}["))]
+        if term in self.names or not own:
+            return [combination(term, self.names)[1]]
+        return [{name: 1.0} for name in own]
 
     def named(self, measure: str) -> CoefficientTable:
         """The same rows under another name of the estimates, such as "contrast"; ratios stay ratios.
@@ -444,8 +529,8 @@ class CoefficientTable:
         cells = [line[:count] for line in lines]
         if self.tested:
             # Before the remarks.
-            heading = (*heading[:4], "p", *heading[4:])
-            cells = [(*line[:4], p_text(row.p_value), *line[4:]) for line, row in zip(cells, self.rows, strict=True)]
+            heading = (*heading[:4], *self.test_headings, *heading[4:])
+            cells = [(*line[:4], *self.test_texts(row), *line[4:]) for line, row in zip(cells, self.rows, strict=True)]
         return Table(self.title, heading, tuple(cells))
 
     @property
@@ -453,12 +538,21 @@ class CoefficientTable:
         """Whether the rows have p values."""
         return any(row.p_value is not None for row in self.rows)
 
+    @property
+    def test_headings(self) -> tuple[str, ...]:
+        """Headings of the columns of p values; empty without tests."""
+        return () if not self.tested else ("p",) if self.correction == "none" else ("p", "adjusted p")
+
+    def test_texts(self, row: Coefficient) -> tuple[str, ...]:
+        """P values of a row as texts, as many as there are headings."""
+        return tuple(map(p_text, (row.p_value, row.p_adjusted)))[: len(self.test_headings)]
+
     def tables(self) -> list[Table]:
         """Coefficients, and their ratios where the model has them, as tables of text."""
-        found = [self.as_table()]
+        tables = [self.as_table()]
         if self.ratio and self.measure == "coefficient" and any(row.name != INTERCEPT for row in self.rows):
-            found.append(self.ratios().as_table())
-        return found
+            tables.append(self.ratios().as_table())
+        return tables
 
     def forest(self) -> Forest:
         """Forest plot on one axis: logarithmic for ratios."""
@@ -513,10 +607,10 @@ def combination(text: str, names: Sequence[str]) -> tuple[str, dict[str, float]]
     for own, rest in (("", text), (name.strip(), sum_)) if separator else (("", text),):
         weights: dict[str, float] = {}
         at = 0
-        while at < len(rest) and (found := term.match(rest, at)) and (at == 0 or found[1]):
-            weight = float(found[2] or 1) * (-1 if found[1] == "-" else 1)
-            weights[found[3]] = weights.get(found[3], 0.0) + weight
-            at = found.end()
+        while at < len(rest) and (match := term.match(rest, at)) and (at == 0 or match[1]):
+            weight = float(match[2] or 1) * (-1 if match[1] == "-" else 1)
+            weights[match[3]] = weights.get(match[3], 0.0) + weight
+            at = match.end()
         if weights and at == len(rest):
             return own, weights
     raise BadParameter(

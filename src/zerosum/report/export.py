@@ -7,16 +7,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from zerosum.errors import BadInput, BadParameter
-from zerosum.report.coefficients import CoefficientTable, combination
+from zerosum.kernel.quantity import Quantity
+from zerosum.kernel.significance import Correction, adjusted, adjusted_pairs
+from zerosum.report.coefficients import CoefficientTable, JointTest, combination
 from zerosum.report.document import Forest, Picture, Table, Text
 from zerosum.report.guarantee_text import study_title
 from zerosum.report.json_text import finite
 from zerosum.report.methods_text import methods
-from zerosum.report.paper import PaperTable, coefficient_table, docx, html_page, labelled, latex, paper_tables
+from zerosum.report.paper import (
+    PaperTable,
+    coefficient_table,
+    docx,
+    html_page,
+    joint_table,
+    labelled,
+    latex,
+    paper_tables,
+)
 from zerosum.report.record import Result
 from zerosum.report.result_blocks import result_blocks
-from zerosum.report.tidy import TidyTable, of_coefficients, tidy_tables
+from zerosum.report.tidy import TidyTable, of_coefficients, of_joint_tests, tidy_tables
 
 FORMATS = ("csv", "json", "latex", "html", "docx")
 _SUFFIXES = {"csv": "csv", "json": "json", "latex": "tex", "html": "html", "docx": "docx"}
@@ -40,12 +53,18 @@ class Changes:
         Values of features (`CoefficientTable.margins`).
     labels : mapping of str to str
         Other names of columns, terms and levels ("COLUMN = LEVEL") in tables of text and in forest plots.
+    tests : mapping of str to tuple of str
+        Terms of joint tests of coefficients by the name of the test (`CoefficientTable.joint`).
+    correction : {"none", "holm", "benjamini-hochberg"}
+        Adjustment of the p values of each table for its number of tests.
     """
 
     per: Mapping[str, float] = field(default_factory=dict)
     contrasts: tuple[str, ...] = ()
     margins: Mapping[str, Sequence[float]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    tests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    correction: Correction = "none"
 
     @classmethod
     def parse(
@@ -54,13 +73,17 @@ class Changes:
         contrasts: Sequence[str] = (),
         margins: Sequence[str] = (),
         labels: Sequence[str] = (),
+        tests: Sequence[str] = (),
+        correction: Correction = "none",
     ) -> Changes:
         """The changes from texts of a command line. Raises `BadParameter`.
 
         Parameters
         ----------
-        per, contrasts, margins, labels : sequence of str
-            COLUMN=STEP; combinations; COLUMN=A,B; COLUMN=TEXT or COLUMN:LEVEL=TEXT.
+        per, contrasts, margins, labels, tests : sequence of str
+            COLUMN=STEP; combinations; COLUMN=A,B; COLUMN=TEXT or COLUMN:LEVEL=TEXT; terms separated by semicolons.
+        correction : {"none", "holm", "benjamini-hochberg"}
+            Adjustment of p values.
         """
         steps = {}
         for each in per:
@@ -78,12 +101,14 @@ class Changes:
             names[name.strip()] = text.strip()
             if colon:  # a level, unless it is the name of an interaction
                 names[f"{column} = {level}"] = text.strip()
-        return cls(steps, tuple(contrasts), dict(map(_assignment, margins)), names)
+        # Names of terms may contain commas ("bs(age, df=4)[1]") and colons (interactions), so that semicolons separate.
+        joint = {text.strip(): tuple(filter(None, map(str.strip, text.split(";")))) for text in tests}
+        return cls(steps, tuple(contrasts), dict(map(_assignment, margins)), names, joint, correction)
 
     @property
     def derive(self) -> bool:
         """Whether tables of a regression are derived."""
-        return bool(self.per or self.contrasts or self.margins)
+        return bool(self.per or self.contrasts or self.margins or self.tests)
 
 
 def _assignment(text: str) -> tuple[str, list[float]]:
@@ -110,7 +135,7 @@ def coefficient_tables(result: Result, changes: Changes) -> list[CoefficientTabl
     """
     if "pooled_std" not in result.estimate:
         if changes.derive:
-            raise BadParameter("--per, --contrast and --margin are for regressions with standard errors")
+            raise BadParameter("--per, --contrast, --margin and --test are for regressions with standard errors")
         return []
     table = CoefficientTable.of(result.estimate, result.plan.algorithm)
     stepped = table.per(changes.per) if changes.per else table
@@ -126,6 +151,51 @@ def coefficient_tables(result: Result, changes: Changes) -> list[CoefficientTabl
             found.append(combined.ratios().named(f"{table.ratio} of contrast"))
     if changes.margins:
         found.append(table.margins(changes.margins))
+    return [each.adjusted(changes.correction) if each.tested else each for each in found]
+
+
+def joint_tests(result: Result, changes: Changes) -> list[JointTest]:
+    """Joint tests of coefficients, adjusted for their number if there is a correction.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    changes : Changes
+        The tests. Raises `BadParameter` if the result is no regression.
+    """
+    if not changes.tests:
+        return []
+    if "pooled_std" not in result.estimate:
+        raise BadParameter("--test is for regressions with standard errors")
+    table = CoefficientTable.of(result.estimate, result.plan.algorithm)
+    found = [table.joint(terms, name) for name, terms in changes.tests.items()]
+    if changes.correction == "none":
+        return found
+    values = adjusted(np.array([each.p_value for each in found]), changes.correction).tolist()
+    return [replace(each, p_adjusted=value) for each, value in zip(found, values, strict=True)]
+
+
+def _corrected(result: Result, correction: Correction) -> Mapping[str, Quantity]:
+    """The estimate with adjusted p values of hypothesis tests, correlations and group comparisons.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    correction : {"none", "holm", "benjamini-hochberg"}
+        "none" leaves the estimate as it is, with the correction of the study if it has one.
+    """
+    if correction == "none" or "pooled_std" in result.estimate:
+        return result.estimate
+    pairs = {"p_value": "p_adjusted", "group_p_value": "group_p_adjusted"}
+    if not (tests := [name for name in pairs if name in result.estimate]):
+        raise BadParameter("--correction is for results with p values, and this result has none")
+    found = dict(result.estimate)
+    for name in tests:
+        p = found[name]
+        values = adjusted_pairs(p.value, correction) if p.value.ndim == 2 else adjusted(p.value, correction)
+        found[pairs[name]] = replace(p, value=values)
     return found
 
 
@@ -151,10 +221,14 @@ def tidy(result: Result, changes: Changes | None = None) -> dict[str, TidyTable]
     tables = [of_coefficients(each) for each in coefficient_tables(result, changes or Changes())]
     # Coefficients first, as in broom; ratios are derived from them.
     derived = {each.name: each for each in sorted(tables, key=lambda each: each.name != "coefficients")}
+    wanted = changes or Changes()
+    estimate = _corrected(result, wanted.correction)
+    if tests := joint_tests(result, wanted):
+        derived["joint_tests"] = of_joint_tests(tests)
     found = derived | {
-        name: each for name, each in tidy_tables(result.estimate, result.plan.algorithm).items() if name not in derived
+        name: each for name, each in tidy_tables(estimate, result.plan.algorithm).items() if name not in derived
     }
-    papers = _papers(result, Changes(labels=(changes or Changes()).labels))
+    papers = _papers(result, Changes(labels=wanted.labels, correction=wanted.correction))
     if "table1" in papers:
         found = {"table1": papers["table1"].as_tidy()} | found
     return found
@@ -164,10 +238,14 @@ def _papers(result: Result, changes: Changes) -> dict[str, PaperTable]:
     """Tables for a paper by name, with the derived ones."""
     units = [site.units for site in result.plan.sites]
     total = None if any(each is None for each in units) else float(sum(each or 0 for each in units))
-    if changes.derive:
+    # A regression is adjusted after steps and contrasts are derived; other results have their p values in the estimate.
+    if changes.derive or (changes.correction != "none" and "pooled_std" in result.estimate):
         found = {each.name: each for each in map(coefficient_table, coefficient_tables(result, changes))}
+        if tests := joint_tests(result, changes):
+            found["joint_tests"] = joint_table(tests, changes.correction)
     else:
-        found = paper_tables(result.estimate, result.plan.question, result.plan.algorithm, total)
+        estimate, algorithm = _corrected(result, changes.correction), result.plan.algorithm
+        found = paper_tables(estimate, result.plan.question, algorithm, total, changes.correction)
     return {name: each.labelled(changes.labels) for name, each in found.items()} if changes.labels else found
 
 

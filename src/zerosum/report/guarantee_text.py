@@ -137,11 +137,11 @@ def _columns(asked_for: Question) -> list[tuple[str, str, str, str]]:
     rows = []
     for at, name in enumerate(asked_for.columns):
         unit = measured.get(name, "") if isinstance(measured, Mapping) else ""
-        rows.append((name, _range_of(given, name, at), str(unit), _rule_of(given.get("missing"), name)))
+        rows.append((name, range_text(given, name, at), str(unit), _rule_of(given.get("missing"), name)))
     return rows
 
 
-def _range_of(given: Mapping[str, Any], name: str, at: int) -> str:
+def range_text(given: Mapping[str, Any], name: str, at: int) -> str:
     """Public range or levels of a column as text.
 
     Parameters
@@ -260,7 +260,7 @@ def chance(delta: float) -> str:
 def _limits(report: PrivacyReport, sees_data: bool) -> list[str]:
     """Sentences about what the guarantee does not cover."""
     colluders = report.colluders
-    found = [
+    limits = [
         "The result describes groups of people, also people who took no part: if it shows that smokers fall ill more "
         "often, this is learned about every smoker.",
         "A site knows its own people. The guarantee protects them against the other sites and the readers of the "
@@ -270,5 +270,5 @@ def _limits(report: PrivacyReport, sees_data: bool) -> list[str]:
     ]
     if not sees_data:
         more = "a site" if colluders == 0 else f"more than {'one site' if colluders == 1 else f'{colluders} sites'}"
-        found.append(f"If {more} worked together with the coordinator, they could learn more.")
-    return found
+        limits.append(f"If {more} worked together with the coordinator, they could learn more.")
+    return limits

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from zerosum.data.design import COMPLETE_ROWS
 from zerosum.kernel.amounts import format_epsilon
 from zerosum.kernel.missing import OBSERVED, OWN_ROWS
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
-from zerosum.report.guarantee_text import description, parameter_text
+from zerosum.report.guarantee_text import description, parameter_text, range_text
 from zerosum.report.record import Result, adversary, privacy_report
 from zerosum.version import VERSION
 
@@ -86,7 +87,7 @@ def _analysis(plan: Plan, units: float | None, version: str) -> list[str]:
     people = "people" if plan.unit == "person" else "records"
     many = "" if units is None else f" with {units:.0f} {people}"
     joined = "without pooling records" if not plan.scheme.facts.sees_data else "on records pooled at a trusted holder"
-    found = [
+    sentences = [
         f"Estimates were computed jointly over {len(plan.sites)} sites{many}, {joined}, with Zerosum {version}.",
         _model(plan),
     ]
@@ -94,13 +95,20 @@ def _analysis(plan: Plan, units: float | None, version: str) -> list[str]:
     ranges = _ranges(plan)
     if ranges and len(ranges) <= _MOST_COLUMNS:
         listed = "; ".join(f"{name}, {text}" for name, text in ranges.items())
-        found.append(f"Values were limited to public ranges and categories that do not depend on the data: {listed}.")
-    found += _missing(plan)
-    if asked.parameters.get("weight"):
-        found.append(f"Rows were weighted by {asked.parameters['weight']}.")
+        sentences.append(
+            f"Values were limited to public ranges and categories that do not depend on the data: {listed}."
+        )
+    sentences += _missing(plan)
+    if asked.parameters.get("weight") == COMPLETE_ROWS:
+        sentences.append(
+            "Rows with missing values in a column of complete cases had weight zero; the share of complete rows was "
+            "part of a noisy release."
+        )
+    elif asked.parameters.get("weight"):
+        sentences.append(f"Rows were weighted by {asked.parameters['weight']}.")
     if plan.unit == "person":
-        found.append("Every person has weight one, whatever the number of their rows.")
-    return found
+        sentences.append("Every person has weight one, whatever the number of their rows.")
+    return sentences
 
 
 def _model(plan: Plan) -> str:
@@ -132,17 +140,9 @@ def _model(plan: Plan) -> str:
 def _ranges(plan: Plan) -> dict[str, str]:
     """Public range or categories of each column, for the columns that have any."""
     asked = plan.question
-    given = asked.parameters
-    lower, upper, found = given.get("lower"), given.get("upper"), {}
-    ranges, levels = given.get("ranges"), given.get("levels")
-    for at, name in enumerate(asked.columns):
-        if isinstance(lower, list) and isinstance(upper, list) and at < min(len(lower), len(upper)):
-            found[name] = f"{parameter_text(lower[at])} to {parameter_text(upper[at])}"
-        elif isinstance(ranges, Mapping) and isinstance(ranges.get(name), list):
-            found[name] = " to ".join(parameter_text(each) for each in _listed(ranges[name]))
-        elif isinstance(levels, Mapping) and name in levels:
-            found[name] = parameter_text(levels[name])
-    return found
+    texts = {name: range_text(asked.parameters, name, at) for at, name in enumerate(asked.columns)}
+    # The weight of complete rows is no column of the sites.
+    return {name: text for name, text in texts.items() if text and name != COMPLETE_ROWS}
 
 
 def _missing(plan: Plan) -> list[str]:
@@ -189,14 +189,14 @@ def _privacy(plan: Plan) -> list[str]:
 
 def _errors(plan: Plan, estimate: Mapping[str, Quantity]) -> list[str]:
     """Sentences on intervals."""
-    found = []
+    sentences = []
     names = estimate.keys()
     # Names of quantities decide, so that a result of any algorithm is described by the errors that it has.
     # The effect of a hypothesis test has an interval for the population only.
     tested = "effect_interval" in names
     population = tested or any("population" in name for name in names)
     if population:
-        found.append(
+        sentences.append(
             "Confidence intervals (95 %) are for the population that the units are a sample of, and contain sampling "
             "error and the noise of differential privacy."
         )
@@ -208,18 +208,18 @@ def _errors(plan: Plan, estimate: Mapping[str, Quantity]) -> list[str]:
             if "pooled_std" in names
             else "the noise of differential privacy alone, whose distribution is known."
         )
-        found.append(
+        sentences.append(
             "Intervals for these data are for the result of the same analysis on the pooled records, and contain "
             + contents
         )
     if "identified" in estimate and not bool(estimate["identified"].value.all()):
-        found.append("Coefficients that the noise of this budget leaves undetermined are marked as not identified.")
+        sentences.append("Coefficients that the noise of this budget leaves undetermined are marked as not identified.")
     if "units" in estimate or "observed" in estimate:
-        found.append(
+        sentences.append(
             "Noisy counts were made consistent by weighted least squares, so that groups add up and no column has more "
             "observed units than its group."
         )
-    return found
+    return sentences
 
 
 def _listed(value: Any) -> list[Any]:

@@ -17,7 +17,8 @@ from zerosum.errors import BadInput
 from zerosum.kernel.names import visible
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.question import Question
-from zerosum.report.coefficients import INTERCEPT, NOT_IDENTIFIED, CoefficientTable, p_text
+from zerosum.kernel.significance import CORRECTIONS, Correction
+from zerosum.report.coefficients import INTERCEPT, NOT_IDENTIFIED, CoefficientTable, JointTest, p_text
 from zerosum.report.document import Picture, Table
 from zerosum.report.number_format import format_number
 from zerosum.report.tidy import TidyTable, tidy_tables
@@ -26,6 +27,8 @@ from zerosum.report.tidy import TidyTable, tidy_tables
 MOST_ROWS = 500
 # Word files: width of the text and of pictures by kind in cm, and rows of a table that are kept on one page.
 _TEXT_WIDTH, _PICTURE_WIDTHS, _ROWS_OF_A_PAGE = 17.0, {"forest": 17}, 45
+# Word files: fewest characters in a line of the first column.
+_LABEL_LEAST = 14
 _DAGGER = "†"
 _MINUS = "\N{MINUS SIGN}"
 _SPACE, _EM_SPACE = "\N{NO-BREAK SPACE}", "\N{EM SPACE}"
@@ -101,7 +104,12 @@ class PaperTable:
             )
             rows.append(replace(row, cells=(first, *row.cells[1:])))
         heading = tuple(labelled(head.replace(_SPACE, " "), labels) if head else "" for head in self.heading)
-        return replace(self, heading=heading, rows=tuple(rows), title=self.title)
+        # Notes name columns before their noise: "age ±2.8".
+        notes = tuple(
+            re.sub(r"(?<=[ ,])([^ ,]+)(?= ±)", lambda found: labels.get(found[1], found[1]), note)
+            for note in self.notes
+        )
+        return replace(self, heading=heading, rows=tuple(rows), notes=notes)
 
     def as_tidy(self) -> TidyTable:
         """The texts as a table for CSV and data frames; empty headings get a name."""
@@ -134,7 +142,11 @@ def _spaced(texts: Iterable[str]) -> Iterator[str]:
 
 
 def paper_tables(
-    estimate: Mapping[str, Quantity], question: Question, algorithm: str, units: float | None = None
+    estimate: Mapping[str, Quantity],
+    question: Question,
+    algorithm: str,
+    units: float | None = None,
+    correction: Correction = "none",
 ) -> dict[str, PaperTable]:
     """Tables of a result for a paper, by name.
 
@@ -148,6 +160,8 @@ def paper_tables(
         Name of the algorithm.
     units : float, optional
         Public number of units.
+    correction : {"none", "holm", "benjamini-hochberg"}
+        Adjustment of p values in Table 1; other tables have theirs in the estimate.
 
     Returns
     -------
@@ -159,21 +173,21 @@ def paper_tables(
     from zerosum.report.table_one import table_one
     from zerosum.report.tables import tables_of
 
-    found: list[PaperTable] = []
+    tables: list[PaperTable] = []
     if "pooled_std" in estimate:
         table = CoefficientTable.of(estimate, algorithm)
         ratios = [table.ratios()] if table.ratio else []
         standardised = [table.standardised()] if table.feature_std else []
-        found = [coefficient_table(each) for each in (*ratios, table, *standardised)]
+        tables = [coefficient_table(each) for each in (*ratios, table, *standardised)]
     else:
         if {"mean_population_interval", "proportion"} & estimate.keys():
-            found.append(table_one(estimate, question, units))
+            tables.append(table_one(estimate, question, units, correction))
         for each in tables_of(estimate):
-            found.append(_plain(each, [one.name for one in found]))
-        if not found:
+            tables.append(_plain(each, [one.name for one in tables]))
+        if not tables:
             tidy = tidy_tables(estimate, algorithm)
-            found = [of_tidy(each) for each in tidy.values() if 1 < len(each.rows) <= MOST_ROWS or len(tidy) == 1]
-    return {each.name: each for each in found}
+            tables = [of_tidy(each) for each in tidy.values() if 1 < len(each.rows) <= MOST_ROWS or len(tidy) == 1]
+    return {each.name: each for each in tables}
 
 
 def coefficient_table(table: CoefficientTable) -> PaperTable:
@@ -190,11 +204,14 @@ def coefficient_table(table: CoefficientTable) -> PaperTable:
         # One note for all rows with the dagger, with each reason once.
         reasons |= set() if row.identified else {row.reason or "the estimate is mostly the prior"}
         estimate, pooled, population = table.texts(row)
-        test = (p_text(row.p_value),) if table.tested else ()
-        rows.append(Row((f"{row.label}{mark}", *map(_signed, (f"{estimate} ({population})", pooled)), *test)))
+        texts = map(_signed, (f"{estimate} ({population})", pooled))
+        rows.append(Row((f"{row.label}{mark}", *texts, *table.test_texts(row))))
     notes = [_POPULATION_NOTE, _POOLED_NOTE]
     if table.tested:
         notes.append("p: Wald test for the population.")
+        if table.correction != "none":
+            count = sum(row.p_adjusted is not None for row in table.rows)
+            notes.append(f"Adjusted p: for {count} tests, by {CORRECTIONS[table.correction]}.")
     if reasons:
         notes.append(f"{_DAGGER} {NOT_IDENTIFIED}: {'; '.join(sorted(reasons))}.")
     measure = table.measure[0].upper() + table.measure[1:]
@@ -202,10 +219,41 @@ def coefficient_table(table: CoefficientTable) -> PaperTable:
         "",
         f"{measure} (95{_SPACE}% CI)",
         f"95{_SPACE}% interval, these data",
-        *(("p",) if table.tested else ()),
+        *table.test_headings,
     )
     title = table.title if table.names[-1:] != (INTERCEPT,) else f"{table.title} of the model"
     return PaperTable(table.title.lower().replace(" ", "_"), title, heading, tuple(rows), tuple(notes))
+
+
+def joint_table(tests: Sequence[JointTest], correction: Correction) -> PaperTable:
+    """Table of joint tests, one row each.
+
+    Parameters
+    ----------
+    tests : sequence of JointTest
+        The tests, adjusted if there is a correction.
+    correction : {"none", "holm", "benjamini-hochberg"}
+        The adjustment.
+    """
+    more = correction != "none"
+    rows = tuple(
+        Row(
+            (
+                f"{each.name}{'' if each.identified else f' {_DAGGER}'}",
+                f"{each.statistic:.2f}",
+                str(each.degrees_of_freedom),
+                *map(p_text, (each.p_value, each.p_adjusted)[: 1 + more]),
+            )
+        )
+        for each in tests
+    )
+    notes = ["p: Wald test that all named coefficients or combinations are 0, for the population."]
+    if more:
+        notes.append(f"Adjusted p: for {len(tests)} tests, by {CORRECTIONS[correction]}.")
+    if not all(each.identified for each in tests):
+        notes.append(f"{_DAGGER} a coefficient is {NOT_IDENTIFIED}.")
+    heading = ("", "chi-squared", "df", "p", *(["adjusted p"] if more else []))
+    return PaperTable("joint_tests", "Joint tests of coefficients", heading, rows, tuple(notes))
 
 
 def of_tidy(table: TidyTable) -> PaperTable:
@@ -445,14 +493,25 @@ def _word_table(document: Any, table: PaperTable) -> None:
 
 
 def _widths(table: PaperTable) -> list[float]:
-    """Widths of the columns of a Word table in cm, in proportion to their longest texts; headings may be wrapped."""
-    lengths = []
+    """Widths of the columns of a Word table in cm, from their longest texts.
+
+    Headings and the names of rows may be wrapped between words; numbers with their intervals may not. A table that is
+    too wide loses width in its first column, and only then in all.
+    """
+    widths = []
     for c, head in enumerate(table.heading):
         words = max(map(len, head.split(" ")), default=0)
-        lengths.append(max(words, *(len(row.cells[c]) + 2 * row.indent for row in table.rows), 6) + 2.0)
-    # 0.19 cm per character of 9 points; a table that is too wide is narrowed as a whole.
-    scale = min(0.19, _TEXT_WIDTH / sum(lengths))
-    return [length * scale for length in lengths]
+        widths.append(_cell_width(max(words, *(len(row.cells[c]) + 2 * row.indent for row in table.rows), 4)))
+    longest = max(len(word) for row in table.rows for word in row.cells[0].split(" ")) if table.rows else 0
+    least = min(widths[0], _cell_width(max(longest, _LABEL_LEAST)))
+    widths[0] -= min(max(sum(widths) - _TEXT_WIDTH, 0.0), widths[0] - least)
+    scale = min(1.0, _TEXT_WIDTH / sum(widths))
+    return [width * scale for width in widths]
+
+
+def _cell_width(characters: int) -> float:
+    """Width of a cell in cm: its margins, and 0.165 cm for each digit of Calibri at 9 points."""
+    return 0.4 + 0.165 * characters
 
 
 def _rule(cell: Any, *, top: bool, bottom: bool) -> None:

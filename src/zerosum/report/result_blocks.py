@@ -281,12 +281,12 @@ def _survival(estimate: Estimate, question: Question) -> Iterator[Block]:
 
 def _covariance(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """Heat map and table of correlations."""
-    found = estimate["correlation"]
-    labels = found.axes[0].labels if found.axes else ()
+    correlations = estimate["correlation"]
+    labels = correlations.axes[0].labels if correlations.axes else ()
     # Cells of larger matrices would be too small to read.
     if 1 < len(labels) <= _MOST_CELLS:
         about = "From -1 to 1; blue is positive, orange negative."
-        yield Grid("Correlations", about, labels, labels, tuple(all_known(row) for row in found.value))
+        yield Grid("Correlations", about, labels, labels, tuple(all_known(row) for row in correlations.value))
         if (table := correlation_table(estimate)) is not None:
             yield table
 
@@ -344,12 +344,12 @@ def _residuals(estimate: Estimate, question: Question, space: Masker | None) -> 
 
 def _scores(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """Histogram of predicted scores by class."""
-    found = estimate["scores"]
-    if len(found.axes) != 2:
+    scores = estimate["scores"]
+    if len(scores.axes) != 2:
         return
-    classes, places = found.axes
+    classes, places = scores.axes
     x = tuple(float(at) for at in range(1, len(places.labels) + 1))
-    series = tuple(Series(label, x, all_known(line)) for label, line in zip(classes.labels, found.value, strict=True))
+    series = tuple(Series(label, x, all_known(line)) for label, line in zip(classes.labels, scores.value, strict=True))
     about = "Number of people of each class by predicted score, in increasing order; noisy counts."
     yield Curves("Scores by class", about, f"{places.name}, bin", "people", series)
 
@@ -426,30 +426,30 @@ def _energy(estimate: Estimate, question: Question, space: Masker | None) -> Ite
 
 def _components(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """Components as brain slices, a heat map, or the largest weights."""
-    found = estimate["components"] if "components" in estimate else estimate["maps"]
-    axis, columns = found.axes
+    components = estimate["components"] if "components" in estimate else estimate["maps"]
+    axis, columns = components.axes
     if space is not None and len(columns.labels) == len(space.columns):
         # On the study's grid; the file of the maps has every component.
-        yield from slices(found.value[:_MOST_MAPS], space, axis.labels)
-        if len(found.value) > _MOST_MAPS:
+        yield from slices(components.value[:_MOST_MAPS], space, axis.labels)
+        if len(components.value) > _MOST_MAPS:
             yield Text(
-                (f"The first {_MOST_MAPS} of {len(found.value)} are drawn; all are in the image beside this report.",)
+                (f"The first {_MOST_MAPS} of {len(components.value)} are drawn; the image beside this report has all.",)
             )
     elif len(columns.labels) <= _MOST_CELLS:
         about = "Weight of each column in each component: blue positive, orange negative."
-        yield Grid("Components", about, axis.labels, columns.labels, tuple(all_known(row) for row in found.value))
+        yield Grid("Components", about, axis.labels, columns.labels, tuple(all_known(row) for row in components.value))
     else:
-        for label, row in list(zip(axis.labels, found.value, strict=True))[:_MOST_MAPS]:
+        for label, row in list(zip(axis.labels, components.value, strict=True))[:_MOST_MAPS]:
             yield _largest_weights(row, columns.labels, f"Component {label}", "The columns with the largest weights.")
 
 
 def _stability(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """Stability of components."""
-    found = estimate["stability"]
-    names = tuple(f"component {at + 1}" for at in range(len(found)))
+    stability = estimate["stability"]
+    names = tuple(f"component {at + 1}" for at in range(len(stability)))
     about = "Expected agreement of each component with the one found under new noise; 1 is full agreement."
-    if found.value.ndim == 1 and len(names) <= _MOST_ROWS:
-        yield Bars("Stability", about, names, all_known(found.value), whole=1.0)
+    if stability.value.ndim == 1 and len(names) <= _MOST_ROWS:
+        yield Bars("Stability", about, names, all_known(stability.value), whole=1.0)
 
 
 def _clusters(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
@@ -489,10 +489,10 @@ def _clusters(estimate: Estimate, question: Question, space: Masker | None) -> I
 
 def _topics(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """Words of each topic."""
-    found = estimate["topics"]
-    axis, words = found.axes
+    topics = estimate["topics"]
+    axis, words = topics.axes
     # Relevance ranks words that are typical for the topic before words that are frequent in all topics.
-    order = estimate["relevance"].value if "relevance" in estimate else found.value
+    order = estimate["relevance"].value if "relevance" in estimate else topics.value
     weights = estimate["weights"].value if "weights" in estimate else None
     for k, label in list(enumerate(axis.labels))[:_MOST_MAPS]:
         # Words are ranked by relevance where the result has it, else by probability.
@@ -501,7 +501,7 @@ def _topics(estimate: Estimate, question: Question, space: Masker | None) -> Ite
         share = "" if weights is None else f": {format_percent(float(weights[k]))} of all words"
         about = "Its most characteristic words, and their share of it."
         named = tuple(words.labels[at] for at in best)
-        yield Bars(f"Topic {label}{share}", about, named, all_known(found.value[k, best]), percent=True, small=True)
+        yield Bars(f"Topic {label}{share}", about, named, all_known(topics.value[k, best]), percent=True, small=True)
 
 
 def _largest_weights(row: Floats, labels: tuple[str, ...], title: str, about: str) -> Bars:
@@ -513,12 +513,12 @@ def _largest_weights(row: Floats, labels: tuple[str, ...], title: str, about: st
 # ---- other quantities ----------------------------------------------------------------------------------------------
 
 
-def _bars(found: Quantity, title: str, about: str) -> Bars:
+def _bars(quantity: Quantity, title: str, about: str) -> Bars:
     """Bars of a one-dimensional quantity with 95 % intervals."""
-    labels = _labels(found.axes[0])
-    half = found.half_width
-    ends = all_known(found.value - half), all_known(found.value + half)
-    return Bars(title, about, labels, all_known(found.value), *ends, upright=True)
+    labels = _labels(quantity.axes[0])
+    half = quantity.half_width
+    ends = all_known(quantity.value - half), all_known(quantity.value + half)
+    return Bars(title, about, labels, all_known(quantity.value), *ends, upright=True)
 
 
 def _short_tables(estimate: Estimate) -> Iterator[Block]:
@@ -577,9 +577,13 @@ def _bounds(question: Question, count: int) -> tuple[Floats, Floats] | tuple[Non
     return None, None
 
 
-def _noise_clause(found: Quantity) -> str:
+def _noise_clause(quantity: Quantity) -> str:
     """Clause about the noise of a quantity."""
-    return "" if found.std is None else f", each with noise of {format_number(float(np.max(np.asarray(found.std))), 3)}"
+    return (
+        ""
+        if quantity.std is None
+        else f", each with noise of {format_number(float(np.max(np.asarray(quantity.std))), 3)}"
+    )
 
 
 # (estimate, public question, public grid or None) to blocks of the report.

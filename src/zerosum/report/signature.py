@@ -38,7 +38,7 @@ _LENGTHS = {kind: sum(map(len, parts)) + 64 + 128 for kind, parts in _SEALS.item
 
 
 @dataclass(frozen=True)
-class Signed:
+class SignedFile:
     """Content and key of a file with a valid signature. The owner of the key is not checked here."""
 
     content: bytes
@@ -62,7 +62,7 @@ def sign(content: bytes, kind: str, identity: Identity) -> bytes:
     return content + opening + identity.public.hex().encode() + middle + signature.hex().encode() + closing
 
 
-def check(sealed: bytes, kind: str) -> Signed:
+def check(sealed: bytes, kind: str) -> SignedFile:
     """Verify a signed file.
 
     Parameters
@@ -80,15 +80,15 @@ def check(sealed: bytes, kind: str) -> Signed:
     # The seal has a fixed length, so that its position is not read from the file.
     content, seal = sealed[: -_LENGTHS[kind]], sealed[-_LENGTHS[kind] :]
     # A match of the whole seal, byte for byte: a second form of the same signature would allow a changed file.
-    found = _FORMS[kind].fullmatch(seal)
-    if found is None:
+    match = _FORMS[kind].fullmatch(seal)
+    if match is None:
         raise CheckFailed("this is no report that was signed, or its end was changed")
-    key, signature = (each.decode() for each in found.groups())
+    key, signature = (each.decode() for each in match.groups())
     try:
         check_signature(bytes.fromhex(key), bytes.fromhex(signature), _ABOUT + kind.encode() + b"\0" + content)
     except Forged:
         raise CheckFailed("the report was changed since it was signed") from None
-    return Signed(content, key)
+    return SignedFile(content, key)
 
 
 def kind_of(path: Path) -> str:

@@ -54,13 +54,13 @@ def svg_file(heading: str, about: str, pictures: Sequence[Picture]) -> bytes:
 
 def _element(tag: str, text: str | None = None, **attributes: str) -> ElementTree.Element:
     """An SVG element with text."""
-    found = ElementTree.Element(f"{{http://www.w3.org/2000/svg}}{tag}", attributes)
-    found.text = None if text is None else visible(text)
-    return found
+    element = ElementTree.Element(f"{{http://www.w3.org/2000/svg}}{tag}", attributes)
+    element.text = None if text is None else visible(text)
+    return element
 
 
 def _text(words: str, y: float, kind: str) -> ElementTree.Element:
     """A line of text at the left margin."""
-    found = _element("text", words, x=f"{_MARGIN:g}", y=f"{y:g}", style=f"fill: {LIGHT['ink']}")
-    found.set("class", kind)
-    return found
+    element = _element("text", words, x=f"{_MARGIN:g}", y=f"{y:g}", style=f"fill: {LIGHT['ink']}")
+    element.set("class", kind)
+    return element

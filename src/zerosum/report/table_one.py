@@ -13,6 +13,9 @@ vectors p of proportions of all levels but the first and their multinomial covar
 With more than two groups the largest over all pairs is shown. It is computed from noisy numbers, so that its
 expectation is above the true one where the noise is not small against the difference.
 
+P values are those of the estimate, with the noise counted: Welch's test beside the mean, Kruskal-Wallis beside the
+median, chi-squared beside a column of categories. A correction adjusts all of them together.
+
 References: Austin 2009, Statistics in Medicine 28; Yang, Dalton 2012, SAS Global Forum 335.
 """
 
@@ -30,6 +33,8 @@ from zerosum.errors import BadInput
 from zerosum.kernel.missing import OBSERVED, rules_by_column
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.question import Question
+from zerosum.kernel.significance import CORRECTIONS, GROUP_TESTS, Correction, adjusted
+from zerosum.report.coefficients import p_text
 from zerosum.report.number_format import format_number
 from zerosum.report.paper import PaperTable, Row
 
@@ -43,7 +48,9 @@ _SPACE = "\N{NO-BREAK SPACE}"
 _UNCERTAIN_SD = 0.25
 
 
-def table_one(estimate: Estimate, question: Question, units: float | None = None) -> PaperTable:
+def table_one(
+    estimate: Estimate, question: Question, units: float | None = None, correction: Correction = "none"
+) -> PaperTable:
     """Table 1 of a descriptive study.
 
     Parameters
@@ -54,6 +61,8 @@ def table_one(estimate: Estimate, question: Question, units: float | None = None
         Public question, for the column of groups, the levels, and the rules for missing values.
     units : float, optional
         Public number of units.
+    correction : {"none", "holm", "benjamini-hochberg"}
+        Adjustment of the p values for the number of tests in the table.
 
     Raises
     ------
@@ -70,7 +79,10 @@ def table_one(estimate: Estimate, question: Question, units: float | None = None
     sizes = _sizes(estimate, groups, units)
     heads = [_head(group, size) for group, size in zip(groups, sizes, strict=True)]
     several = len(groups) > 2
-    differ = ("largest SMD" if len(groups) > 3 else "SMD",) if several else ()
+    differ: tuple[str, ...] = ("largest SMD" if len(groups) > 3 else "SMD",) if several else ()
+    tests = _tests(estimate, correction)
+    if tests:
+        differ += ("p" if correction == "none" else "adjusted p",)
     rows: list[Row] = []
     numbers = estimate["mean"].axes[1].labels if "mean" in estimate else ()
     levels: Any = question.parameters.get("levels")
@@ -82,18 +94,29 @@ def table_one(estimate: Estimate, question: Question, units: float | None = None
     for name in dict.fromkeys(order):
         may_miss = rules.get(name) == OBSERVED
         if name in numbers:
-            rows += _number_rows(estimate, name, sizes, may_miss, several)
+            rows += _number_rows(estimate, name, sizes, may_miss, several, tests)
         elif name in categories:
-            rows += _category_rows(estimate, name, list(levels[name]), sizes, may_miss, several)
+            rows += _category_rows(estimate, name, list(levels[name]), sizes, may_miss, several, tests)
     title = f"Characteristics of the units{f' by {by}' if several else ''}"
-    return PaperTable("table1", title, ("Characteristic", *heads, *differ), tuple(rows), _notes(estimate, several))
+    return PaperTable(
+        "table1", title, ("Characteristic", *heads, *differ), tuple(rows), _notes(estimate, several, tests, correction)
+    )
+
+
+def _tests(estimate: Estimate, correction: Correction) -> dict[str, str]:
+    """Texts of the p values by "COLUMN: TEST"; empty without groups, and for results of earlier versions."""
+    if "group_p_value" not in estimate:
+        return {}
+    tests = estimate["group_p_value"]
+    values = adjusted(tests.value, correction) if correction != "none" else tests.value
+    return {label: p_text(float(p)) for label, p in zip(tests.axes[0].labels, values, strict=True)}
 
 
 def _sizes(estimate: Estimate, groups: Sequence[str], units: float | None) -> list[float | None]:
     """Number of units of each group, as integers that add up; None where it is not known."""
     if "units" in estimate:
-        found = estimate["units"].value
-        whole = _rounded(found[1:], round(float(found[0])))
+        counts = estimate["units"].value
+        whole = _rounded(counts[1:], round(float(counts[0])))
         return [float(np.sum(whole)), *whole.tolist()]
     if units is not None and len(groups) == 1:
         return [float(units)]
@@ -110,7 +133,12 @@ def _head(group: str, size: float | None) -> str:
 
 
 def _number_rows(
-    estimate: Estimate, name: str, sizes: Sequence[float | None], may_miss: bool, several: bool
+    estimate: Estimate,
+    name: str,
+    sizes: Sequence[float | None],
+    may_miss: bool,
+    several: bool,
+    tests: Mapping[str, str],
 ) -> list[Row]:
     """Rows of a column of numbers.
 
@@ -126,6 +154,8 @@ def _number_rows(
         Whether the column has a row for missing values.
     several : bool
         Whether there are groups to compare.
+    tests : mapping of str to str
+        Texts of the p values (`_tests`).
     """
     at = estimate["mean"].axes[1].labels.index(name)
     mean, sd = estimate["mean"].value[:, at], estimate["sd"].value[:, at]
@@ -138,8 +168,8 @@ def _number_rows(
     differ = (
         (_smd_text([_number_smd(mean[a], mean[b], sd[a], sd[b]) for a, b in _pairs(len(mean))]),) if several else ()
     )
-    rows = [Row((f"{name}, mean (SD)", *cells, *differ))]
     blank = ("",) * len(differ)
+    rows = [Row((f"{name}, mean (SD)", *cells, *differ, *_test_cell(tests, name, "means")))]
     if "quantile" in estimate and name in estimate["quantile"].axes[1].labels:
         quantile = estimate["quantile"]
         j, shown = quantile.axes[1].labels.index(name), _quartiles(quantile.axes[2].labels)
@@ -155,14 +185,30 @@ def _number_rows(
                 if (labels[shown[0]], labels[shown[2]]) == ("25 %", "75 %")
                 else (f"{labels[shown[0]]} to {labels[shown[2]]}")
             )
-            rows.append(Row((f"{name}, median [{between}]", *parts, *blank)))
+            rows.append(Row((f"{name}, median [{between}]", *parts, *blank, *_test_cell(tests, name, "quantiles"))))
     if may_miss and "observed" in estimate:
-        rows.append(_missing_row(name, estimate["observed"].value[:, at], sizes, blank))
+        rows.append(_missing_row(name, estimate["observed"].value[:, at], sizes, (*blank, *_no_test(tests))))
     return rows
 
 
+def _test_cell(tests: Mapping[str, str], name: str, part: str) -> tuple[str, ...]:
+    """The cell of a p value; none in a table without tests."""
+    return (tests.get(f"{name}: {GROUP_TESTS[part]}", ""),) if tests else ()
+
+
+def _no_test(tests: Mapping[str, str]) -> tuple[str, ...]:
+    """An empty cell in the column of p values; none in a table without tests."""
+    return ("",) if tests else ()
+
+
 def _category_rows(
-    estimate: Estimate, name: str, levels: list[object], sizes: Sequence[float | None], may_miss: bool, several: bool
+    estimate: Estimate,
+    name: str,
+    levels: list[object],
+    sizes: Sequence[float | None],
+    may_miss: bool,
+    several: bool,
+    tests: Mapping[str, str],
 ) -> list[Row]:
     """Rows of a column of categories: a heading, then n (%) of each level.
 
@@ -174,7 +220,7 @@ def _category_rows(
         The column.
     levels : list
         Its public levels, in order.
-    sizes, may_miss, several
+    sizes, may_miss, several, tests
         As for `_number_rows`.
     """
     labels = estimate["proportion"].axes[1].labels
@@ -194,8 +240,9 @@ def _category_rows(
     counts = whole if first == 0 else np.vstack([np.sum(whole, axis=0), whole])
     totals = np.maximum(np.sum(counts, axis=1), 1.0)
     differ = (_smd_text([_category_smd(share[a], share[b]) for a, b in _pairs(len(share))]),) if several else ()
-    blank = ("",) * len(differ)
-    rows = [Row((f"{name}, n (%)", *("",) * len(counts), *differ), heading=True)]
+    blank = (*("",) * len(differ), *_no_test(tests))
+    own_test = _test_cell(tests, name, "proportions")
+    rows = [Row((f"{name}, n (%)", *("",) * len(counts), *differ, *own_test), heading=True)]
     rows += [
         Row(
             (
@@ -216,7 +263,9 @@ def _missing_row(
     name: str, observed: Floats, sizes: Sequence[float | None], blank: tuple[str, ...], indent: int = 0
 ) -> Row:
     """Number and share of the missing values of a column."""
-    parts = [None if size is None else max(round(size - seen), 0) for seen, size in zip(observed, sizes, strict=True)]
+    parts = [
+        None if size is None else max(round(size - present), 0) for present, size in zip(observed, sizes, strict=True)
+    ]
     # The column of all units is the sum of the groups; it is computed from rounded counts.
     if len(parts) > 1 and all(part is not None for part in parts[1:]) and sizes[0] is not None:
         parts[0] = sum(part or 0 for part in parts[1:])
@@ -299,8 +348,20 @@ def _smd_text(values: Sequence[float]) -> str:
     return f"{max(known):.2f}" if known else _DASH
 
 
-def _notes(estimate: Estimate, several: bool) -> tuple[str, ...]:
-    """Notes on the noise of the table, which has no intervals."""
+def _notes(estimate: Estimate, several: bool, tests: Mapping[str, str], correction: Correction) -> tuple[str, ...]:
+    """Notes on the noise of the table, which has no intervals, and on its tests.
+
+    Parameters
+    ----------
+    estimate : mapping of str to Quantity
+        The result.
+    several : bool
+        Whether there are groups to compare.
+    tests : mapping of str to str
+        Texts of the p values (`_tests`).
+    correction : {"none", "holm", "benjamini-hochberg"}
+        Adjustment of the p values.
+    """
     notes = ["All numbers contain the noise of differential privacy."]
     if "units" in estimate and float(np.max(np.asarray(estimate["units"].std))) > 0:
         half = float(np.max(estimate["units"].half_width[1:]))
@@ -317,6 +378,12 @@ def _notes(estimate: Estimate, several: bool) -> tuple[str, ...]:
         notes.append(f"Proportions are known to ±{format_number(half, 2)} percentage points or better.")
     if several:
         notes.append("SMD: standardised mean difference, from the noisy numbers.")
+    if tests:
+        beside = {"means": "means", "quantiles": "medians", "proportions": "categories"}
+        used = [part for part in beside if any(label.endswith(f": {GROUP_TESTS[part]}") for label in tests)]
+        named = ", ".join(f"{GROUP_TESTS[part]} ({beside[part]})" for part in used)
+        after = "" if correction == "none" else f"; adjusted for {len(tests)} tests by {CORRECTIONS[correction]}"
+        notes.append(f"p: tests that all groups are alike, with the noise counted: {named}{after}.")
     if "sd" in estimate:
         ends, sd = estimate["sd_interval"].value, estimate["sd"].value
         if np.any((ends[..., 1] - ends[..., 0]) / 2 > _UNCERTAIN_SD * np.maximum(sd, 1e-300)):

@@ -49,13 +49,13 @@ def records_of(estimate: Estimate) -> dict[str, list[dict[str, Any]]]:
     dict
         Records by the name of the quantity. Each has the labels of its place, the value, and its errors.
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    records: dict[str, list[dict[str, Any]]] = {}
     for name in ("mean", "quantile", "proportion", "difference", "proportion_difference", "survival"):
         if name in estimate and f"{name}_interval" in estimate:
-            found[name] = list(_records(estimate, name))
+            records[name] = list(_records(estimate, name))
     if estimate.keys() >= _TESTS:
-        found["test"] = list(_test_records(estimate))
-    return found
+        records["test"] = list(_test_records(estimate))
+    return records
 
 
 # Further quantities in the records of a quantity.
@@ -88,20 +88,23 @@ def correlation_table(estimate: Estimate) -> Table | None:
     """Table of the correlations of all pairs of columns with both intervals; None without intervals or pairs."""
     if "correlation_interval" not in estimate:
         return None
-    found = estimate["correlation"]
-    labels, std = found.axes[0].labels, np.asarray(found.std)
+    correlations = estimate["correlation"]
+    labels, std = correlations.axes[0].labels, np.asarray(correlations.std)
+    # A covariance study has intervals and no tests.
+    tests = {name: head for name, head in (("p_value", "p"), ("p_adjusted", "p adjusted")) if name in estimate}
     rows = [
         (
             visible(first),
             visible(labels[b]),
-            number(found[a, b]) if std[a, b] < 1 else "-",
+            number(correlations[a, b]) if std[a, b] < 1 else "-",
             interval(estimate["correlation_interval"][a, b]),
             interval(estimate["correlation_population_interval"][a, b]),
+            *(p_value(float(estimate[name][a, b])) for name in tests),
         )
         for a, first in enumerate(labels)
         for b in range(a + 1, len(labels))
     ]
-    heading = ("column", "and", "correlation", "95 % these data", "95 % population")
+    heading = ("column", "and", "correlation", "95 % these data", "95 % population", *tests.values())
     return Table("Correlations in numbers", heading, tuple(rows), folded=len(rows) > _UNFOLDED) if rows else None
 
 
@@ -306,9 +309,9 @@ def _curves(estimate: Estimate) -> Iterator[Table]:
         heading, cells = zip(*test, strict=True)
         yield Table("Log-rank test", heading, (cells,), 0)
         if "log_rank_pooled_z" in estimate:
-            found = estimate["log_rank_pooled_z"]
-            half = 1.96 * float(np.ravel(np.asarray(found.std))[0])
-            values = f"{float(found):.3g}", f"± {half:.3g}"
+            statistic = estimate["log_rank_pooled_z"]
+            half = 1.96 * float(np.ravel(np.asarray(statistic.std))[0])
+            values = f"{float(statistic):.3g}", f"± {half:.3g}"
             yield Table("Log-rank test of these data without privacy, estimate", ("z", "95 %"), (values,), 0)
 
 

@@ -34,14 +34,14 @@ def rich_table(table: Table, width: int = WIDTH) -> RichTable:
 
     # Two spaces between columns where they fit on the line, else one.
     gap = 2 if sum(_widths(table)) + 2 * (len(table.heading) - 1) <= width else 1
-    found = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    rich = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for at, heading in enumerate(table.heading):
         text = _is_text(table, at)
         side: Literal["left", "right"] = "left" if text else "right"
-        found.add_column(Text(visible(heading)), justify=side, no_wrap=not text, overflow="fold")
+        rich.add_column(Text(visible(heading)), justify=side, no_wrap=not text, overflow="fold")
     for row in table.rows:
-        found.add_row(*(Text(visible(cell)) for cell in row))
-    return found
+        rich.add_row(*(Text(visible(cell)) for cell in row))
+    return rich
 
 
 def text_table(table: Table) -> str:

@@ -7,9 +7,9 @@ Columns: the labels of the place (`term`, or `group`, `column`, `level`, `time`)
 - "population": the interval is for the population that the data are a sample of; sampling error and privacy noise;
 - empty: the error is unknown.
 
-Tables of regressions also have `identified`, `unit` and, where the result has tests, `p_value`. As in broom, the
-`std_error` of a ratio is that of its logarithm. A quantity q has its intervals in `q_interval` and
-`q_population_interval`; without them the pooled interval is normal with the known noise.
+Tables of regressions also have `identified`, `unit`, where the result has tests `p_value`, and `p_adjusted` with a
+correction. As in broom, the `std_error` of a ratio is that of its logarithm. A quantity q has its intervals in
+`q_interval` and `q_population_interval`; without them the pooled interval is normal with the known noise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.quantity import Quantity
-from zerosum.report.coefficients import CoefficientTable
+from zerosum.report.coefficients import CoefficientTable, JointTest
 
 Cell = str | float | bool | None
 Estimate = Mapping[str, Quantity]
@@ -91,7 +91,7 @@ class TidyTable:
         """
         columns = {name: [row[at] for row in self.rows] for at, name in enumerate(self.columns)}
         # A column of None alone is a column of missing numbers and not of objects.
-        numbers = {"estimate", "std_error", "conf_low", "conf_high", "conf_level", "p_value"}
+        numbers = {"estimate", "std_error", "conf_low", "conf_high", "conf_level", "p_value", "p_adjusted"}
         return frame_of(
             {
                 key: [math.nan if cell is None else cell for cell in cells] if key in numbers else cells
@@ -158,7 +158,7 @@ def tidy_tables(estimate: Estimate, algorithm: str = "") -> dict[str, TidyTable]
     algorithm : str
         Name of the algorithm, which decides whether coefficients of a regression have ratios.
     """
-    found: dict[str, TidyTable] = {}
+    tables: dict[str, TidyTable] = {}
     covered: frozenset[str] = frozenset()
     if "pooled_std" in estimate:
         table = CoefficientTable.of(estimate, algorithm)
@@ -169,13 +169,13 @@ def tidy_tables(estimate: Estimate, algorithm: str = "") -> dict[str, TidyTable]
             *([table.standardised()] if table.feature_std else []),
         ):
             tidy = of_coefficients(each)
-            found[tidy.name] = tidy
+            tables[tidy.name] = tidy
     for name, quantity in estimate.items():
         # Errors are columns of the table of their estimate.
         if name in covered or any(name.endswith(ending) for ending in _OF_ANOTHER) or name == "noise_std":
             continue
-        found[name] = _of_quantity(name, quantity, estimate)
-    return found
+        tables[name] = _of_quantity(name, quantity, estimate)
+    return tables
 
 
 def of_coefficients(table: CoefficientTable) -> TidyTable:
@@ -197,14 +197,30 @@ def of_coefficients(table: CoefficientTable) -> TidyTable:
             row.identified,
             row.unit,
             # The test is about the population.
-            *([row.p_value if kind == "population" else None] if table.tested else []),
+            *((row.p_value, row.p_adjusted) if kind == "population" else (None, None))[: len(table.test_headings)],
         )
         for kind in ("population", "pooled")
         for row in table.rows
     ]
     rows = [(row[0], _finite(row[1]), *row[2:]) for row in rows]
-    columns = ("term", *_ERRORS, "identified", "unit", *(["p_value"] if table.tested else []))
+    columns = ("term", *_ERRORS, "identified", "unit", *("p_value", "p_adjusted")[: len(table.test_headings)])
     return TidyTable(table.title.lower().replace(" ", "_"), columns, tuple(rows))
+
+
+def of_joint_tests(tests: Sequence[JointTest]) -> TidyTable:
+    """Tidy table of joint tests.
+
+    Parameters
+    ----------
+    tests : sequence of JointTest
+        The tests.
+    """
+    columns = ("term", "statistic", "df", "p_value", "p_adjusted", "identified")
+    rows = tuple(
+        (each.name, each.statistic, float(each.degrees_of_freedom), each.p_value, each.p_adjusted, each.identified)
+        for each in tests
+    )
+    return TidyTable("joint_tests", columns, rows)
 
 
 def _of_quantity(name: str, quantity: Quantity, estimate: Estimate) -> TidyTable:

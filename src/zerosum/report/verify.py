@@ -21,7 +21,7 @@ from zerosum.report.build import PAGE, TEXT, read_document
 from zerosum.report.document import Document
 from zerosum.report.page import render
 from zerosum.report.record import privacy_report
-from zerosum.report.signature import Signed, check, kind_of
+from zerosum.report.signature import SignedFile, check, kind_of
 from zerosum.site.policy import Policy
 
 # Footer line of a page with the digest of its JSON.
@@ -105,7 +105,7 @@ def _page_matches(document: Document, digest: str, page: bytes) -> bool:
         return False
 
 
-def check_plan(found: Verification, plan: Plan) -> bool:
+def check_plan(verification: Verification, plan: Plan) -> bool:
     """Compare a report with a plan.
 
     The report must be of the same plan, state the same guarantee, and be signed with the key pinned for the coordinator
@@ -121,24 +121,24 @@ def check_plan(found: Verification, plan: Plan) -> bool:
     CheckFailed
         If one of these conditions does not hold.
     """
-    document = _document(found, "a plan")
+    document = _document(verification, "a plan")
     # The approved proposal has no site keys yet, so either digest identifies the plan.
     if document.plan_digest != plan.digest() and document.proposal_digest != plan.proposal_digest:
         raise CheckFailed("the report is of another plan")
     if not _same_guarantee(document.privacy, privacy_report(plan).as_record()):
         raise CheckFailed("the report does not promise what the plan does")
     pinned = plan.coordinator
-    if found.site:
-        pinned = next((site.identity for site in plan.sites if site.name == found.site), None)
-    return _check_pin(found.key, () if pinned is None else (pinned,), "the plan")
+    if verification.site:
+        pinned = next((site.identity for site in plan.sites if site.name == verification.site), None)
+    return _check_pin(verification.key, () if pinned is None else (pinned,), "the plan")
 
 
-def check_policy(found: Verification, policy: Policy) -> bool:
+def check_policy(verification: Verification, policy: Policy) -> bool:
     """Whether a policy pins the key of the coordinator, or of the site of the copy.
 
     Parameters
     ----------
-    found : Verification
+    verification : Verification
         A verified report.
     policy : Policy
         A site's policy: `coordinators`, and for a site's copy the roster.
@@ -149,15 +149,15 @@ def check_policy(found: Verification, policy: Policy) -> bool:
         If the policy pins another key.
     """
     pins = policy.coordinators
-    if found.site:
-        known = (policy.roster or {}).get(found.site, ())
+    if verification.site:
+        known = (policy.roster or {}).get(verification.site, ())
         pins = (known,) if isinstance(known, str) else tuple(known)
-    return _check_pin(found.key, pins, "the policy")
+    return _check_pin(verification.key, pins, "the policy")
 
 
-def check_key(found: Verification, key: str) -> None:
+def check_key(verification: Verification, key: str) -> None:
     """Raise `CheckFailed` unless the report is signed with this key."""
-    _check_pin(found.key, (key,), "--key")
+    _check_pin(verification.key, (key,), "--key")
 
 
 def _check_pin(key: str, pins: tuple[str, ...], whose: str) -> bool:
@@ -209,26 +209,26 @@ def _same_guarantee(stated: Mapping[str, object], known: Mapping[str, object]) -
     return True
 
 
-def _document(found: Verification, what: str) -> Document:
+def _document(verification: Verification, what: str) -> Document:
     """The document. Raises `BadInput` without the JSON."""
-    if found.document is None:
+    if verification.document is None:
         raise BadInput(f"to hold a report against {what}, its {TEXT} must lie beside it")
-    return found.document
+    return verification.document
 
 
 def _places(path: Path) -> dict[str, Path]:
     """Existing page and JSON, from either path or from their folder."""
     if path.is_dir():
-        found = {kind_of(place): place for place in (path / PAGE, path / TEXT) if place.is_file()}
-        if not found:
+        places = {kind_of(place): place for place in (path / PAGE, path / TEXT) if place.is_file()}
+        if not places:
             raise BadInput(f"there is no {PAGE} and no {TEXT} in {path}")
-        return found
+        return places
     kind = kind_of(path)
     other = path.with_suffix(".json" if kind == "html" else ".html")
     return {kind: path} | ({kind_of(other): other} if other.is_file() else {})
 
 
-def _check_file(path: Path) -> Signed:
+def _check_file(path: Path) -> SignedFile:
     """Verify one file. Errors contain its name."""
     try:
         return check(_read(path), kind_of(path))

@@ -44,18 +44,18 @@ def result_warnings(estimate: Mapping[str, Quantity], plan: Plan) -> tuple[str, 
     parameters = plan.question.parameters
     lower, upper, clip = (parameters.get(name) for name in ("lower", "upper", "clip"))
     # Ranges and clips are alternatives: an algorithm has public ranges or a bound on norms.
-    found = list(_components(estimate))
+    warnings = list(_components(estimate))
     if isinstance(lower, list) and isinstance(upper, list):
         low, high = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
-        found += [*_ranges(estimate, low, high)]
+        warnings += [*_ranges(estimate, low, high)]
     elif isinstance(clip, int | float):
-        found += [*_clip(estimate, float(clip))]
+        warnings += [*_clip(estimate, float(clip))]
     if isinstance(ranges := parameters.get("ranges"), dict):
-        found += [*_descriptions(estimate, ranges)]
-    found += [*_hazards(estimate), *_relations(estimate)]
+        warnings += [*_descriptions(estimate, ranges)]
+    warnings += [*_hazards(estimate), *_relations(estimate)]
     if parameters.get("edges") is not None:
-        found += [*_end_bins(estimate)]
-    return tuple(found)
+        warnings += [*_end_bins(estimate)]
+    return tuple(warnings)
 
 
 def _components(estimate: Mapping[str, Quantity]) -> Iterator[str]:
@@ -132,11 +132,11 @@ def _relations(estimate: Mapping[str, Quantity]) -> Iterator[str]:
         )
 
 
-def _correlations(found: Quantity) -> Iterator[str]:
+def _correlations(correlations: Quantity) -> Iterator[str]:
     """Warn of correlations that the noise leaves unknown: their standard deviation is 1."""
-    if found.std is None or len(found.value) < 2:
+    if correlations.std is None or len(correlations.value) < 2:
         return
-    unknown = np.asarray(found.std)[np.triu_indices(len(found.value), 1)] >= 1
+    unknown = np.asarray(correlations.std)[np.triu_indices(len(correlations.value), 1)] >= 1
     if np.any(unknown):
         yield (
             f"{int(np.sum(unknown))} of {len(unknown)} correlations are unknown: the variance of one of their columns "

@@ -90,7 +90,7 @@ class Collector:
     def take_shares(self, data: bytes) -> None:
         """Take the shares that one site sealed for its neighbours. The coordinator cannot read them."""
         message = self._roster.take(data, Kind.SHARES, 0)
-        peers = self._known().neighbours[message.sender]
+        peers = self._known_adverts().neighbours[message.sender]
         if message.sender in self._shared:
             raise OutOfTurn("a site shared its secrets twice")
         # The content is encrypted; the length is all that can be checked here. A wrong length would otherwise be
@@ -108,7 +108,7 @@ class Collector:
         # number is lost.
         if len(self._shared) < self._roster.sites or site not in self._mail:
             raise OutOfTurn("not every site has shared its secrets, or this one has its shares")
-        peers = self._known().neighbours[site]
+        peers = self._known_adverts().neighbours[site]
         return self._say(Kind.DELIVERY, 0, wire.pack(self._mail[site][peer] for peer in peers))
 
     def take_ready(self, data: bytes) -> int:
@@ -119,7 +119,7 @@ class Collector:
         self._mail.pop(message.sender, None)
         return message.sender
 
-    def _known(self) -> Adverts:
+    def _known_adverts(self) -> Adverts:
         if self._adverts is None:
             raise OutOfTurn("not every site has advertised its keys")
         return self._adverts
@@ -186,7 +186,7 @@ class Collector:
         if message.sender not in listed:
             raise OutOfTurn("a signature came from a site that is not on the list")
         # The signature is valid, but for another text: the warrant would be refused by every site.
-        if message.body != self._known().text(listed):
+        if message.body != self._known_adverts().text(listed):
             raise Inconsistent("a site signed another list, or saw other adverts")
         state.signatures[message.sender] = message.signature
         return message.sender
@@ -208,7 +208,7 @@ class Collector:
         message = self._roster.take(data, Kind.OPENING, attempt)
         if message.sender not in self.survivors(attempt) or message.sender in state.openings:
             raise OutOfTurn("an opening came twice, or from a site that is not on the list")
-        holders = len(self._known().holders(message.sender))
+        holders = len(self._known_adverts().holders(message.sender))
         expected = shamir.SHARE_BYTES * holders if self._roster.dropouts else keys.KEY_BYTES
         if len(message.body) != expected:
             raise Malformed(f"an opening of {expected} bytes was expected, got {len(message.body)}")
@@ -220,7 +220,7 @@ class Collector:
         state, listed = self._sum(attempt), self.survivors(attempt)
         # Deleted first: whatever fails below, no second call can unmask this sum with other openings.
         self.abandon(attempt)
-        about = self._known().context(attempt, state.context)
+        about = self._known_adverts().context(attempt, state.context)
         if self._roster.dropouts:
             streams = self._reconstructed(attempt, state, set(listed), about)
         elif len(state.openings) == len(listed):
@@ -237,7 +237,7 @@ class Collector:
         """The masks left in the sum: self-masks of the listed sites, and the masks that lost sites
         share with listed ones.
         """
-        known, size = self._known(), shamir.SHARE_BYTES
+        known, size = self._known_adverts(), shamir.SHARE_BYTES
         threshold = self._roster.shape.threshold
         places = {holder: {u: n * size for n, u in enumerate(known.holders(holder))} for holder in state.openings}
         # In a complete graph all sites have the same holders, so that the Lagrange weights are computed once for all of

@@ -73,19 +73,19 @@ def _sparse_threshold(sites: int, colluders: int, dropouts: int, degree: int) ->
     """The threshold for a ring of this degree; None if no threshold satisfies the conditions of the module's text."""
     # c of the module's text: the colluders among the holders of one site, who can contribute to both openings of a
     # secret.
-    beside = _most(sites, colluders, degree)
+    beside = _neighbour_bound(sites, colluders, degree)
     threshold = (degree + 1 + beside) // 2 + 1
     # w of the module's text. The degree alone is enough if the losses cannot fill two gaps; else the threshold must be
     # so high that the sites at the edge of a gap cannot be opened.
-    in_a_gap = _most(sites, colluders, degree // 2)
+    in_a_gap = _neighbour_bound(sites, colluders, degree // 2)
     if degree - min(2 * in_a_gap, colluders) <= dropouts:
         threshold = max(threshold, degree // 2 + 2 + in_a_gap)
     # l of the module's text, seen from a lost site: the opening of its key must not need its own share.
-    lost = 1 + _most(sites, dropouts - 1, degree) if dropouts else 0  # the site itself, and other holders
+    lost = 1 + _neighbour_bound(sites, dropouts - 1, degree) if dropouts else 0  # the site itself, and other holders
     return threshold if threshold <= degree + 1 - lost else None
 
 
-def _most(sites: int, marked: int, places: int) -> int:
+def _neighbour_bound(sites: int, marked: int, places: int) -> int:
     """A bound on how many of the marked sites stand on `places` places beside a site. It fails with probability at most
     a third of FAILURE over the whole circle.
     """

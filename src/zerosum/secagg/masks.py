@@ -23,7 +23,7 @@ Ring = NDArray[np.uint64]
 BLOCK = 1 << 14  # numbers per block
 PART = 8 * BLOCK  # numbers per task of a thread
 THREADS = min(4, os.cpu_count() or 1)
-FEW = 4 * PART  # largest length without threads: below it, starting threads costs more than it saves
+SERIAL_LENGTH = 4 * PART  # largest length without threads: below it, starting threads costs more than it saves
 _ZEROS = bytes(8 * BLOCK)  # encrypted zeros are the key stream
 
 
@@ -51,7 +51,7 @@ def add(
     out = vector if out is None else out
     if out.shape != vector.shape:
         raise BadParameter(f"{len(vector)} numbers are masked into as many, got room for {out.shape}")
-    if len(vector) <= FEW:
+    if len(vector) <= SERIAL_LENGTH:
         for first in range(0, len(vector), PART):
             done(_add(vector, keys, out, first))
         return

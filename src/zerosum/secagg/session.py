@@ -286,7 +286,7 @@ class SiteSession:
         message = self._roster.take(delivery, Kind.DELIVERY, 0)
 
         def opened() -> bytes:
-            known = self._known()
+            known = self._known_adverts()
             peers, size = known.neighbours[self._me], shamir.SHARE_BYTES
             # Shares are decrypted here and not at unmasking (Bonawitz et al. 2017 decrypt in round 4): a share that was
             # changed on its way ends the set-up, when nothing is masked yet and no budget is charged.
@@ -306,7 +306,7 @@ class SiteSession:
 
         return self._once(Kind.READY, delivery, opened)
 
-    def _known(self) -> Adverts:
+    def _known_adverts(self) -> Adverts:
         if self._adverts is None:
             raise OutOfTurn("the adverts have not come yet")
         return self._adverts
@@ -342,7 +342,7 @@ class SiteSession:
         state, secret, seed = self._unused(attempt)
         if not len(vector):
             raise BadParameter("an empty vector cannot be masked")
-        known = self._known()
+        known = self._known_adverts()
         about = known.context(attempt, context)
         # y_u = x_u + PRG(b_u) + sum over v > u of PRG(s_uv) - sum over v < u of PRG(s_uv) (Bonawitz et al. 2017, round
         # 2). The self-mask PRG(b_u) hides the vector of a site that is declared lost and whose pair masks are opened,
@@ -388,7 +388,7 @@ class SiteSession:
         # `_listed` has refused any list but the first one of this attempt. Signing is Bonawitz et al. 2017, round 3.
         if Kind.SIGNED not in state.replies:
             state.listed = listed
-            self._reply(state, Kind.SIGNED, attempt, self._known().text(listed))
+            self._reply(state, Kind.SIGNED, attempt, self._known_adverts().text(listed))
         return state.replies[Kind.SIGNED]
 
     def open(self, attempt: int, data: bytes) -> bytes:
@@ -407,7 +407,7 @@ class SiteSession:
             if state.seed is None and not state.shares:
                 raise OutOfTurn(f"attempt {attempt} was given up")
             state.listed = listed
-            holders = self._known().holders(self._me)
+            holders = self._known_adverts().holders(self._me)
             # Index 1 (True) is the share of the seed, for sites on the list; index 0 that of the masking secret, for
             # lost sites. A holder never opens both for one site and attempt: with both, the coordinator could remove
             # all masks of that site (Bonawitz et al. 2017, round 4).
@@ -457,7 +457,7 @@ class SiteSession:
             raise Malformed(f"{self._roster.signatures} signatures must stand under a list, there is another number")
         # The text is built from this site's own list and digest and never read from the message, so that a signature
         # under any other list, set-up or attempt fails.
-        text = memoryview(self._known().text(listed))
+        text = memoryview(self._known_adverts().text(listed))
         before = -1
         for at in range(0, len(body), size):
             sender, signature = int.from_bytes(body[at : at + 4]), bytes(body[at + 4 : at + size])

@@ -51,6 +51,9 @@ class ColumnSchema(_Table):
     that a plan does not name counts as "other or missing". Empty: not declared."""
     range: tuple[float, float] | None = None
     """The plausible range, from the subject and not from the data; `zerosum check` counts the values outside."""
+    definition: str = ""
+    """What the column means, as a study states it: of [OMOP](omop.md) sources, by `zerosum site fetch`. A plan that
+    states another definition of the column is refused."""
     decimal: Literal[".", ","] = "."
     """The decimal mark of its numbers."""
     thousands: Literal["", ".", ",", "'", "\u2019", " ", "\u00a0", "\u202f"] = ""

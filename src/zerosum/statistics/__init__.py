@@ -7,11 +7,10 @@ group `zerosum.statistics` in that site's environment, or by `register` in its o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from typing import Any
 
 from zerosum.compute.statistic import BoundedStatistic
-from zerosum.errors import BadParameter, UnknownStatistic
+from zerosum.errors import UnknownStatistic
 from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.concordance import ScoreTable
@@ -39,6 +38,7 @@ from zerosum.statistics.published import (
 )
 from zerosum.statistics.rank_moments import RankMoment
 from zerosum.statistics.records import ClippedRecords, LabelledRecords
+from zerosum.statistics.registry import Registry
 from zerosum.statistics.regression import ColumnMoments, CountStep, NewtonStep, ResidualGradient, ResidualMoment
 from zerosum.statistics.rounded_scatter import RoundedScatter
 from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms, ScatterProduct
@@ -106,10 +106,18 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     DistinctPairMoment,
     DistinctTripleMoment,
 )
-_registry: dict[str, type[BoundedStatistic]] = {kind.name: kind for kind in _BUILTIN}
-
-BUILTIN = frozenset(_registry)
+BUILTIN = frozenset(kind.name for kind in _BUILTIN)
 ENTRY_POINTS = "zerosum.statistics"
+
+
+def _is_statistic(loaded: object, name: str) -> bool:
+    """Whether an object from an entry point is the statistic of that name."""
+    return isinstance(loaded, type) and issubclass(loaded, BoundedStatistic) and loaded.name == name
+
+
+_registry: Registry[type[BoundedStatistic]] = Registry(
+    "statistic", ENTRY_POINTS, {kind.name: kind for kind in _BUILTIN}, _is_statistic
+)
 
 
 def register(kind: type[BoundedStatistic]) -> type[BoundedStatistic]:
@@ -126,11 +134,7 @@ def register(kind: type[BoundedStatistic]) -> type[BoundedStatistic]:
     type
         The same class, so that `register` may be a decorator.
     """
-    # Two statistics of one name would let a plan mean different computations at different sites.
-    known = _registry.setdefault(kind.name, kind)
-    if known is not kind:
-        raise BadParameter(f"a statistic named {kind.name!r} is registered already")
-    return kind
+    return _registry.register(kind.name, kind)
 
 
 def find(name: str) -> type[BoundedStatistic]:
@@ -148,16 +152,10 @@ def find(name: str) -> type[BoundedStatistic]:
     UnknownStatistic
         If the site has no such statistic.
     """
-    if name not in _registry:
-        # Loaded on demand, since an entry point may import a large library.
-        for point in entry_points(group=ENTRY_POINTS, name=name):
-            kind = point.load()
-            if not (isinstance(kind, type) and issubclass(kind, BoundedStatistic) and kind.name == name):
-                raise BadParameter(f"the entry point {name!r} is not a statistic of that name")
-            register(kind)
-    if name not in _registry:
-        raise UnknownStatistic(f"unknown statistic {name!r}; this site knows {', '.join(sorted(_registry))}")
-    return _registry[name]
+    kind = _registry.find(name)
+    if kind is None:
+        raise UnknownStatistic(f"unknown statistic {name!r}; this site knows {', '.join(_registry)}")
+    return kind
 
 
 def build(name: str, params: Mapping[str, Any]) -> BoundedStatistic:

@@ -140,12 +140,12 @@ class BandScatter(BoundedStatistic):
         xp = array_namespace(parts[0])
         flat, _size, norm = sized(xp.reshape(xp.concat(parts), (1, -1)))
         rows = xp.reshape(flat, (-1, self.columns))
-        seen = self._exact.projections(rows, xp.broadcast_to(norm, (rows.shape[0],)))
+        projections = self._exact.projections(rows, xp.broadcast_to(norm, (rows.shape[0],)))
         # Products of whole numbers add without rounding, so that a unit's contribution is independent of the units
         # beside it.
-        seen = xp.reshape(self._exact.valid(xp.reshape(seen, (1, -1))), seen.shape)
+        projections = xp.reshape(self._exact.valid(xp.reshape(projections, (1, -1))), projections.shape)
         ends = np.cumsum([part.shape[0] for part in parts])[:-1]
-        return np.split(to_numpy(seen), ends)
+        return np.split(to_numpy(projections), ends)
 
     def _contribution(self, parts: list[Floats], clocks: list[float]) -> Floats:
         """The moments of one unit in all bands, over their norm, shape (size,). Spectra enter as whole numbers:
@@ -196,15 +196,15 @@ class BandScatter(BoundedStatistic):
                 units, _length, _columns = own.shape
                 flat, _size, norm = sized(doubles(xp.reshape(own, (units, -1))))
                 norms = xp.reshape(xp.broadcast_to(norm[:, None], (units, batch.length)), (-1,))
-                seen = self._exact.projections(xp.reshape(flat, (-1, self.columns)), norms)
-                flat, _size, norm = sized(self._exact.valid(xp.reshape(seen, (units, -1))))
-                seen = xp.reshape(flat, (units, batch.length, width))
+                projections = self._exact.projections(xp.reshape(flat, (-1, self.columns)), norms)
+                flat, _size, norm = sized(self._exact.valid(xp.reshape(projections, (units, -1))))
+                projections = xp.reshape(flat, (units, batch.length, width))
                 norms = xp.reshape(xp.broadcast_to(norm[:, None], (units, width)), (-1,))
                 spectra = []
                 for first, last in runs:
-                    part = xp.reshape(xp.permute_dims(seen[:, first:last, :], (0, 2, 1)), (units * width, -1))
-                    found = xp.reshape(_waves(last - first).projections(part, norms), (units, width, -1))
-                    spectra.append(xp.permute_dims(found, (0, 2, 1)))
+                    part = xp.reshape(xp.permute_dims(projections[:, first:last, :], (0, 2, 1)), (units * width, -1))
+                    transforms = xp.reshape(_waves(last - first).projections(part, norms), (units, width, -1))
+                    spectra.append(xp.permute_dims(transforms, (0, 2, 1)))
                 flat, _size, norm = sized(xp.reshape(xp.concat(spectra, axis=1), (units, -1)))
                 numbers, at = xp.reshape(whole(flat, norm), (units, -1, width)), 0
                 moments = [xp.zeros((units, width, width), dtype=xp.float64, device=device_of(rows))] * self.bands
@@ -266,5 +266,5 @@ def _spectrum(rows: Floats) -> Floats:
     """
     # Parseval: a factor sqrt(2/rows) makes the products add up to twice those of the rows, since the negative
     # frequencies of a real signal are left out.
-    found = np.fft.rfft(rows, axis=0) * math.sqrt(2 / len(rows))
-    return np.stack([found.real, found.imag], axis=1).reshape(-1, rows.shape[1])
+    spectrum = np.fft.rfft(rows, axis=0) * math.sqrt(2 / len(rows))
+    return np.stack([spectrum.real, spectrum.imag], axis=1).reshape(-1, rows.shape[1])

@@ -37,12 +37,8 @@ class ClusterSums(Ranged):
 
     Parameters
     ----------
-    columns : int
-        d, the number of columns.
-    clip : float
-        c, the largest norm of a row.
-    lower, upper : array of shape (columns,), optional
-        Public ranges, mapped to [-1, 1].
+    columns, clip, lower, upper
+        d, c and the public ranges, as for `Ranged`.
     centers : array of shape (K, columns)
         Public centres, in the units of the normalised rows.
     """

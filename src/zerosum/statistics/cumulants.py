@@ -22,7 +22,7 @@ from zerosum.compute.devices import constant_on, on_host
 from zerosum.kernel import coordinates
 from zerosum.statistics.sources import SourceStatistic, each_product, pairs
 
-_MOST = 100  # most sources: they have four million cumulants
+_MOST_SOURCES = 100  # most sources: they have four million cumulants
 # Limit of a row's squared length with R sources: max(1.5 R, R + 12), where R is its mean. Longer rows are shortened.
 _LONGEST, _MORE = 1.5, 12.0
 
@@ -60,9 +60,9 @@ class FourthCumulants(SourceStatistic):
     memory: float = Field(default=2.0, ge=0, le=100)
 
     @model_validator(mode="after")
-    def _few(self) -> Self:
-        if self.sources > _MOST:
-            raise ValueError(f"fourth cumulants take at most {_MOST} sources, got {self.sources}")
+    def _check_sources(self) -> Self:
+        if self.sources > _MOST_SOURCES:
+            raise ValueError(f"fourth cumulants take at most {_MOST_SOURCES} sources, got {self.sources}")
         return self
 
     @property
@@ -85,15 +85,7 @@ class FourthCumulants(SourceStatistic):
         return max(rows * self.sources**2, coordinates.size(self.sources) ** 2)
 
     def vectors(self, y: Array, runs: NDArray[np.int64]) -> Array:
-        """The packed cumulants of units of equal length, shape (units, size).
-
-        Parameters
-        ----------
-        y : array of shape (units, rows, R)
-            Scaled sources.
-        runs : int array
-            The first row of each recording, and the end of the last one.
-        """
+        """The packed cumulants of units of equal length, shape (units, size); no lag reaches beyond a recording."""
         y = np.ascontiguousarray(y) if on_host(y) else y
         xp, (units, rows, R) = array_namespace(y), y.shape
         length = xp.reshape(fold(xp.reshape(y * y, (-1, R))), (units, rows, 1))

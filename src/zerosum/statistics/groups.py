@@ -304,7 +304,7 @@ class GroupedRanks(Grouped):
             return math.sqrt(len(self.bins)) + rounding
         if self._several:
             return math.sqrt(2 * len(self.bins)) + rounding
-        return math.sqrt(sum(_farthest(count) for count in self.bins)) + rounding
+        return math.sqrt(sum(_largest_distance(count) for count in self.bins)) + rounding
 
     def sum_block(self, block: Units) -> Floats:
         """R h of a block, column after column, group after group."""
@@ -343,13 +343,13 @@ def summation_root(bins: int) -> Floats:
     root = np.where(apart >= 0, falling[np.maximum(apart, 0)], 0.0)
     # Column j of S holds f_0, ..., f_{bins-1-j}: its squared norm is a partial sum of f_k^2.
     norms = np.sqrt(np.cumsum(falling**2))[::-1]
-    found = root / norms
-    found.setflags(write=False)
-    return np.asarray(found)
+    columns = root / norms
+    columns.setflags(write=False)
+    return np.asarray(columns)
 
 
 @cache
-def _farthest(bins: int) -> float:
+def _largest_distance(bins: int) -> float:
     """The largest squared distance between two columns of R, or between one and zero."""
     root = summation_root(bins)
     # Columns have norm 1: the squared distance is 2 - 2 times their inner product.

@@ -36,7 +36,7 @@ def held_out(units: Units, share: float) -> NDArray[np.bool_]:
     return np.asarray(units.own_draws() < share)
 
 
-def chosen(units: Units, part: Part, share: float) -> Units:
+def units_of_part(units: Units, part: Part, share: float) -> Units:
     """The units of one part.
 
     Parameters

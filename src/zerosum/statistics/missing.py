@@ -97,8 +97,8 @@ def observed_means(block: Units, rows: Array) -> tuple[Array, Array]:
     xp = array_namespace(rows)
     gone = xp.isnan(rows)
     # Share of the unit's rows that are observed.
-    seen = block.average(xp.astype(~gone, xp.float64))
-    some = seen > 0
+    fraction = block.average(xp.astype(~gone, xp.float64))
+    some = fraction > 0
     # Both averages divide by the number of all rows, which cancels in the quotient.
     total = block.average(xp.where(gone, xp.zeros_like(rows), rows))
-    return total / xp.where(some, seen, xp.ones_like(seen)), some
+    return total / xp.where(some, fraction, xp.ones_like(fraction)), some

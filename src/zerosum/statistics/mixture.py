@@ -36,7 +36,8 @@ from zerosum.compute.devices import on_host
 from zerosum.compute.symmetric import powers
 from zerosum.compute.units import Units, rows_at_once
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
+from zerosum.kernel.statistic import Adjacency, FloatArray, Positive
+from zerosum.statistics.constants import check_placement, placed
 from zerosum.statistics.missing import Filled
 from zerosum.statistics.scatter import Scatter
 
@@ -115,7 +116,7 @@ class AugmentedScatter(Scatter):
         return self.clip * whole[:-1, :-1], root / self.constant * whole[:-1, -1], count
 
 
-class Placed(Filled):
+class PlacedRows(Filled):
     """Base of statistics of rows that are filled in, centred and divided by a scale.
 
     Parameters
@@ -135,24 +136,15 @@ class Placed(Filled):
 
     @model_validator(mode="after")
     def _placed(self) -> Self:
-        for what, value in (("center", self.center), ("scale", self.scale)):
-            if value is not None and value.shape != (self.columns,):
-                raise ValueError(f"{what} must hold one number for each of the {self.columns} columns")
-        if self.scale is not None and not np.all(self.scale >= SMALLEST):
-            raise ValueError("every scale must be positive")
+        check_placement(self.columns, self.center, self.scale)
         return self
 
     def placed(self, block: Units) -> Array:
         """The rows of a block, filled in, centred and scaled; shape (rows, columns)."""
-        rows = self.filled(block)
-        if self.center is not None:
-            rows = rows - constant_on(self.center, rows)[None, :]
-        if self.scale is not None:
-            rows = rows / constant_on(self.scale, rows)[None, :]
-        return rows
+        return placed(self.filled(block), self.center, self.scale)
 
 
-class ThirdMoment(Placed):
+class ThirdMoment(PlacedRows):
     """The sum over units of a unit's third moment in white coordinates, over c and clipped at norm 1.
 
     A row x has coordinates z = W'x with W the `projection`, followed by `constant` if that is positive. Its tensor is z
@@ -173,7 +165,7 @@ class ThirdMoment(Placed):
     constant : float
         Appended to z; 0 for none.
     columns, center, scale, clip, fill, own_rows
-        As for `Placed`; `clip` is the norm of a tensor at which a unit is clipped.
+        As for `PlacedRows`; `clip` is the norm of a tensor at which a unit is clipped.
     """
 
     name: ClassVar[str] = "third_moment"
@@ -281,7 +273,7 @@ def _turned(each: Floats, axis: int) -> Floats:
     return np.moveaxis(each, 0, axis)
 
 
-class MixtureSums(Placed):
+class MixtureSums(PlacedRows):
     """One round of EM: for each public component k the sums over units of r_k, of r_k z_k and of r_k (1 - norm(z_k)^2).
 
     z_k = (x - means_k)/(c radii_k), clipped to norm 1. r are the responsibilities, which sum to 1, of spherical normal
@@ -312,7 +304,7 @@ class MixtureSums(Placed):
     projected : bool
         Whether z_k is taken in the basis.
     columns, center, scale, clip, fill, own_rows
-        As for `Placed`.
+        As for `PlacedRows`.
     """
 
     name: ClassVar[str] = "mixture_sums"
@@ -380,9 +372,9 @@ class MixtureSums(Placed):
         """The sum over a block: counts, sums, spreads."""
         rows = clip_rows(self.placed(block), _FAR * self.clip) / self.clip
         xp = array_namespace(rows)
-        seen = self._coordinates(rows)
-        shares = self._responsibilities(seen) * block.row_weights(rows)[:, None]
-        moving, around = (seen, self._places) if self.projected else (rows, self.means)
+        coordinates_of_rows = self._coordinates(rows)
+        shares = self._responsibilities(coordinates_of_rows) * block.row_weights(rows)[:, None]
+        moving, around = (coordinates_of_rows, self._places) if self.projected else (rows, self.means)
         around, sums, spreads = constant_on(around, rows), [], []
         for k in range(len(self.means)):
             apart = (moving - around[k, :][None, :]) * (1.0 / float(self.radii[k]))
@@ -401,21 +393,21 @@ class MixtureSums(Placed):
         """The means in the basis, shape (K, p)."""
         return self.means if self.basis is None else np.asarray(self.means @ self.basis)
 
-    def _responsibilities(self, seen: Array) -> Array:
+    def _responsibilities(self, z: Array) -> Array:
         """The responsibility of each component for every row, shape (rows, K).
 
         Parameters
         ----------
-        seen : array of shape (rows, p)
+        z : array of shape (rows, p)
             The rows in the basis, in units of c.
         """
-        xp, places = array_namespace(seen), constant_on(self._places, seen)
+        xp, places = array_namespace(z), constant_on(self._places, z)
         # The log-density of a spherical normal in p dimensions, up to a constant: -(p/2) log variance - distance^2/(2
         # variance).
         constants = np.log(self.weights) - 0.5 * self._places.shape[1] * np.log(self.variances)
         parts = []
         for k, (variance, constant) in enumerate(zip(self.variances.tolist(), constants.tolist(), strict=True)):
-            apart = seen - places[k, :][None, :]
+            apart = z - places[k, :][None, :]
             parts.append(constant - fold(apart * apart) * (0.5 / variance))
         logs = xp.stack(parts, axis=1)
         # The largest log-likelihood is subtracted, so that exp does not overflow and the sum is at least 1.

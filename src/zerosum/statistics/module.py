@@ -82,10 +82,10 @@ class ModuleExamples(Examples):
         device = units.device
         if is_torch_array(units.rows) and units.rows.device.type != "cpu":
             device = str(units.rows.device)
-        found = runner(self.architecture, self.batch, device)
-        if len(self.weights) != found.size:
-            raise BadParameter(f"the module {self.module!r} has {found.size} weights, {len(self.weights)} were given")
-        return found
+        result = runner(self.architecture, self.batch, device)
+        if len(self.weights) != result.size:
+            raise BadParameter(f"the module {self.module!r} has {result.size} weights, {len(self.weights)} were given")
+        return result
 
     @classmethod
     def ready_for(cls, parameters: Mapping[str, Any]) -> None:
@@ -115,8 +115,8 @@ class ModuleExamples(Examples):
         parameters = run.parameters(self.weights)
         x, y = self.tensors(block)
         with deterministic():
-            found = [run.outputs(parameters, own)[:real] for real, own, _label in run.batches(x, y)]
-        logits = to_numpy(torch.cat(found).double().cpu()) if found else np.zeros((0, self.classes))
+            outputs = [run.outputs(parameters, own)[:real] for real, own, _label in run.batches(x, y)]
+        logits = to_numpy(torch.cat(outputs).double().cpu()) if outputs else np.zeros((0, self.classes))
         # The largest logit is subtracted, and differences below -60 count as -60 (exp(-60) = 9e-27), the limit of
         # `exponential`. It is made of elementwise operations, so that each row rounds by itself.
         growth = exponential(np.clip(logits - logits.max(axis=1, keepdims=True), -60.0, 0.0))

@@ -300,8 +300,8 @@ class Runner:
         gradients : list of tensor
             For each parameter of the module a tensor (batch, size of the parameter).
         """
-        found = self._gradient(parameters, x, y)
-        return [found[name].flatten(1) for name, _shape, _size in self._sizes]
+        gradients = self._gradient(parameters, x, y)
+        return [gradients[name].flatten(1) for name, _shape, _size in self._sizes]
 
     def outputs(self, parameters: dict[str, Tensor], x: Tensor) -> Tensor:
         """Outputs of every example, shape (batch, classes)."""
@@ -443,8 +443,8 @@ class Runner:
 
         def results(x: Tensor, y: Tensor) -> Tensor:
             parts = list(self.rows(self.gradients(parameters, x, y)))
-            found = [torch.cat([each[k] for each in parts]) for k in (1, 2)]
-            return torch.cat([self.outputs(parameters, x).double(), found[1][:, None], found[0]], dim=1)
+            joined = [torch.cat([each[k] for each in parts]) for k in (1, 2)]
+            return torch.cat([self.outputs(parameters, x).double(), joined[1][:, None], joined[0]], dim=1)
 
         base = results(x, y)
         # at other positions of the batch

@@ -8,10 +8,10 @@ built in.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import Any
 
 from zerosum.errors import BadParameter
+from zerosum.statistics.registry import Registry
 
 # Maps settings to a torch.nn.Module.
 Factory = Callable[..., Any]
@@ -60,9 +60,10 @@ def tanh_cnn(channels: int = 1, side: int = 28, classes: int = 10) -> Any:
     return nn.Sequential(*layers, nn.Linear(width, 32), nn.Tanh(), nn.Linear(32, classes))
 
 
-_registry: dict[str, Factory] = {"perceptron": perceptron, "tanh-cnn": tanh_cnn}
+_BUILTIN: dict[str, Factory] = {"perceptron": perceptron, "tanh-cnn": tanh_cnn}
 
-BUILTIN_MODULES = frozenset(_registry)
+BUILTIN_MODULES = frozenset(_BUILTIN)
+_registry: Registry[Factory] = Registry("module", ENTRY_POINTS, _BUILTIN)
 
 
 def register_module(name: str, factory: Factory | None = None) -> Factory:
@@ -93,10 +94,7 @@ def register_module(name: str, factory: Factory | None = None) -> Factory:
         return lambda wrapped: register_module(name, wrapped)
     if not callable(factory):
         raise BadParameter(f"the module {name!r} must be given as a function that returns it")
-    known = _registry.setdefault(name, factory)
-    if known is not factory:
-        raise BadParameter(f"a module named {name!r} is registered already")
-    return factory
+    return _registry.register(name, factory)
 
 
 def find_module(name: str) -> Factory:
@@ -107,9 +105,7 @@ def find_module(name: str) -> Factory:
     BadParameter
         If the site does not know the name.
     """
-    if name not in _registry:
-        for point in entry_points(group=ENTRY_POINTS, name=name):
-            register_module(name, point.load())
-    if name not in _registry:
-        raise BadParameter(f"unknown module {name!r}; there are {', '.join(sorted(_registry))}")
-    return _registry[name]
+    factory = _registry.find(name)
+    if factory is None:
+        raise BadParameter(f"unknown module {name!r}; there are {', '.join(_registry)}")
+    return factory

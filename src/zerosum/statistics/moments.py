@@ -41,12 +41,8 @@ class SecondMoment(Ranged):
 
     Parameters
     ----------
-    columns : int
-        d, the number of columns.
-    clip : float
-        c, the largest norm of a row.
-    lower, upper : array of shape (columns,), optional
-        Public ranges, mapped to [-1, 1].
+    columns, clip, lower, upper
+        d, c and the public ranges, as for `Ranged`.
     mean_weight : float
         a, the constant appended to each row. With a = 0 the release holds x x' alone. Must not exceed the clip.
     count : bool

@@ -30,7 +30,8 @@ from zerosum.compute.backends.exact import INSIDE, Exact, clip_rows, constant_on
 from zerosum.compute.devices import to_numpy
 from zerosum.compute.units import Units
 from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray
-from zerosum.statistics.holdout import Part, chosen
+from zerosum.statistics.constants import check_placement
+from zerosum.statistics.holdout import Part, units_of_part
 from zerosum.statistics.predictions import PredictionHistogram
 from zerosum.statistics.ranges import Ranged
 
@@ -148,20 +149,14 @@ class Examples(Ranged):
     def _features_fit(self) -> Self:
         if self.columns < 2:
             raise ValueError(f"there must be a feature beside the response, got {self.columns} column")
-        for what, value in (("center", self.center), ("scale", self.scale)):
-            if value is not None and value.shape != (self.columns - 1,):
-                raise ValueError(
-                    f"{what} must hold one number for each of the {self.columns - 1} features, got shape {value.shape}"
-                )
-        if self.scale is not None and not np.all(self.scale >= SMALLEST):
-            raise ValueError(f"every scale must be positive, got {np.min(self.scale):g}")
+        check_placement(self.columns - 1, self.center, self.scale, "features")
         return self
 
     def entering(self, units: Units) -> Units:
         """The units of the chosen part."""
         if self.part == "all":
             return units
-        return units.made(f"{self.part} {self.hold_out}", lambda: chosen(units, self.part, self.hold_out))
+        return units.made(f"{self.part} {self.hold_out}", lambda: units_of_part(units, self.part, self.hold_out))
 
     def examples(self, block: Units) -> tuple[Array, Array]:
         """The inputs of each row, shape (rows, p), and its class as a whole number or its response, shape (rows,)."""
@@ -310,8 +305,8 @@ class TwoLayerGradient(TwoLayerExamples, ClippedGradient):
         return np.concatenate([part.ravel() for part in parts])
 
     def _slopes(self, block: Units) -> tuple[Floats, Floats, Floats, Floats]:
-        """For each row: inputs x, activations A, and the slopes of the loss in the hidden layer (B) and the outputs
-        (e).
+        """Of the rows of a block: inputs x (rows, features), activations A (rows, hidden), and the slopes of the loss
+        in the hidden layer, B (rows, hidden), and in the outputs, e (rows, outputs).
         """
         x, label = (to_numpy(each) for each in self.examples(block))
         x = clip_rows(x, self.radius)

@@ -60,7 +60,7 @@ class ObservedSums(Ranged):
     lower, upper : array of shape (columns,), optional
         Public ranges, mapped to [-1, 1].
     count_weight : float
-        a, the weight of counts relative to sums; at most `heaviest`.
+        a, the weight of counts relative to sums; at most `largest_weight`.
     """
 
     name: ClassVar[str] = "observed_sums"
@@ -69,8 +69,8 @@ class ObservedSums(Ranged):
 
     @model_validator(mode="after")
     def _weight_is_free(self) -> Self:
-        if self.count_weight > self.heaviest:
-            raise ValueError(f"count_weight must not exceed {self.heaviest:.6g} here, got {self.count_weight:g}")
+        if self.count_weight > self.largest_weight:
+            raise ValueError(f"count_weight must not exceed {self.largest_weight:.6g} here, got {self.count_weight:g}")
         return self
 
     @property
@@ -79,7 +79,7 @@ class ObservedSums(Ranged):
         return self.clip if self.lower is None else min(self.clip, math.sqrt(self.columns))
 
     @property
-    def heaviest(self) -> float:
+    def largest_weight(self) -> float:
         """The largest a that adds nothing to D for a replaced unit: sqrt(3) in the first case of the proof, else
         sqrt(2).
         """

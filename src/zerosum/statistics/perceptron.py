@@ -43,15 +43,15 @@ def start(inputs: int, classes: int, seed: int, hidden: tuple[int, ...] = HIDDEN
         Whether weights are normal.
     """
     rng, sizes = np.random.default_rng(seed), (inputs, *hidden, classes)
-    found: Weights = []
+    layers: Weights = []
     for before, after in itertools.pairwise(sizes):
         if normal:
             drawn = math.sqrt(2 / before) * rng.standard_normal((before, after))
-            found += [drawn.astype(np.float32), np.zeros(after, dtype=np.float32)]
+            layers += [drawn.astype(np.float32), np.zeros(after, dtype=np.float32)]
             continue
         end = 1 / math.sqrt(before)
-        found += [rng.uniform(-end, end, shape).astype(np.float32) for shape in ((before, after), (after,))]
-    return found
+        layers += [rng.uniform(-end, end, shape).astype(np.float32) for shape in ((before, after), (after,))]
+    return layers
 
 
 def n_weights(inputs: int, classes: int, hidden: tuple[int, ...] = HIDDEN) -> int:
@@ -98,11 +98,11 @@ def of_flat(vector: Floats, inputs: int, classes: int, hidden: tuple[int, ...] =
 
 def _layers(weights: Weights, x: Singles) -> list[Singles]:
     """Inputs of every layer, and the logits last."""
-    seen = [x]
+    values = [x]
     for at in range(0, len(weights), 2):
-        out = seen[-1] @ weights[at] + weights[at + 1]
-        seen.append(np.maximum(out, 0) if at + 2 < len(weights) else out)
-    return seen
+        out = values[-1] @ weights[at] + weights[at + 1]
+        values.append(np.maximum(out, 0) if at + 2 < len(weights) else out)
+    return values
 
 
 def gradient(weights: Weights, x: Singles, y: Labels) -> Weights:
@@ -117,22 +117,22 @@ def gradient(weights: Weights, x: Singles, y: Labels) -> Weights:
     y : int array of shape (n,)
         Classes.
     """
-    seen = _layers(weights, x)
+    values = _layers(weights, x)
     # Subtracting the maximum avoids overflow of the exponential.
-    logits = seen[-1] - seen[-1].max(axis=1, keepdims=True)
+    logits = values[-1] - values[-1].max(axis=1, keepdims=True)
     back = np.exp(logits)
     back /= back.sum(axis=1, keepdims=True)
     # The derivative of the cross-entropy by the logits: probabilities less the class as a one-hot vector.
     back[np.arange(len(y)), y] -= 1
     back /= len(y)
-    found: Weights = []
+    slopes: Weights = []
     for at in range(len(weights) - 2, -1, -2):
-        entered = seen[at // 2]
-        found = [entered.T @ back, back.sum(axis=0), *found]
+        entered = values[at // 2]
+        slopes = [entered.T @ back, back.sum(axis=0), *slopes]
         if at:
             # The derivative of a rectified unit is 1 where it was positive, else 0.
             back = (back @ weights[at].T) * (entered > 0)
-    return found
+    return slopes
 
 
 def train(
@@ -176,9 +176,9 @@ def train(
             count += 1
             # Adam with the corrections for the zero start of both averages in the rate (Kingma and Ba 2015, section 2).
             rate = np.float32(step * math.sqrt(1 - _SECOND**count) / (1 - _FIRST**count))
-            found = gradient(weights, x[batch], y[batch])
+            slopes = gradient(weights, x[batch], y[batch])
             # Written with preallocated arrays to avoid allocations in the inner loop.
-            for w, g, m, s, a, b in zip(weights, found, mean, square, room, more, strict=True):
+            for w, g, m, s, a, b in zip(weights, slopes, mean, square, room, more, strict=True):
                 m += np.multiply(1 - _FIRST, np.subtract(g, m, out=a), out=a)
                 s += np.multiply(1 - _SECOND, np.subtract(np.multiply(g, g, out=a), s, out=a), out=a)
                 np.add(np.sqrt(s, out=a), _SMALL, out=a)

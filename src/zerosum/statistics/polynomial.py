@@ -46,9 +46,9 @@ class PolynomialCoefficients(RegressionRows):
 
         F(y, y', k) = sum over j of weights[j]^2 (a_j(y)^2 + a_j(y')^2 - 2 a_j(y) a_j(y') k^j),
 
-    a polynomial on the cube [-1, 1]^3. `farthest` bounds its maximum from above by branch and bound. On a box of half
-    widths e around m it is at most F(m) plus e times bounds of the partial derivatives on the box. Boxes that cannot
-    hold the maximum are dropped and the others cut, until the bound is within a thousandth of a value that is attained.
+    a polynomial on the cube [-1, 1]^3. `distance_bound` bounds its maximum from above by branch and bound. On a box of
+    half widths e around m it is at most F(m) plus e times bounds of the partial derivatives on the box. Boxes that
+    cannot hold the maximum are dropped and the others cut, until the bound is within a thousandth of an attained value.
     Adding or removing a unit: the same with one point, sum of weights[j]^2 a_j(y)^2. If rows have weights of their own,
     or some rows do not count, replacing a unit may cost as much as removing it: the larger of the two bounds is used.
 
@@ -115,12 +115,12 @@ class PolynomialCoefficients(RegressionRows):
     @cached_property
     def _norm2(self) -> float:
         """The bound on the largest squared norm of a contribution."""
-        return farthest(self.table, self.weights, pair=False)
+        return distance_bound(self.table, self.weights, pair=False)
 
     @cached_property
     def _distance2(self) -> float:
         """The bound on the largest squared distance of two contributions."""
-        return farthest(self.table, self.weights, pair=True)
+        return distance_bound(self.table, self.weights, pair=True)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
         """The bound described in the class docstring."""
@@ -155,11 +155,11 @@ class PolynomialCoefficients(RegressionRows):
 
     def split(self, release: Floats) -> dict[int, Floats]:
         """A release as the packed coefficient arrays by degree, in the units of the features."""
-        found, start = {}, 0
+        parts, start = {}, 0
         for j, length in zip(self.degrees, self.lengths(), strict=True):
-            found[j] = release[start : start + length] * self.worth(j)
+            parts[j] = release[start : start + length] * self.worth(j)
             start += length
-        return found
+        return parts
 
     def worth(self, degree: int) -> float:
         """The factor from an entry of a release to a coefficient of that degree: x = u/c, so that x^(j) is
@@ -173,7 +173,7 @@ class PolynomialCoefficients(RegressionRows):
         return float(self.clip**degree / self.weights[degree])
 
 
-def farthest(table: Floats, weights: Floats, *, pair: bool) -> float:
+def distance_bound(table: Floats, weights: Floats, *, pair: bool) -> float:
     """An upper bound, to a thousandth, of the largest squared distance of two contributions, or of one from zero.
 
     Parameters
@@ -188,7 +188,8 @@ def farthest(table: Floats, weights: Floats, *, pair: bool) -> float:
     Examples
     --------
     >>> squares = np.array([[0.0, 0.0, 1.0], [0.0, -2.0, 0.0], [1.0, 0.0, 0.0]])
-    >>> round(farthest(squares, np.array([1.0, np.sqrt(0.5), 1.0]), pair=True), 2)  # z z' of z = (x, y): 2 (1 + 1)^2
+    >>> weights = np.array([1.0, np.sqrt(0.5), 1.0])
+    >>> round(distance_bound(squares, weights, pair=True), 2)  # z z' of z = (x, y): 2 (1 + 1)^2
     8.01
     """
     # weights[j] a_j(y), so that the weights need not appear below.

@@ -75,15 +75,15 @@ class PredictionHistogram(BoundedStatistic):
 
     def sum_block(self, block: Units) -> Array:
         """The counts of a block, shape (size,)."""
-        found = to_numpy(self.probabilities(block))
-        weights = block.row_weights(found)
+        probabilities = to_numpy(self.probabilities(block))
+        weights = block.row_weights(probabilities)
         labels = to_numpy(class_of(block.rows[:, -1], self.classes))
         # Rows without a class, or with probabilities that are not finite, count nowhere: this their unit alone decides.
-        known = np.isfinite(labels) & np.all(np.isfinite(found), axis=1)
-        found, true, weights = found[known], labels[known].astype(np.intp), weights[known]
-        predicted = np.argmax(found, axis=1)
+        known = np.isfinite(labels) & np.all(np.isfinite(probabilities), axis=1)
+        probabilities, true, weights = probabilities[known], labels[known].astype(np.intp), weights[known]
+        predicted = np.argmax(probabilities, axis=1)
         right = (true == predicted).astype(np.intp)
-        sure = found[np.arange(len(found)), predicted]
+        sure = probabilities[np.arange(len(probabilities)), predicted]
         # Inner edges only: a probability of exactly 1 belongs to the last bin.
         place = np.searchsorted(np.linspace(0, 1, self.bins + 1)[1:-1], sure, side="right")
         # The accuracy has counts of its own: added up from the pairs it would have the noise of classes^2 cells.

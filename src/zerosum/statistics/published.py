@@ -67,12 +67,8 @@ class DistinctSecondMoment(Ranged):
 
     Parameters
     ----------
-    columns : int
-        d, the number of columns.
-    clip : float
-        c, the largest norm of a row.
-    lower, upper : array of shape (columns,), optional
-        Public ranges, mapped to [-1, 1].
+    columns, clip, lower, upper
+        d, c and the public ranges, as for `Ranged`.
     """
 
     name: ClassVar[str] = "distinct_second_moment"
@@ -231,12 +227,12 @@ def _largest_cubic(a: float, b: float, c: float) -> float:
     >>> _largest_cubic(1.0, 0.0, 0.0), round(_largest_cubic(1.0, 1.5, 0.5625), 6)
     (1.0, 0.0625)
     """
-    found, discriminant = a - b + c, b**2 - 3 * a * c
+    largest, discriminant = a - b + c, b**2 - 3 * a * c
     if discriminant > 0:
         # The smaller root of the derivative is the local maximum.
         s = (b - math.sqrt(discriminant)) / (3 * a)
-        found = max(found, (a * s - b) * s * s + c * s) if s < 1 else found
-    return found
+        largest = max(largest, (a * s - b) * s * s + c * s) if s < 1 else largest
+    return largest
 
 
 class DistinctPairMoment(PairMoment):
@@ -390,12 +386,12 @@ class InfomaxGradient(BoundedStatistic):
         squared = own + 2.0 * fold(turned * u) + outer + _CANCELLATION * (own + 2.0 * across + outer)
         norms = xp.sqrt(xp.clip(squared, 0.0, math.inf)) * INSIDE
         weight = block.row_weights(rows)
-        kept = weight * (1.0 / xp.where(norms > self.clip, norms, xp.full_like(norms, self.clip)))
+        factors = weight * (1.0 / xp.where(norms > self.clip, norms, xp.full_like(norms, self.clip)))
         bias_norms = xp.sqrt(length) * INSIDE
         root = math.sqrt(self.clip)
         shrunk = weight / xp.where(bias_norms > root, bias_norms, xp.full_like(bias_norms, root))
         # Sums over units begin here, after every decision about a unit.
-        G = added(kept[:, None])[0] * W + products(y * kept[:, None], u)
+        G = added(factors[:, None])[0] * W + products(y * factors[:, None], u)
         h = products(shrunk[:, None], y)[0, :]
         return xp.concat([xp.reshape(G, (-1,)), h])
 

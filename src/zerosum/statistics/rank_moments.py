@@ -67,7 +67,7 @@ class RankMoment(SecondMoment):
         # A missing value gets a place and becomes NaN again below, by the share of its interval.
         at = xp.astype(xp.clip(xp.floor(xp.where(xp.isnan(place), xp.zeros_like(place), place)), 0, last - 1), xp.int64)
         start = constant_on(np.arange(self.columns) * (last + 1), at)
-        low, high = (self._taken(constant_on(self._flat, x), start + at + step) for step in (0, 1))
+        low, high = (self._values_at(constant_on(self._flat, x), start + at + step) for step in (0, 1))
         share = place - xp.astype(at, xp.float64)
         # Rounding may leave the interpolated value just outside of the two heights.
         return xp.clip(low + share * (high - low), -1.0, 1.0)
@@ -78,7 +78,7 @@ class RankMoment(SecondMoment):
         return np.ascontiguousarray(self.heights, dtype=np.float64).ravel()
 
     @staticmethod
-    def _taken(values: Array, places: Array) -> Array:
+    def _values_at(values: Array, places: Array) -> Array:
         """The values at places of any shape."""
         xp = array_namespace(values)
         return xp.reshape(xp.take(values, xp.reshape(places, (-1,))), places.shape)

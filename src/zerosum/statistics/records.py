@@ -34,12 +34,8 @@ class ClippedRecords(Ranged, BoundedMap):
 
     Parameters
     ----------
-    columns : int
-        d, the number of columns.
-    clip : float
-        c, the largest norm of a row.
-    lower, upper : array of shape (columns,), optional
-        Public ranges, mapped to [-1, 1].
+    columns, clip, lower, upper
+        d, c and the public ranges, as for `Ranged`.
     """
 
     name: ClassVar[str] = "clipped_records"

@@ -51,7 +51,8 @@ from zerosum.compute.backends.exact import added, clip_factors, constant_on, exp
 from zerosum.compute.symmetric import packed
 from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
-from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
+from zerosum.kernel.statistic import Adjacency, FloatArray, Positive
+from zerosum.statistics.constants import check_placement
 from zerosum.statistics.ranges import Ranged
 
 Family = Literal["linear", "logistic", "poisson"]
@@ -191,13 +192,7 @@ class RegressionRows(Ranged):
                 f"a regression needs a feature or an intercept beside the response, got {self.columns} columns and "
                 f"intercept = {self.intercept:g}"
             )
-        for what, value in (("center", self.center), ("scale", self.scale)):
-            if value is not None and value.shape != (self.features,):
-                raise ValueError(
-                    f"{what} must hold one number for each of the {self.features} features, got shape {value.shape}"
-                )
-        if self.scale is not None and not np.all(self.scale >= SMALLEST):
-            raise ValueError(f"every scale must be positive, got {np.min(self.scale):g}")
+        check_placement(self.features, self.center, self.scale, "features")
         return self
 
     @property

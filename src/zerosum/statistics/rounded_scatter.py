@@ -20,9 +20,9 @@ from zerosum.statistics.scatter import CACHED, Scatter
 
 # The largest norm of a record in whole numbers. src/native/module.c has the same constant. n.n <= 2^22, so that sums
 # over 2^31 records stay below 2^53.
-LONGEST = 2048.0
-# The norm of a record before it is rounded, for a record of norm 1. Two less than `LONGEST`: room for the rounding.
-# Chosen by hand; no benchmark recorded.
+LARGEST_NORM = 2048.0
+# The norm of a record before it is rounded, for a record of norm 1. Two less than `LARGEST_NORM`: room for the
+# rounding. Chosen by hand; no benchmark recorded.
 TARGET = 2046.0
 # The largest standard deviation of the rounding error of an entry, relative to a record of norm 1: an entry is rounded
 # up or down by at most 1, with standard deviation at most 1/2.
@@ -55,7 +55,7 @@ class RoundedScatter(Scatter):
 
     def sensitivity(self, adjacency: Adjacency) -> float:
         """The bound proved in the class docstring."""
-        return super().sensitivity(adjacency) * (LONGEST / TARGET) ** 2
+        return super().sensitivity(adjacency) * (LARGEST_NORM / TARGET) ** 2
 
     @property
     def block_bytes(self) -> int:
@@ -106,7 +106,7 @@ def round_rows(weighed: Floats) -> None:
     # floor(x + u) with u uniform in [0, 1) has mean x.
     whole = np.floor(weighed + _drawn(weighed))
     # The squared norm of whole numbers is exact, so that a record alone decides whether it is too long.
-    long = np.sum(whole * whole, axis=1) > LONGEST**2
+    long = np.sum(whole * whole, axis=1) > LARGEST_NORM**2
     whole[long] = np.trunc(weighed[long])
     weighed[...] = whole
 

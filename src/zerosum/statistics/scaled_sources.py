@@ -14,7 +14,7 @@ from zerosum.statistics.scatter import PerRecording, recordings_of
 
 _TOGETHER = 1 << 27  # most numbers of sources in one batch on a GPU
 _ENTERING = 1 << 29  # most numbers of rows in one batch on a GPU
-_FEW = 32_000  # most numbers in one batch on other devices
+_BATCH_NUMBERS = 32_000  # most numbers in one batch on other devices
 _SHORT = 1 << 15  # most numbers of a unit that one kernel program reads three times: they stay in a GPU's cache
 
 
@@ -30,7 +30,7 @@ def batch_units(rows: Array, entering: int, made: int) -> int:
     made : int
         Numbers that are computed for one unit.
     """
-    units = min(_TOGETHER // made, _ENTERING // entering) if is_gpu(rows) else _FEW // max(made, entering)
+    units = min(_TOGETHER // made, _ENTERING // entering) if is_gpu(rows) else _BATCH_NUMBERS // max(made, entering)
     return max(1, int(units))
 
 
@@ -63,19 +63,19 @@ def scaled_sources(
     """
     xp, (units, length, columns) = array_namespace(rows), rows.shape
     own = doubles(recordings_of(rows, runs, per_recording))
-    numbers = xp.reshape(_whole(xp.reshape(own, (units, -1))), (-1, columns))
+    numbers = xp.reshape(_whole_numbers(xp.reshape(own, (units, -1))), (-1, columns))
     products = xp.reshape(unmixing.product(numbers), (units, length, -1))
     if fused.serves(products) and fused.holds(products.shape[2]):
         return fused.scaled(products, constant_on(unmixing.worth, rows))
-    seen = products * constant_on(unmixing.worth[:-1], rows)[None, None, :]
-    y = xp.reshape(unmixing.valid(xp.reshape(seen, (units, -1))), seen.shape)
+    sources = products * constant_on(unmixing.worth[:-1], rows)[None, None, :]
+    y = xp.reshape(unmixing.valid(xp.reshape(sources, (units, -1))), sources.shape)
     # Whether a source is silent is a decision about its unit, hence `fold`.
     power = fold(y * y)
     scale = xp.sqrt(length / xp.where(power > 0, power, xp.ones_like(power)))
     return xp.astype(y * scale[:, None, :], xp.float32), power > 0
 
 
-def _whole(units: Array) -> Array:
+def _whole_numbers(units: Array) -> Array:
     """Units, one in a row, as whole numbers of norm 2^26; by one kernel program for each unit if units are short."""
     if fused.serves(units) and units.shape[1] <= _SHORT:
         return fused.entered(units, None, None)[0]

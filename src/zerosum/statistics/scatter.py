@@ -54,7 +54,8 @@ from zerosum.compute.symmetric import packed
 from zerosum.compute.units import Units, pieces
 from zerosum.kernel import coordinates
 from zerosum.kernel.grid import summation_slack
-from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray, Positive
+from zerosum.kernel.statistic import Adjacency, FloatArray, Positive
+from zerosum.statistics.constants import check_basis, check_placement, placed
 from zerosum.statistics.missing import Filled
 
 PerRecording = Literal["none", "center", "standardise"]
@@ -68,7 +69,7 @@ _BATCH_NUMBERS = 1 << 29
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MatrixNorms:
     """The rows of some units as they enter, with the norm of each unit's Z.
 
     The arrays must not be overwritten: `rows` may be the data themselves.
@@ -159,11 +160,7 @@ class UnitMoment(Filled):
             self.projection.ndim != 2 or self.projection.shape[0] != self.columns or not self.projection.size
         ):
             raise ValueError(f"projection must have {self.columns} rows and a column, got {self.projection.shape}")
-        for what, value in (("center", self.center), ("scale", self.scale)):
-            if value is not None and value.shape != (self.columns,):
-                raise ValueError(f"{what} must hold one number for each of the {self.columns} columns")
-        if self.scale is not None and not np.all(self.scale >= SMALLEST):
-            raise ValueError("every scale must be positive")
+        check_placement(self.columns, self.center, self.scale)
         return self
 
     @property
@@ -187,7 +184,7 @@ class UnitMoment(Filled):
         """The projection in whole numbers, whose products do not round; None without a projection."""
         return None if self.projection is None else Exact.of(self.projection)
 
-    def _measured(self, block: Units) -> Iterator[Measured]:
+    def _measured(self, block: Units) -> Iterator[MatrixNorms]:
         """Units as they enter: the whole block at once, or the units of one shape at a time if the block lies on a
         device.
         """
@@ -195,7 +192,7 @@ class UnitMoment(Filled):
             # One kernel on the device centres, scales, rounds and measures single rows in one pass over memory.
             placed = [None if each is None else constant_on(each, block.rows) for each in (self.center, self.scale)]
             numbers, norms, worth = fused.entered(block.rows, *placed)
-            yield Measured(numbers, norms, worth)
+            yield MatrixNorms(numbers, norms, worth)
             return
         xp, rows = array_namespace(block.rows), self._placed(block)
         if block.offsets is None:  # one row has no others to be centred about: nothing of it is left
@@ -212,7 +209,7 @@ class UnitMoment(Filled):
             # another unit.
             parts.append(self._people(self._lifted(own)[None, ...]))
         numbers, norms, sizes = (xp.concat([getattr(each, at) for each in parts]) for at in ("rows", "norms", "sizes"))
-        yield Measured(numbers, norms, sizes, np.diff(block.offsets))
+        yield MatrixNorms(numbers, norms, sizes, np.diff(block.offsets))
 
     @property
     def _plain(self) -> bool:
@@ -247,14 +244,9 @@ class UnitMoment(Filled):
         if not (self.fill or self.lift) and self.center is None and self.scale is None and fused.serves(block.rows):
             # The kernels of `fused` convert shorter floats themselves; a copy in doubles would double the memory.
             return block.rows
-        rows = self.filled(block)
-        if self.center is not None:
-            rows = rows - constant_on(self.center, rows)[None, :]
-        if self.scale is not None:
-            rows = rows / constant_on(self.scale, rows)[None, :]
-        return rows
+        return placed(self.filled(block), self.center, self.scale)
 
-    def _batches(self, units: Units) -> Iterator[Measured]:
+    def _batches(self, units: Units) -> Iterator[MatrixNorms]:
         """Units of a block on a device, those of one shape together, as many at a time as `_BATCH_NUMBERS` allows."""
         for batch in units.batches():
             xp, rows = array_namespace(units.rows), batch.of(units.rows)
@@ -273,7 +265,7 @@ class UnitMoment(Filled):
         xp = array_namespace(rows)
         return xp.concat([rows, xp.full_like(rows[:, :1], self.lift)], axis=1)
 
-    def _records(self, rows: Array) -> Measured:
+    def _records(self, rows: Array) -> MatrixNorms:
         """Units of one row each. The norm of Z = x x' is the square of the norm of x.
 
         Parameters
@@ -289,12 +281,12 @@ class UnitMoment(Filled):
             sizes = sizes * again
         # No later product needs exact rows here: the norm from `sized` is already a function of the row alone.
         if not (self.whole_numbers or fused.serves(scaled)):
-            return Measured(scaled, norm * norm, sizes)
+            return MatrixNorms(scaled, norm * norm, sizes)
         # After rounding, the norm is computed again from the rounded row, because the rounded row is what enters.
         numbers = whole(scaled, norm)
-        return Measured(numbers, squares(numbers), sizes * (norm * 2.0**-BITS))
+        return MatrixNorms(numbers, squares(numbers), sizes * (norm * 2.0**-BITS))
 
-    def _people(self, own: Array) -> Measured:
+    def _people(self, own: Array) -> MatrixNorms:
         """Units of several rows each, all of the same number of rows; Z is computed for its norm.
 
         Parameters
@@ -311,8 +303,8 @@ class UnitMoment(Filled):
             size = size * norm
             # `seen` takes one norm for each row; every row of a unit gets the norm of the whole unit.
             norms = xp.reshape(xp.broadcast_to(norm[:, None], (units, count)), (-1,))
-            seen = self._exact.projections(xp.reshape(flat, (units * count, -1)), norms)
-            flat, again, norm = sized(self._exact.valid(xp.reshape(seen, (units, -1))))
+            projections = self._exact.projections(xp.reshape(flat, (units * count, -1)), norms)
+            flat, again, norm = sized(self._exact.valid(xp.reshape(projections, (units, -1))))
             size = size * again
         numbers = xp.reshape(whole(flat, norm), (units, count, -1))
         turned = xp.matrix_transpose(numbers)
@@ -321,7 +313,7 @@ class UnitMoment(Filled):
         moment = xp.matmul(turned, numbers) if count > self.width else xp.matmul(numbers, turned)
         # Z is the mean of x x', hence the division by the number of rows.
         norms = xp.sqrt(squares(xp.reshape(moment, (units, -1)))) / count
-        return Measured(xp.reshape(numbers, (units * count, -1)), norms, size * (norm * 2.0**-BITS), count)
+        return MatrixNorms(xp.reshape(numbers, (units * count, -1)), norms, size * (norm * 2.0**-BITS), count)
 
 
 def per_recording_rows(rows: Array, per_recording: PerRecording, xp: Any) -> Array:
@@ -454,7 +446,7 @@ class Scatter(UnitMoment):
         """The parameters of the kernels in C, with the clip."""
         return native.Placing(self.center, self.scale, self.lift, None if self.normalise else self.clip)
 
-    def _bounded(self, block: Units) -> Iterator[tuple[Array, Array, Measured]]:
+    def _bounded(self, block: Units) -> Iterator[tuple[Array, Array, MatrixNorms]]:
         """The rows as they enter and the weight of each, so that a unit contributes the sum of weight x x' over its
         rows.
         """
@@ -468,7 +460,7 @@ class Scatter(UnitMoment):
         Parameters
         ----------
         norms, sizes : array of shape (units,)
-            As in `Measured`.
+            As in `MatrixNorms`.
         xp : module
             The array namespace of both.
         """
@@ -545,13 +537,7 @@ class ScatterProduct(Scatter):
 
     @model_validator(mode="after")
     def _orthonormal(self) -> Self:
-        basis = self.basis
-        if basis.ndim != 2 or basis.shape[0] != self.width or not 1 <= basis.shape[1] <= self.width:
-            raise ValueError(f"the basis must have {self.width} rows and no more columns, got shape {basis.shape}")
-        # Larger entries would let the products below overflow to NaN, and a comparison with NaN is false.
-        sound = bool(np.max(np.abs(basis)) <= 1 + 1e-9)
-        if not (sound and np.linalg.norm(basis.T @ basis - np.eye(basis.shape[1]), 2) <= 1e-9):
-            raise ValueError("the columns of the basis must be orthonormal")
+        check_basis(self.basis, self.width)
         return self
 
     @property

@@ -48,7 +48,7 @@ from zerosum.kernel import coordinates
 from zerosum.kernel.question import plain
 from zerosum.kernel.statistic import Adjacency, FloatArray, Positive
 from zerosum.statistics.features import FeatureMap, ModuleFeatures, build, find
-from zerosum.statistics.holdout import Part, chosen
+from zerosum.statistics.holdout import Part, units_of_part
 from zerosum.statistics.predictions import PredictionHistogram, class_of
 
 # The constant feature, beside features of norm 1. A larger value fits the intercepts faster and lengthens every
@@ -57,7 +57,7 @@ BIAS = 0.15
 # Bits of a row's whole numbers. Single floats hold 24 bits, which leaves room for rounding.
 _BITS = 22
 # Logits are clipped at this distance below the largest: exp(-60) = 9e-27. It is also the limit of `exponential`.
-_FARTHEST = 60.0
+_LOGIT_RANGE = 60.0
 
 
 class Featured(BoundedStatistic):
@@ -118,7 +118,7 @@ class Featured(BoundedStatistic):
 
     def _featured(self, units: Units) -> Units:
         """The chosen units with rows (features, class) in single floats, shape (rows, F + 1)."""
-        units = chosen(units.dense(), self.part, self.hold_out)
+        units = units_of_part(units.dense(), self.part, self.hold_out)
         xp = array_namespace(units.rows)
         label = xp.astype(units.rows[:, -1:], xp.float32)
         rows = xp.concat([self.feature_map(units.rows[:, :-1]), label], axis=1)
@@ -319,7 +319,7 @@ class Whitened(Featured):
         logits = exact.product(numbers) * constant_on(worth, numbers)[None, :]
         logits = logits + constant_on(offset, numbers)[None, :]
         # The largest logit is subtracted, so that exp does not overflow.
-        logits = xp.clip(logits - xp.max(logits, axis=1, keepdims=True), -_FARTHEST, 0.0)
+        logits = xp.clip(logits - xp.max(logits, axis=1, keepdims=True), -_LOGIT_RANGE, 0.0)
         growth = exponential(logits)
         return growth / fold(growth + 0.0)[:, None]
 

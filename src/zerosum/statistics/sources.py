@@ -39,9 +39,11 @@ from zerosum.statistics.scatter import PerRecording, per_recording_rows
 
 Singles = NDArray[np.float32]
 
-_ADDED = 1 << 10  # most products that are added up in the precision of the factors, before doubles take over
+_SINGLE_SUMMANDS = 1 << 10  # most products that are added up in the precision of the factors, before doubles take over
 _CACHED = 1 << 18  # numbers per pass on the host: more would leave a processor's cache
-_HELD = 1 << 22  # most intermediate numbers (`unit_numbers`) of the units of one batch; a batch has at least one unit
+_BATCH_NUMBERS = (
+    1 << 22
+)  # most intermediate numbers (`unit_numbers`) of the units of one batch; a batch has at least one unit
 
 
 class SourceStatistic(BoundedStatistic):
@@ -150,7 +152,7 @@ class SourceStatistic(BoundedStatistic):
 
     def _together(self, rows: int) -> int:
         """Number of units of `rows` rows in one batch."""
-        return max(1, min(self.at_once // (rows * self.sources), _HELD // self.unit_numbers(rows)))
+        return max(1, min(self.at_once // (rows * self.sources), _BATCH_NUMBERS // self.unit_numbers(rows)))
 
     def _batched(self, block: Units) -> Iterator[Array]:
         """Partial sums on a device. The vectors are computed on the device if there are kernels, else on the host."""
@@ -223,9 +225,9 @@ class SourceStatistic(BoundedStatistic):
                 # The scale of a unit is discarded, since its sources are scaled to mean square 1 in any case.
                 flat, _size, norm = sized(flat)
                 numbers = whole(flat, norm, spare(*flat.shape, dtype=np.float64)).reshape(-1, length, columns)
-                seen = spare(len(own), length, self.sources, dtype=np.float64)
-                np.matmul(numbers, self._exact.numbers, out=seen)  # exact
-                own[...] = seen.transpose(0, 2, 1)
+                buffer = spare(len(own), length, self.sources, dtype=np.float64)
+                np.matmul(numbers, self._exact.numbers, out=buffer)  # exact
+                own[...] = buffer.transpose(0, 2, 1)
             power = sums(own, own)  # of numbers below 2^53: far from overflow
             active[some] = loud = self._exact.above_rounding(np.sqrt(power / length))
             # Whole numbers: a power that is not 0 is at least 1.
@@ -318,7 +320,7 @@ def sums(left: NDArray[Any], right: NDArray[Any]) -> Floats:
     [3000.0, 3000.0]
     """
     total = np.zeros(left.shape[:-1])
-    for part in pieces(left.shape[-1], _ADDED):
+    for part in pieces(left.shape[-1], _SINGLE_SUMMANDS):
         with workspace() as spare:
             each = spare(*left[..., part].shape, dtype=left.dtype)
             total += np.add.reduce(np.multiply(left[..., part], right[..., part], out=each), axis=-1)
@@ -353,9 +355,9 @@ def moving_average(values: Array, window: int, spare: Sequence[Array] = ()) -> A
     window = min(window, rows)
     whole, before = rows - window + 1, window // 2
     flat = xp.reshape(values, (-1,))
-    found, *others = (xp.reshape(each, (-1,)) for each in spare or [xp.empty_like(flat) for _ in range(3)])
+    result, *others = (xp.reshape(each, (-1,)) for each in spare or [xp.empty_like(flat) for _ in range(3)])
     every = flat.shape[0] - (window - 1) * step  # sums; some extend beyond the end of a unit and are replaced below
-    middle = found[before * step : before * step + every]
+    middle = result[before * step : before * step + every]
     sums, length, start = flat, 1, 0
     while True:  # sums over 1, 2, 4, ... rows, by the binary digits of the window
         if window & length:
@@ -372,10 +374,10 @@ def moving_average(values: Array, window: int, spare: Sequence[Array] = ()) -> A
         others.reverse()
         length *= 2
     middle *= 1 / window
-    found = xp.reshape(found, values.shape)
-    found[:, :before, ...] = found[:, before : before + 1, ...]
-    found[:, before + whole :, ...] = found[:, before + whole - 1 : before + whole, ...]
-    return found
+    result = xp.reshape(result, values.shape)
+    result[:, :before, ...] = result[:, before : before + 1, ...]
+    result[:, before + whole :, ...] = result[:, before + whole - 1 : before + whole, ...]
+    return result
 
 
 def _plus(left: Array, right: Array, out: Array) -> Array:

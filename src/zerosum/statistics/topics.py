@@ -31,12 +31,13 @@ from zerosum.compute.units import Units, doubled, pieces, rows_at_once
 from zerosum.kernel import coordinates
 from zerosum.kernel.grid import BLOCK_ROWS, summation_slack
 from zerosum.kernel.statistic import Adjacency, FloatArray, Positive
+from zerosum.statistics.constants import check_basis
 
 # The largest count of a word in a document. Products of three counts stay exact or far from overflow. Chosen by hand;
 # no benchmark recorded.
-MOST = 2.0**20
+LARGEST_COUNT = 2.0**20
 # Norms from power sums are multiplied by this. Their relative rounding error is smaller than 1e-9.
-_SURE = 1 + 1e-9
+_ROUNDING_MARGIN = 1 + 1e-9
 # Log-shares of topics are clipped at this distance below the largest: exp(-60) = 9e-27. It is also the limit of
 # `exponential`.
 _RARE = 60.0
@@ -44,7 +45,7 @@ _RARE = 60.0
 
 def whole_counts(values: Floats) -> Floats:
     """Numbers as counts: NaN becomes 0, then clipped to [0, 2^20] and rounded; any shape."""
-    return np.asarray(np.rint(np.clip(np.where(np.isnan(values), 0.0, values), 0.0, MOST)))
+    return np.asarray(np.rint(np.clip(np.where(np.isnan(values), 0.0, values), 0.0, LARGEST_COUNT)))
 
 
 def canonical(rows: csr_array) -> csr_array:
@@ -299,23 +300,23 @@ class TopicSums(DocumentStatistic):
         """The sum of the outer products r x', topic after topic; shape (T V,)."""
         counts = self.counts(documents)
         if self.kind == "roots":
-            rows = seen = unit_rows(counts, np.ones(self.width) if self.weights is None else self.weights)
+            rows = projections = unit_rows(counts, np.ones(self.width) if self.weights is None else self.weights)
         else:
             # Sums of whole numbers are exact in any order.
-            seen, length = counts, np.sum(counts, axis=1)
-            rows = clip_rows(seen / np.maximum(length, 1.0)[:, None] / self.clip, 1.0)
-        taken = self.responsibilities(seen) * shares[:, None]
+            projections, length = counts, np.sum(counts, axis=1)
+            rows = clip_rows(projections / np.maximum(length, 1.0)[:, None] / self.clip, 1.0)
+        taken = self.responsibilities(projections) * shares[:, None]
         return np.asarray(np.ravel(taken.T @ rows))
 
-    def responsibilities(self, seen: Floats) -> Floats:
+    def responsibilities(self, rows: Floats) -> Floats:
         """The share of each topic in every document, shape (documents, T).
 
         Parameters
         ----------
-        seen : array of shape (documents, V)
+        rows : array of shape (documents, V)
             Unit vectors or counts, depending on `kind`.
         """
-        scaled, size, norm = sized(seen)
+        scaled, size, norm = sized(rows)
         # `seen` of `Exact` multiplies the rows divided by their norm; size * norm puts the scale back.
         logs = self._exact.projections(scaled, norm) * (size * norm)[:, None] + self.offsets
         # The largest value is subtracted, so that exp does not overflow and the sum is at least 1.
@@ -347,7 +348,7 @@ def chosen_twice(counts: Floats) -> tuple[Floats, Floats]:
     same = square * (counts - 1.0) ** 2
     # The off-diagonal part, then the diagonal.
     apart = total * total - fold(square * square) + fold(same + 0.0)
-    return length * (length - 1.0), np.sqrt(np.maximum(apart, 0.0)) * _SURE
+    return length * (length - 1.0), np.sqrt(np.maximum(apart, 0.0)) * _ROUNDING_MARGIN
 
 
 def chosen_thrice(counts: Floats) -> tuple[Floats, Floats]:
@@ -371,7 +372,7 @@ def chosen_thrice(counts: Floats) -> tuple[Floats, Floats]:
     partly = fold(twice + 0.0) * first - fold(twice * square)
     # Cancellation may leave a small negative number, where the exact value is zero or positive.
     norm = np.sqrt(np.maximum(different, 0.0) + 3 * np.maximum(partly, 0.0) + fold(thrice))
-    return length * (length - 1.0) * (length - 2.0), norm * _SURE
+    return length * (length - 1.0) * (length - 2.0), norm * _ROUNDING_MARGIN
 
 
 def _factors(ways: Floats, norm: Floats, clip: float) -> Floats:
@@ -514,13 +515,7 @@ class TripleMoment(DocumentStatistic):
             if self.width > 60:
                 raise ValueError("triples of more than 60 words need a basis")
             return self
-        basis = self.basis
-        if basis.ndim != 2 or basis.shape[0] != self.width or not 1 <= basis.shape[1] <= min(self.width, 200):
-            raise ValueError(f"the basis must have {self.width} rows and no more columns, got shape {basis.shape}")
-        # Larger entries could overflow below, and a comparison with NaN is false.
-        sound = bool(np.max(np.abs(basis)) <= 1 + 1e-9)
-        if not (sound and np.linalg.norm(basis.T @ basis - np.eye(basis.shape[1]), 2) <= 1e-9):
-            raise ValueError("the columns of the basis must be orthonormal")
+        check_basis(self.basis, self.width, 200)
         return self
 
     @property
@@ -555,14 +550,14 @@ class TripleMoment(DocumentStatistic):
         """The packed sum of the projected tensors."""
         counts, axes, order = self.counts(documents), self._axes, self.order
         factors = _factors(*chosen_thrice(counts), self.clip) * shares
-        seen = counts if self.basis is None else counts @ axes
+        projections = counts if self.basis is None else counts @ axes
         weighted = counts * factors[:, None]
-        pairs = (seen[:, :, None] * seen[:, None, :]).reshape(len(seen), -1)
+        pairs = (projections[:, :, None] * projections[:, None, :]).reshape(len(projections), -1)
         # c c c, projected: products of the projected counts.
-        cubes = ((seen * factors[:, None]).T @ pairs).reshape(order, order, order)
+        cubes = ((projections * factors[:, None]).T @ pairs).reshape(order, order, order)
         # c_i c_j where word i is drawn twice from one position: inclusion and exclusion subtracts it in three
         # placements and adds 2 diag(c) back.
-        met = weighted.T @ seen
+        met = weighted.T @ projections
         double = np.einsum("ia,ib,ic->abc", axes, axes, met, optimize=True)
         triple = np.einsum("i,ia,ib,ic->abc", np.sum(weighted, axis=0), axes, axes, axes, optimize=True)
         twice = double + np.moveaxis(double, 2, 0) + np.moveaxis(double, 2, 1)

@@ -33,11 +33,11 @@ Score = Literal["volatility", "tanh", "cube", "both"]
 SCORES: tuple[Score, ...] = ("volatility", "tanh", "cube")  # scores whose slopes are released in every round
 _ORDER: tuple[Score, ...] = (*SCORES, "both")
 
-_LEAST = np.float32(0.2)  # least size of a source around a row, over its mean square, in the score "volatility"
-_OWN = np.float32(0.2)  # part of a row's own square in its size, in the score "both"
-_STEEP = np.float32(1.5)  # factor inside tanh
-_FAR = np.float32(2.0)  # absolute value at which the cube is cut off
-_QUIET = 1e-6  # least mean square of a score beside its linear part; below it the score is zero
+_LEAST_SIZE = np.float32(0.2)  # least size of a source around a row, over its mean square, in the score "volatility"
+_OWN_PART = np.float32(0.2)  # part of a row's own square in its size, in the score "both"
+_SLOPE = np.float32(1.5)  # factor inside tanh
+_CUBE_LIMIT = np.float32(2.0)  # absolute value at which the cube is cut off
+_LEAST_SQUARE = 1e-6  # least mean square of a score beside its linear part; below it the score is zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,35 +124,29 @@ class UnmixingScore(SourceStatistic):
         weights = self.correlation_weight, self.slope_weight, self.constant
         signs = np.ones(self.sources) if self.signs is None else self.signs
         people = self._per_recording(rows, runs)
-        return native.unmixing(people, self._exact, runs, self._chosen, signs, self.window, weights)
+        return native.unmixing(people, self._exact, runs, self._score_numbers, signs, self.window, weights)
 
     def vectors(self, y: Array, runs: NDArray[np.int64]) -> Array:
         """The vectors v, shape (units, size), on the host or by a kernel on the device of y."""
         return self._vectors_on_host(y, runs) if on_host(y) else self._vectors_on_device(y, runs)
 
     def _vectors_on_host(self, y: Singles, runs: NDArray[np.int64]) -> Floats:
-        """v of units on the host, shape (units, size).
-
-        Parameters
-        ----------
-        y : array of shape (units, rows, R)
-            Scaled sources.
-        runs : int array
-            The first row of each recording, and the end of the last one.
-        """
+        """v of units on the host, shape (units, size), by the formulas of the module's docstring."""
         units, rows, R = y.shape
         means = np.empty((3, len(SCORES) + self._undecided, units, R))
         products = np.empty((units, 2 * R, R))
         for some in pieces(units, cached(rows * R)):
-            means[:, :, some], products[some] = self._measured(y[some], runs)
+            means[:, :, some], products[some] = self._row_means(y[some], runs)
         slope, power, along = means
         F, C = products[:, :R], products[:, R:]
         # The variance of f beside its linear part, since E[y^2] = 1.
         left = power - along**2
-        size = np.where(left > _QUIET, np.sqrt(np.maximum(left, _QUIET)), np.inf)  # nothing is left of a straight one
+        size = np.where(
+            left > _LEAST_SQUARE, np.sqrt(np.maximum(left, _LEAST_SQUARE)), np.inf
+        )  # nothing is left of a straight one
         # A silent source has no slope: without the factor it would contribute f'(0).
         slope = (slope - along) / size * (np.diagonal(C, axis1=1, axis2=2) > 0)
-        its = self._chosen, slice(None), np.arange(R)
+        its = self._score_numbers, slice(None), np.arange(R)
         signs = np.ones(R) if self.signs is None else self.signs
         # F becomes E[psi_i y_j] with the linear part subtracted, before the division by the size.
         F -= along[its].T[:, :, None] * C
@@ -167,7 +161,7 @@ class UnmixingScore(SourceStatistic):
         vectors[:, -1] = self.constant
         return vectors
 
-    def _measured(self, y: Singles, runs: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    def _row_means(self, y: Singles, runs: NDArray[np.int64]) -> tuple[Floats, Floats]:
         """Means over the rows of a few units.
 
         Parameters
@@ -207,30 +201,30 @@ class UnmixingScore(SourceStatistic):
         """v of units on a device, shape (units, size), by the kernel of `fused`, which computes the same formulas."""
         windows, longest = windows_of(tuple(runs.tolist()), self.window), min(self.window, y.shape[1])
         weights = self.correlation_weight, self.slope_weight, self.constant
-        constants = tuple(float(each) for each in (_LEAST, _OWN, _STEEP, _FAR))
+        constants = tuple(float(each) for each in (_LEAST_SIZE, _OWN_PART, _SLOPE, _CUBE_LIMIT))
         chosen = constant_on(self._turned, y)
         return fused.unmixing(y, chosen, constant_on(windows, y), longest, weights, constants, self._undecided)
 
     @cached_property
-    def _chosen(self) -> NDArray[np.int32]:
+    def _score_numbers(self) -> NDArray[np.int32]:
         """The number of each source's score."""
         return np.array([_ORDER.index(each) for each in self.scores or ("both",) * self.sources], dtype=np.int32)
 
     @cached_property
     def _sources_of(self) -> list[list[int]]:
         """The sources of each score."""
-        return [np.flatnonzero(self._chosen == number).tolist() for number in range(len(_ORDER))]
+        return [np.flatnonzero(self._score_numbers == number).tolist() for number in range(len(_ORDER))]
 
     @cached_property
     def _turned(self) -> NDArray[np.int32]:
         """The number of each source's score, plus 4 if its sign is -1: the code that the kernels read."""
         turned = np.zeros(self.sources, dtype=np.int32) if self.signs is None else self.signs < 0
-        return (self._chosen + 4 * turned).astype(np.int32)
+        return (self._score_numbers + 4 * turned).astype(np.int32)
 
     @property
     def _undecided(self) -> bool:
         """Whether a source has the score "both", which the kernels then compute as a fourth one."""
-        return bool(np.any(self._chosen == len(SCORES)))
+        return bool(np.any(self._score_numbers == len(SCORES)))
 
     def split(self, value: Floats) -> ScoreSums:
         """A released sum in its parts.
@@ -274,25 +268,25 @@ def _score(
     """
     rows = y.shape[-1]
     if score == "tanh":
-        np.tanh(np.multiply(y, _STEEP, out=psi), out=psi)
-        return float(_STEEP), float(_STEEP)
+        np.tanh(np.multiply(y, _SLOPE, out=psi), out=psi)
+        return float(_SLOPE), float(_SLOPE)
     if score == "cube":
-        np.clip(y, -_FAR, _FAR, out=more)
+        np.clip(y, -_CUBE_LIMIT, _CUBE_LIMIT, out=more)
         np.multiply(more, more, out=psi)
         psi *= more
         np.negative(psi, out=psi)
         more *= more
-        more *= 1 / (_FAR * _FAR)  # a power of two: this does not round
+        more *= 1 / (_CUBE_LIMIT * _CUBE_LIMIT)  # a power of two: this does not round
         np.floor(more, out=more)  # 1 where the cube is cut off
         return 3 * (sums(square, more) / rows - 1), 0.0  # squares have the mean 1
-    own = _OWN if score == "both" else np.float32(0)
-    np.multiply(around, (1 - _LEAST) * (1 - own), out=more)
+    own = _OWN_PART if score == "both" else np.float32(0)
+    np.multiply(around, (1 - _LEAST_SIZE) * (1 - own), out=more)
     if own:
-        more += np.multiply(square, (1 - _LEAST) * own, out=psi)
-    more += _LEAST
+        more += np.multiply(square, (1 - _LEAST_SIZE) * own, out=psi)
+    more += _LEAST_SIZE
     np.reciprocal(more, out=more)
     np.multiply(y, more, out=psi)
-    part = 2 * (1 - float(_LEAST)) * ((1 - float(own)) / window + float(own))  # of its size, a row's own
+    part = 2 * (1 - float(_LEAST_SIZE)) * ((1 - float(own)) / window + float(own))  # of its size, a row's own
     return sums(more, np.ones(rows, dtype=np.float32)) / rows, part
 
 

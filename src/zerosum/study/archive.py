@@ -66,12 +66,12 @@ def is_archived(plan: Plan, sites: Sequence[Site]) -> bool:
 
 def charged_ledgers() -> list[tuple[Path, Path]]:
     """Paths of existing ledgers that archived studies charged, each with the path of its counter, sorted."""
-    found = {}
+    ledgers = {}
     for archived in ArchivedStudy.all():
         for path, counter in archived.about[_LEDGERS].values():
             if Path(path).is_file():
-                found[Path(path)] = Path(counter)
-    return sorted(found.items())
+                ledgers[Path(path)] = Path(counter)
+    return sorted(ledgers.items())
 
 
 def missing_ledgers() -> list[Path]:
@@ -216,23 +216,23 @@ class ArchivedStudy:
         `BadInput`.
         """
         # An empty id would be a prefix of every entry.
-        found = [path for path in _folders() if path.name.startswith(id)] if id else []
-        if len(found) != 1:
-            which = "no result" if not found else "several results"
+        folders = [path for path in _folders() if path.name.startswith(id)] if id else []
+        if len(folders) != 1:
+            which = "no result" if not folders else "several results"
             raise BadInput(f"there is {which} archived under {id!r}: 'zerosum results' lists them")
-        return next(each for each in cls.all() if each.folder == found[0]) if damaged else cls._read(found[0])
+        return next(each for each in cls.all() if each.folder == folders[0]) if damaged else cls._read(folders[0])
 
     @classmethod
     def all(cls) -> list[Self]:
         """All entries, oldest first. An entry that cannot be read is included with unknown values and the key
         "damaged"."""
-        found = []
+        lines = []
         for folder in _folders():
             try:
-                found.append(cls._read(folder))
+                lines.append(cls._read(folder))
             except BadInput:
-                found.append(cls(folder.name, folder, {"id": folder.name, "damaged": True} | _UNKNOWN))
-        return sorted(found, key=lambda each: str(each.about["began"]))
+                lines.append(cls(folder.name, folder, {"id": folder.name, "damaged": True} | _UNKNOWN))
+        return sorted(lines, key=lambda each: str(each.about["began"]))
 
     @classmethod
     def _read(cls, folder: Path) -> Self:
@@ -249,14 +249,14 @@ class ArchivedStudy:
     def result(self) -> dict[str, Any] | None:
         """Content of `result.json`, or None if the study has no result. Raises `BadInput` if the file is damaged."""
         try:
-            found: dict[str, Any] = json.loads((self.folder / "result" / "result.json").read_bytes())
-            if not (isinstance(found, dict) and found.keys() >= {"algorithm", "estimate", "participants", "privacy"}):
+            record: dict[str, Any] = json.loads((self.folder / "result" / "result.json").read_bytes())
+            if not (isinstance(record, dict) and record.keys() >= {"algorithm", "estimate", "participants", "privacy"}):
                 raise ValueError("result.json is damaged")
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             raise BadInput(f"the archived result in {self.folder} cannot be read: {error}") from None
-        return found
+        return record
 
     def spent(self) -> dict[str, float | None]:
         """Exact epsilon charged for this study, by site, at the study's delta. None for a ledger that cannot be

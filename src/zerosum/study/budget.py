@@ -108,15 +108,17 @@ class Budget:
         """
         begun = False
 
-        def watch(seen: Progress) -> None:
+        def watch(progress: Progress) -> None:
             """Observer that records whether a site may have released data."""
             nonlocal begun
             # A site releases data at the earliest in the set-up or first round. Once all sites have consented the
             # ledgers may be charged too, so a later failure is not refunded.
             begun = (
-                begun or seen.stage in ("set-up", "round") or (seen.stage == "consent" and seen.done == seen.planned)
+                begun
+                or progress.stage in ("set-up", "round")
+                or (progress.stage == "consent" and progress.done == progress.planned)
             )
-            observer(seen)
+            observer(progress)
 
         payment = self._pay(plan)
         try:

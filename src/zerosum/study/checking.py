@@ -35,7 +35,7 @@ from zerosum.study.study_file import Study
 # Share of values outside a public range above which the warning states it. Chosen by hand; no benchmark recorded.
 _MAX_OUTSIDE = 0.2
 # Change of a mean by a rule for missing values, in standard deviations, above which a warning is given. Chosen by hand.
-_MOVED = 0.1
+_MEAN_CHANGE = 0.1
 
 
 @dataclass
@@ -101,56 +101,56 @@ def _check_site(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, 
     observer : callable
         Receives progress reports.
     """
-    found = SiteCheck(file.name)
+    site_check = SiteCheck(file.name)
     position = [site.name for site in plan.sites].index(file.name)
     policy: Policy | None = None
     try:
         policy = file.load_policy(study.unit.kind, plan.adjacency)
         # The functions that a serving site uses, so that both decide alike.
-        found.faults += [str(refusal) for refusal in refusals(plan, policy)]
-        found.left = check_budget(plan, position, policy)
+        site_check.faults += [str(refusal) for refusal in refusals(plan, policy)]
+        site_check.left = check_budget(plan, position, policy)
     except ZerosumError as error:
-        found.faults.append(str(error))
+        site_check.faults.append(str(error))
     for use, folder, size in _places(plan, policy):
         try:
             _test_disk_space(folder, size)
         except OSError as error:
-            found.faults.append(f"{use} cannot be written in {folder}: {error.strerror or error}")
-    schema = None if policy is None else _compare(plan, file, policy, found)
+            site_check.faults.append(f"{use} cannot be written in {folder}: {error.strerror or error}")
+    schema = None if policy is None else _compare(plan, file, policy, site_check)
     # In a rehearsal all sites are in one process, and no schema is confirmed: only a serving site needs sockets.
     unknown = [name for name in plan.tree.children[file.name] if name not in file.children]
     if schema is not None and unknown:
-        found.faults.append(
+        site_check.faults.append(
             f"the study's tree puts {', '.join(map(repr, unknown))} below this site, and [children] has no socket of it"
         )
-    found.relays_for = plan.tree.branch[file.name][1:]
+    site_check.relays_for = plan.tree.branch[file.name][1:]
     design = study.full_design
     raw: list[Units] = []
     try:
         check_device(file.device)
         if schema is None:
-            units = study.read_units(file, algorithm, observer, found.warnings, raw)
+            units = study.read_units(file, algorithm, observer, site_check.warnings, raw)
         else:  # The same reader that the serving site uses.
             faults: Faults = []
             units = load_for(plan, file, schema, faults, raw)
-            found.warnings += fault_lines(faults, algorithm.rule_words if design is None else design.rule_words)
+            site_check.warnings += fault_lines(faults, algorithm.rule_words() if design is None else design.rule_words)
     except ZerosumError as error:
-        found.faults.append(f"{error}{f' ({error.detail})' if error.detail else ''}")
-        return found
-    found.units = len(units)
-    found.faults += _contradictions(plan, position, policy, units)
+        site_check.faults.append(f"{error}{f' ({error.detail})' if error.detail else ''}")
+        return site_check
+    site_check.units = len(units)
+    site_check.faults += _contradictions(plan, position, policy, units)
     if design is None:
-        found.warnings += list(_range_warnings(algorithm, units))
+        site_check.warnings += list(_range_warnings(algorithm, units))
     elif raw:
         # Columns of a design are clamped and imputed: the rows as they were read are compared with its declarations.
-        found.warnings += list(_column_warnings(design.read, design.ranges, design.missing, raw[0]))
-    return found
+        site_check.warnings += list(_column_warnings(design.read, design.ranges, design.missing, raw[0]))
+    return site_check
 
 
-def _compare(plan: Plan, file: SiteFile, policy: Policy, found: SiteCheck) -> DataSchema | None:
+def _compare(plan: Plan, file: SiteFile, policy: Policy, site_check: SiteCheck) -> DataSchema | None:
     """Compare the data of a serving site with its schema, and the plan with the schema.
 
-    Adds faults and warnings to `found`. Returns the schema, or None if the site has no confirmed schema.
+    Adds faults and warnings to `site_check`. Returns the schema, or None if the site has no confirmed schema.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _compare(plan: Plan, file: SiteFile, policy: Policy, found: SiteCheck) -> Da
         The site; a schema that is not confirmed counts as none.
     policy : Policy
         The site's policy.
-    found : SiteCheck
+    site_check : SiteCheck
         Receives the findings.
     """
     try:
@@ -169,12 +169,12 @@ def _compare(plan: Plan, file: SiteFile, policy: Policy, found: SiteCheck) -> Da
     except ZerosumError:
         return None
     differs = check_schema(file, schema, policy)
-    found.faults += differs.faults
-    found.warnings += differs.warnings
+    site_check.faults += differs.faults
+    site_check.warnings += differs.warnings
     try:
-        found.faults += [str(refusal) for refusal in question_refusals(plan, file, schema)]
+        site_check.faults += [str(refusal) for refusal in question_refusals(plan, file, schema)]
     except ZerosumError as error:
-        found.faults.append(str(error))
+        site_check.faults.append(str(error))
     return schema
 
 
@@ -251,17 +251,17 @@ def _column_warnings(
         # no benchmark recorded.
         elif spread < 0.02 and len(np.unique(values)) > 2:
             yield f"column {name!r}: all values lie within {spread:.1%} of the range {low:g} to {high:g}"
-        if name in rules and not np.all(here) and (taken := _taken(rules[name], low, high, units)) is not None:
+        if name in rules and not np.all(here) and (taken := _filled_value(rules[name], low, high, units)) is not None:
             known = np.clip(values, low, high)
             before, after = float(np.mean(known)), float(np.mean(known)) * np.mean(here) + taken * np.mean(~here)
-            if abs(after - before) > _MOVED * float(np.std(known)):
+            if abs(after - before) > _MEAN_CHANGE * float(np.std(known)):
                 yield (
                     f"column {name!r}: {np.mean(~here):.0%} of the values are missing, and the rule {rules[name]!r} "
                     f"moves the mean from {before:.4g} to {after:.4g}"
                 )
 
 
-def _taken(rule: Any, low: float, high: float, units: Units) -> float | None:
+def _filled_value(rule: Any, low: float, high: float, units: Units) -> float | None:
     """The number that a rule takes in place of a missing value, or None if it depends on other rows."""
     if isinstance(rule, bool | str):
         # A unit with one row has no other: the middle of the range is taken.

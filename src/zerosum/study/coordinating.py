@@ -22,7 +22,7 @@ from zerosum.coordinator.consent import Attendance, OnAttendance, dismiss, gathe
 from zerosum.coordinator.journal import NAME as JOURNAL
 from zerosum.coordinator.journal import Journal
 from zerosum.engines.base import Engine
-from zerosum.engines.counted import Counted
+from zerosum.engines.counted import TrafficCounter
 from zerosum.engines.sockets import FRAME_BYTES, Sockets
 from zerosum.engines.tree import Tree
 from zerosum.errors import BadInput, BadStudy, Refused, ZerosumError, first_fault
@@ -197,14 +197,14 @@ def coordinate(
             status.attended(sites)
             on_attendance(sites)
 
-        def record_progress(seen: Progress) -> None:
-            status.progressed(seen)
-            observer(seen)
+        def record_progress(progress: Progress) -> None:
+            status.progressed(progress)
+            observer(progress)
 
         try:
             with (connect or settings.connect)(plan) as engine:
                 over = journal.finished
-                traffic = Counted(engine, status.traffic)
+                traffic = TrafficCounter(engine, status.traffic)
                 sites = Tree(plan, traffic, seconds=settings.seconds, traffic=status.traffic)
                 try:
                     # A finished study has its releases in the journal: no site is asked again.

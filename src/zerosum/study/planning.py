@@ -102,9 +102,9 @@ def _plan_of(algorithm: Algorithm, terms: Terms, study: str, question: Question,
             pure, rounds = algorithm.releases(terms.adjacency, "laplace"), 1 + terms.attempts
             gaussian_noise = releases[0].sensitivity * math.sqrt(rounds) / mu_for(terms.epsilon, terms.delta)
             if math.sqrt(2) * pure[0].sensitivity * rounds / terms.epsilon < gaussian_noise:
-                found = plan(pure)
-                _ = found.law(0)  # calibrated now, so that a refusal is one of the law
-                return found
+                planned = plan(pure)
+                _ = planned.law(0)  # calibrated now, so that a refusal is one of the law
+                return planned
     return plan(releases)
 
 

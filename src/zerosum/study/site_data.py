@@ -22,7 +22,7 @@ from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.formula import is_expanded
 from zerosum.data.imaging import Masker, load_images
-from zerosum.data.scans import MOVED
+from zerosum.data.scans import MOTION_COLUMN
 from zerosum.data.tables import CellFault, Tokens, check_reading, join_missing, load_units, table_names
 from zerosum.errors import BadParameter, PolicyRefused, ZerosumError, first_fault
 from zerosum.kernel.plan import Plan
@@ -35,6 +35,7 @@ Faults = list[CellFault | str]  # Cells of tables, and sentences about runs, tha
 # Validators of three parts of a question. A plan comes from the coordinator, so its types are not trusted.
 _CATEGORIES = TypeAdapter(dict[str, tuple[str | float | bool, ...]])
 _RULES = TypeAdapter(dict[str, str | float | bool])
+_DEFINITIONS = TypeAdapter(dict[str, str])
 _TOKENS = TypeAdapter(dict[str, tuple[str | float, ...]] | tuple[str | float, ...])
 
 
@@ -76,6 +77,7 @@ def question_refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterato
             _check_columns(question, design.columns)
             check_reading(design.read, site.unit_column, design.levels)
             _tokens(question, design.read, schema)
+            yield from _definition_refusals(question, design.read, schema)
             # The columns that are read, not those of the design matrix, which are made from them.
             yield from column_refusals(schema, design.read, design.levels, design.missing)
         else:
@@ -84,6 +86,7 @@ def question_refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterato
             check_reading(columns, site.unit_column, categories)
             _tokens(question, columns, schema)
             _check_names(columns, site, schema)
+            yield from _definition_refusals(question, columns, schema)
             yield from column_refusals(schema, columns, categories, rules)
 
 
@@ -109,6 +112,20 @@ def _check_names(columns: Sequence[str], site: SiteFile, schema: DataSchema) -> 
         raise BadParameter(f"the data of this site have no column {min(unknown)!r}")
 
 
+def _definition_refusals(
+    question: Question, columns: Sequence[str], schema: DataSchema
+) -> Iterator[PolicyRefused | BadParameter]:
+    """Yield refusals of columns that the plan defines otherwise than the schema."""
+    try:
+        stated = _DEFINITIONS.validate_python(question.preprocessing.get("definitions", {}))
+    except ValidationError:
+        raise BadParameter("the definitions of a plan are texts by column") from None
+    for name in columns:
+        declared = schema.column(name)
+        if name in stated and declared is not None and declared.definition != stated[name]:
+            yield PolicyRefused(f"column {name!r} of this site has not the definition that the plan states")
+
+
 def _image_refusals(imaging: ImagingTable, space: Masker, schema: ImagesSchema | None) -> Iterator[ZerosumError]:
     """Yield refusals by the declared facts about all runs. A run that contradicts these facts counts as zeros."""
     if schema is None:
@@ -123,7 +140,10 @@ def _image_refusals(imaging: ImagingTable, space: Masker, schema: ImagesSchema |
         yield PolicyRefused(
             f"the band ends at {imaging.band[1]:g} Hz, beyond what {seconds:g} s between volumes of this site resolve"
         )
-    asked = (*imaging.confounds, *((MOVED,) if imaging.scrub_mm is not None and imaging.strategy is None else ()))
+    asked = (
+        *imaging.confounds,
+        *((MOTION_COLUMN,) if imaging.scrub_mm is not None and imaging.strategy is None else ()),
+    )
     if unknown := [name for name in asked if name not in schema.confounds]:
         yield PolicyRefused(f"the tables of confounds of this site have no column {unknown[0]!r}")
     if imaging.strategy is not None and imaging.strategy not in schema.strategies:
@@ -299,10 +319,10 @@ def _own_file(question: Question, site: SiteFile, use: str) -> Path:
     """Path of the site's own copy of a public file, found by the digest in the plan."""
     own = [site.folder / path for path in site.files]
     # By content and not by name: the coordinator must not choose which file of a site is read.
-    found = next((path for path in own if digest(path) == question.files[use]), None)
-    if found is None:
+    file = next((path for path in own if digest(path) == question.files[use]), None)
+    if file is None:
         raise BadParameter(f"the {use} of the study is not among the files of this site")
-    return found
+    return file
 
 
 def _check_columns(question: Question, columns: Sequence[str]) -> None:
@@ -324,10 +344,10 @@ def _check_columns(question: Question, columns: Sequence[str]) -> None:
 def _imaging(question: Question, site: SiteFile) -> tuple[ImagingTable, Masker]:
     """Preprocessing of images, and the public grid from the site's own copy of the mask or atlas."""
     use = "mask" if "mask" in question.files else "atlas"
-    found = _own_file(question, site, use)
+    file = _own_file(question, site, use)
     # Other entries of the preprocessing (`measured_in`, tokens) are not parameters of images.
     known = {name: value for name, value in question.preprocessing.items() if name in ImagingTable.model_fields}
-    imaging = ImagingTable.model_validate(known | {use: found.absolute()})
+    imaging = ImagingTable.model_validate(known | {use: file.absolute()})
     return imaging, imaging.load_space(site.folder)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from zerosum.compute.devices import HOST, NAMES
-from zerosum.data.sources import Snapshot, Source, fetch
+from zerosum.data.sources import Snapshot, Source, defined_columns, fetch
 from zerosum.data.spelling import Spelling
 from zerosum.data.spool import memory_bytes
 from zerosum.errors import BadStudy, first_fault
@@ -160,7 +160,8 @@ class SiteFile(_Table):
         """
         if self.source is None:
             raise BadStudy(f"the site {self.name!r} has no source to fetch from: its data are {self.path}")
-        return fetch(self.source, self.folder, self.path, on_rows)
+        text = {"delimiter": self.delimiter, "encoding": self.encoding}
+        return fetch(self.source, self.folder, self.path, on_rows, **text)
 
     def check_fetched(self) -> None:
         """Raise `BadStudy` if the site has a source and nothing was fetched from it yet."""
@@ -168,11 +169,15 @@ class SiteFile(_Table):
             raise BadStudy(f"the site {self.name!r} has fetched nothing from its source: run `zerosum site fetch`")
 
     def rehearsed_schema(self) -> DataSchema | None:
-        """The schema that the file names, for rehearsals, which need no confirmation; None if it names none."""
+        """The schema that the file names, for rehearsals, which need no confirmation; without one, the declarations in
+        a converted file or a snapshot, or None."""
         named = "schema_file" in self.model_fields_set
         # A new site's file names a schema that is not drafted yet.
         drafted = named and (self.schema_path.exists() or self.schema_file != Path("schema.toml"))
-        return DataSchema.load(self.schema_path) if drafted else None
+        if drafted:
+            return DataSchema.load(self.schema_path)
+        defined = defined_columns(self.path)
+        return DataSchema.model_validate({"columns": defined}) if defined else None
 
     def reading(self, schema: DataSchema | None) -> dict[str, Any]:
         """Options of the table reader: delimiter, encoding, memory; labels and spellings of numbers by the schema."""

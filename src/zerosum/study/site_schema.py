@@ -26,6 +26,7 @@ from zerosum.data.documents import document_facts
 from zerosum.data.formats import Cells, Table, Text, open_table, parquet_files, readable
 from zerosum.data.nifti import Nifti
 from zerosum.data.scans import confound_names, run_seconds, strategies_for
+from zerosum.data.sources import defined_columns
 from zerosum.data.spelling import settings_for, suggestions
 from zerosum.data.tables import OnScan, token_set, unit_labels
 from zerosum.errors import BadData, BadStudy, CheckFailed, ZerosumError
@@ -77,14 +78,19 @@ def draft_schema(site: SiteFile, policy: Policy, on_scan: OnScan | None = None) 
         units, words = document_facts(site.path)
         counted = _public_count(len(units), policy)
         return DataSchema(kind="documents", units=counted, rows_per_unit=units.largest, words=words)
-    found = _scan(site, on_scan)
-    columns = {name: _column_draft(seen) for name, seen in found.columns.items()}
-    wide = len(columns) > MOST_LISTED or found.unnamed
+    scan = _scan(site, on_scan)
+    defined = defined_columns(site.path)
+    columns = {
+        # What a public definition states does not depend on the data.
+        name: ColumnSchema(**defined[name]) if name in defined else _column_draft(counts)
+        for name, counts in scan.columns.items()
+    }
+    wide = len(columns) > MOST_LISTED or scan.unnamed
     # In a wide table only columns with text, spellings of their own or tokens for missing values are listed.
     listed = {name: each for name, each in columns.items() if not wide or each != ColumnSchema(missing=each.missing)}
     return DataSchema(
-        units=_public_count(found.units, policy),
-        rows_per_unit=found.rows_per_unit,
+        units=_public_count(scan.units, policy),
+        rows_per_unit=scan.rows_per_unit,
         n_columns=len(columns) if wide else None,
         columns_digest=columns_digest(list(columns)) if wide else "",
         missing=any(each.missing for name, each in columns.items() if name not in listed),
@@ -151,12 +157,12 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
     names = [name for name in table.names if name not in (owner, "") and _is_supported(site.path, table, name)]
     places = {name: at for at, name in enumerate(table.names)}
     positions = [places[name] for name in names]
-    seen = {name: _ColumnCounts() for name in names}
+    counts = {name: _ColumnCounts() for name in names}
     people: Counter[Any] = Counter()
     rows = 0
     for batch in table.batches(positions if owner is None else [*positions, places[owner]]):
         for name, cells in zip(names, batch, strict=False):
-            _count_cells(seen[name], cells, rows, None if schema is None else schema.column(name))
+            _count_cells(counts[name], cells, rows, None if schema is None else schema.column(name))
         if owner is not None:
             codes, labels = unit_labels(
                 batch[-1], rows, f"column {owner!r} has the unit labels, but is empty in some row"
@@ -171,7 +177,7 @@ def _scan(site: SiteFile, on_scan: OnScan | None, schema: DataSchema | None = No
         raise BadData(f"{site.path} has no rows")
     units, most = _sizes(table, rows, people)
     unnamed = table.array is not None and names == [str(at) for at in range(len(names))]
-    return _Scan(seen, units, most, unnamed)
+    return _Scan(counts, units, most, unnamed)
 
 
 def _is_supported(path: Path, table: Table, name: str) -> bool:
@@ -196,7 +202,7 @@ def _sizes(table: Table, rows: int, people: Counter[Any]) -> tuple[int, int]:
     return rows, 1
 
 
-def _count_cells(seen: _ColumnCounts, cells: Cells, before: int, declared: ColumnSchema | None) -> None:
+def _count_cells(counts: _ColumnCounts, cells: Cells, before: int, declared: ColumnSchema | None) -> None:
     """Update the counts of a column with a batch of cells. `before` is the number of earlier rows."""
     spelling = None if declared is None else spelling_of(declared)
     if spelling is not None and declared is not None:
@@ -204,7 +210,7 @@ def _count_cells(seen: _ColumnCounts, cells: Cells, before: int, declared: Colum
     # A typed column has no words; a text column is parsed cell by cell, each distinct content once.
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
         values = cells.astype(np.float64)
-        seen.missing += int(np.count_nonzero(np.isnan(values)))
+        counts.missing += int(np.count_nonzero(np.isnan(values)))
     else:
         text = cells if isinstance(cells, Text) else Text.of(["" if cell is None else str(cell) for cell in cells])
         values = text.numbers()
@@ -215,31 +221,34 @@ def _count_cells(seen: _ColumnCounts, cells: Cells, before: int, declared: Colum
         for at, (content, count) in enumerate(zip(contents, np.bincount(codes), strict=True)):
             word = content.strip()
             if word == "" or word.lower() == "nan":
-                seen.missing += int(count)
+                counts.missing += int(count)
             elif word in own or (declared is None and word in _COMMON_TOKENS):
-                seen.tokens.add(word)
+                counts.tokens.add(word)
             else:
                 words[at] = True
-                seen.texts += int(count)
-        seen.suggested += suggestions([contents[at] for at in np.flatnonzero(words)], np.bincount(codes)[words])
+                counts.texts += int(count)
+        counts.suggested += suggestions([contents[at] for at in np.flatnonzero(words)], np.bincount(codes)[words])
         if declared is not None and declared.type == "category":
-            seen.unlisted += _unlisted(text, declared)
+            counts.unlisted += _unlisted(text, declared)
         if words.any():
-            seen.first_text = seen.first_text or before + int(rows[np.argmax(words[codes])]) + 1
+            counts.first_text = counts.first_text or before + int(rows[np.argmax(words[codes])]) + 1
     # Infinite numbers count as text. No statistic can use them, so the steward has to correct them.
     finite = values[np.isfinite(values)]
     infinite = np.flatnonzero(np.isinf(values))
     if len(infinite):
-        seen.first_text, seen.texts = seen.first_text or before + int(infinite[0]) + 1, seen.texts + len(infinite)
+        counts.first_text, counts.texts = (
+            counts.first_text or before + int(infinite[0]) + 1,
+            counts.texts + len(infinite),
+        )
     if declared is not None:
         as_numbers = [token for token in token_set(declared.tokens) if isinstance(token, float)]
         # A token such as -9 is a number in the file and a missing value by the schema.
         gone = np.isin(finite, as_numbers)
-        seen.missing, finite = seen.missing + int(np.count_nonzero(gone)), finite[~gone]
+        counts.missing, finite = counts.missing + int(np.count_nonzero(gone)), finite[~gone]
         if declared.range is not None:
             low, high = declared.range
-            seen.outside += int(np.count_nonzero((finite < low) | (finite > high)))
-    seen.numbers += len(finite)
+            counts.outside += int(np.count_nonzero((finite < low) | (finite > high)))
+    counts.numbers += len(finite)
 
 
 def _unlisted(text: Text, declared: ColumnSchema) -> int:
@@ -303,8 +312,8 @@ def _volumes(run: Recording) -> int:
 
 def _common_confounds(runs: Sequence[Recording]) -> tuple[str, ...]:
     """Columns that the confound tables of all runs have."""
-    found = [() if run.confounds is None else confound_names(run.confounds) for run in runs]
-    return tuple(name for name in found[0] if all(name in each for each in found))
+    names = [() if run.confounds is None else confound_names(run.confounds) for run in runs]
+    return tuple(name for name in names[0] if all(name in each for each in names))
 
 
 def _common_grid(images: Sequence[Nifti]) -> tuple[Any, Any] | None:
@@ -334,52 +343,58 @@ class SchemaCheck:
 
 def check_schema(site: SiteFile, schema: DataSchema, policy: Policy, on_scan: OnScan | None = None) -> SchemaCheck:
     """Compare all data with a schema before the site serves. After this check no row can cause a refusal."""
-    found = SchemaCheck()
+    schema_check = SchemaCheck()
     if policy.adjacency is Adjacency.ADD_REMOVE and schema.units is not None:
-        found.faults.append("under add-remove the number of units is data: take `units` out of the schema")
+        schema_check.faults.append("under add-remove the number of units is data: take `units` out of the schema")
     if policy.adjacency is Adjacency.REPLACE_ONE and schema.units is None:
-        found.faults.append("under replace-one the number of units is public: give `units` in the schema")
+        schema_check.faults.append("under replace-one the number of units is public: give `units` in the schema")
     if policy.rows_per_unit is not None and schema.rows_per_unit > policy.rows_per_unit:
-        found.faults.append(
+        schema_check.faults.append(
             f"the schema allows {schema.rows_per_unit} rows of a person, the policy counts {policy.rows_per_unit}"
         )
     try:
         if schema.kind == "table":
-            _check_table(site, schema, policy, found, on_scan)
+            _check_table(site, schema, policy, schema_check, on_scan)
         else:
             # Counts are compared at the site only, so they may be drafted under any adjacency.
             counting = policy.model_copy(update={"adjacency": Adjacency.REPLACE_ONE})
-            _check_draft(schema, draft_schema(site, counting), policy, found)
+            _check_draft(schema, draft_schema(site, counting), policy, schema_check)
     except ZerosumError as error:
-        found.faults.append(f"{error}{f' ({error.detail})' if error.detail else ''}")
-    return found
+        schema_check.faults.append(f"{error}{f' ({error.detail})' if error.detail else ''}")
+    return schema_check
 
 
 def _check_table(
-    site: SiteFile, schema: DataSchema, policy: Policy, found: SchemaCheck, on_scan: OnScan | None
+    site: SiteFile, schema: DataSchema, policy: Policy, schema_check: SchemaCheck, on_scan: OnScan | None
 ) -> None:
     """Compare one scan of a table with the schema."""
-    seen = _scan(site, on_scan, schema)
-    _check_counts(schema, seen.units, seen.rows_per_unit, policy, found)
-    own = len(seen.columns), columns_digest(list(seen.columns))
+    scan = _scan(site, on_scan, schema)
+    _check_counts(schema, scan.units, scan.rows_per_unit, policy, schema_check)
+    own = len(scan.columns), columns_digest(list(scan.columns))
     if schema.n_columns is not None and own != (schema.n_columns, schema.columns_digest):
-        found.faults.append("the columns of the data are not those that the schema declares")
-    if missing := [name for name in schema.columns if name not in seen.columns]:
-        found.faults.append(f"the data have no column {missing[0]!r}, which the schema declares")
-    for name, cells in seen.columns.items():
+        schema_check.faults.append("the columns of the data are not those that the schema declares")
+    if missing := [name for name in schema.columns if name not in scan.columns]:
+        schema_check.faults.append(f"the data have no column {missing[0]!r}, which the schema declares")
+    defined = defined_columns(site.path)
+    for name, cells in scan.columns.items():
         declared = schema.column(name)
         if declared is None:
             continue  # plans cannot ask about undeclared columns
+        if defined and declared.definition != defined.get(name, {}).get("definition", ""):
+            schema_check.faults.append(
+                f"column {name!r} was not fetched by the definition that the schema declares: run `zerosum site "
+                "fetch`, or draft the schema again"
+            )
         if (cells.missing or cells.tokens) and not declared.missing:
-            found.faults.append(f"column {name!r} has missing values: declare `missing = true`")
+            schema_check.faults.append(f"column {name!r} has missing values: declare `missing = true`")
         if declared.type == "number" and cells.texts:
-            found.faults.append(
+            schema_check.faults.append(
                 f"column {name!r} is not a finite number in data row {cells.first_text}: {_remedy(cells, declared)}"
             )
         if cells.outside:
-            found.warnings.append(f"column {name!r}: {cells.outside} values lie outside the declared range")
+            schema_check.warnings.append(f"column {name!r}: {cells.outside} values lie outside the declared range")
         if cells.unlisted:
-            found.warnings.append(
+            schema_check.warnings.append(
                 f"column {name!r}: {cells.unlisted} values are none of the declared levels and count as other: declare "
                 "what they stand for (`labels`)"
             )
@@ -394,44 +409,46 @@ def _remedy(cells: _ColumnCounts, declared: ColumnSchema) -> str:
     return "correct it, or declare how missing values are written (`tokens`) or words for numbers (`labels`)"
 
 
-def _check_counts(schema: DataSchema, units: int, rows: int, policy: Policy, found: SchemaCheck) -> None:
+def _check_counts(schema: DataSchema, units: int, rows: int, policy: Policy, schema_check: SchemaCheck) -> None:
     """Compare the number of units and of rows per unit with schema and policy."""
     if schema.units not in (None, units):
-        found.faults.append(f"the schema declares {schema.units} units, the data hold {units}")
+        schema_check.faults.append(f"the schema declares {schema.units} units, the data hold {units}")
     if rows > schema.rows_per_unit:
-        found.faults.append(f"the schema declares at most {schema.rows_per_unit} rows of a unit, one has {rows}")
+        schema_check.faults.append(f"the schema declares at most {schema.rows_per_unit} rows of a unit, one has {rows}")
     if units < policy.minimum_units:
-        found.faults.append(f"the policy asks for at least {policy.minimum_units} units, the data hold {units}")
+        schema_check.faults.append(f"the policy asks for at least {policy.minimum_units} units, the data hold {units}")
     # The sensitivity in a plan includes the rounding error of sums, up to a number of units and of rows per unit
     # (`grid.summation_slack`). Larger data would exceed it.
     if summation_slack(units, max(BLOCK_ROWS, schema.rows_per_unit)) > summation_slack():
-        found.faults.append(
+        schema_check.faults.append(
             "there are too many units, or too many rows in one, for the rounding error that is planned for"
         )
 
 
-def _check_draft(schema: DataSchema, drafted: DataSchema, policy: Policy, found: SchemaCheck) -> None:
+def _check_draft(schema: DataSchema, drafted: DataSchema, policy: Policy, schema_check: SchemaCheck) -> None:
     """Compare the schema of images or documents with a new draft."""
     if drafted.kind != schema.kind:
-        found.faults.append(f"the schema declares {schema.kind}, the data are {drafted.kind}")
+        schema_check.faults.append(f"the schema declares {schema.kind}, the data are {drafted.kind}")
         return
-    _check_counts(schema, drafted.units or 0, drafted.rows_per_unit, policy, found)
+    _check_counts(schema, drafted.units or 0, drafted.rows_per_unit, policy, schema_check)
     if schema.words != drafted.words:
-        found.faults.append("the number of words of the documents is not the declared one")
+        schema_check.faults.append("the number of words of the documents is not the declared one")
     declared, own = schema.images, drafted.images
     if declared is None or own is None:
         return
     if own.volumes < declared.volumes:
-        found.faults.append(f"the schema declares at least {declared.volumes} volumes of a run, one has {own.volumes}")
+        schema_check.faults.append(
+            f"the schema declares at least {declared.volumes} volumes of a run, one has {own.volumes}"
+        )
     if declared.seconds is not None and (own.seconds is None or own.seconds > declared.seconds):
-        found.faults.append("some run has a longer time between volumes than the schema declares, or none")
+        schema_check.faults.append("some run has a longer time between volumes than the schema declares, or none")
     if unknown := set(declared.confounds) - set(own.confounds):
-        found.faults.append(f"some table of confounds has no column {min(unknown)!r}, which the schema declares")
+        schema_check.faults.append(f"some table of confounds has no column {min(unknown)!r}, which the schema declares")
     if declared.shape is not None and (own.shape != declared.shape or own.affine is None):
-        found.faults.append("some run lies on another grid than the schema declares")
+        schema_check.faults.append("some run lies on another grid than the schema declares")
     for name, values in declared.selectable.items():
         if unknown := set(values) - set(own.selectable.get(name, ())):
-            found.faults.append(f"no image has {name} {min(unknown)!r}, which the schema declares")
+            schema_check.faults.append(f"no image has {name} {min(unknown)!r}, which the schema declares")
 
 
 # ---- confirmation ----------------------------------------------------------------------------------------------------
@@ -525,11 +542,11 @@ def data_version(site: SiteFile) -> DataVersion:
     paths = [site.path] if site.path.is_file() else sorted(path for path in site.path.rglob("*") if path.is_file())
     # participants.tsv of the data set that contains a derivatives folder
     listed = site.path.absolute().parent.parent / "participants.tsv"
-    found = []
+    parts = []
     for path in [*paths, *([listed] if site.path.is_dir() and listed.is_file() else [])]:
         stored = path.stat()
-        found.append((str(path), stored.st_size, stored.st_mtime_ns, stored.st_ctime_ns, stored.st_ino))
-    return tuple(found)
+        parts.append((str(path), stored.st_size, stored.st_mtime_ns, stored.st_ctime_ns, stored.st_ino))
+    return tuple(parts)
 
 
 def served_units(plan: Plan, site: SiteFile, schema: DataSchema, version: DataVersion) -> Units:

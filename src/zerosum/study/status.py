@@ -63,10 +63,10 @@ class Status:
         """Record the attendance of the sites."""
         self._write(sites=dict(sites))
 
-    def progressed(self, seen: Progress) -> None:
+    def progressed(self, progress: Progress) -> None:
         """Record a progress report."""
-        rounds = {"rounds": seen.done} if seen.stage in ("round", "resumed") else {}
-        self._write(stage=seen.stage, **rounds)
+        rounds = {"rounds": progress.done} if progress.stage in ("round", "resumed") else {}
+        self._write(stage=progress.stage, **rounds)
 
     def end(self, how: str) -> None:
         """Record the end: "finished", "stopped" or an error message."""

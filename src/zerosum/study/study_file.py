@@ -24,6 +24,8 @@ from zerosum.data.bases import cosines, load_basis
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.imaging import Masker, OnScan, load_images
+from zerosum.data.omop import Definitions
+from zerosum.data.sources import defined_columns
 from zerosum.data.tables import CellFault, load_units, raise_faults
 from zerosum.errors import BadData, BadStudy, DataWarning, Refused, ZerosumError
 from zerosum.kernel.plan import Plan
@@ -95,6 +97,9 @@ class Study(Table):
     `[imaging]` a 4D NIfTI file of maps on the study's grid."""
     vocabulary: Path | None = None
     """A file of public words, one per line: then sites hold documents, and columns are counts of these words."""
+    omop: Path | None = None
+    """The public file that defines cohort and columns of [OMOP](omop.md) sites. A plan states the definitions of the
+    columns that it reads, and sites with others refuse it."""
     missing_tokens: dict[str, tuple[str | float, ...]] | tuple[str | float, ...] = ()
     """Tokens of missing values in files, beside empty cells and NaN, for all columns or by column:
     `["NA", "?"]`, `{ chol = [0] }`."""
@@ -120,8 +125,10 @@ class Study(Table):
         unit = record.get("unit", {})
         if isinstance(unit, dict) and "kind" not in unit:
             if record.get("imaging") is None:
+                unknown = [each for each in unit if each != "adjacency"]
                 raise ValueError(
                     'declare the protected unit: kind = "person" or kind = "record" in [unit]; a row may be either'
+                    + (f". There is an unknown entry {unknown[0]!r}" if unknown else "")
                 )
             record["unit"] = {"kind": "person", **unit}
         return record
@@ -144,11 +151,20 @@ class Study(Table):
         try:
             return cls(**record, folder=path.parent)
         except ValidationError as error:
-            first = error.errors()[0]
+            first, *others = error.errors()
             where = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
             if where in RENAMED and first["type"] == "extra_forbidden":
                 raise BadStudy(f"the study file {path}: {where} is called {RENAMED[where]} since 0.2") from None
+            if where == "sites.labels":
+                raise BadStudy(
+                    f"the study file {path}: labels are declared in a site's schema now: `labels = ...` in "
+                    '[columns.NAME] of the file that `schema = "..."` names in [[sites]]'
+                ) from None
             what = _reason(first["type"], first["msg"])
+            # An entry that is missing is often there under a misspelt name.
+            unknown = [str(each["loc"][-1]) for each in others if each["type"] == "extra_forbidden"]
+            if first["type"] == "missing" and unknown:
+                what += f"; there is an unknown entry {unknown[0]!r}"
             raise BadStudy(f"the study file {path}: {where + ': ' if where else ''}{what}") from None
 
     def with_sites(self, files: Sequence[SiteFile]) -> Study:
@@ -196,6 +212,7 @@ class Study(Table):
         copied = super().model_copy(update=update, deep=deep)
         # Pydantic copies cached properties with the fields.
         copied.__dict__.pop("_program", None)
+        copied.__dict__.pop("definitions", None)
         return copied
 
     @cached_property
@@ -214,6 +231,17 @@ class Study(Table):
     def words(self) -> tuple[str, ...] | None:
         """The vocabulary of a study of documents, read once; None for other studies."""
         return None if self.vocabulary is None else load_vocabulary(self.folder / self.vocabulary)
+
+    @cached_property
+    def definitions(self) -> dict[str, str]:
+        """Definition of each column that is read, from the file `omop`; empty without it."""
+        if self.omop is None:
+            return {}
+        known = Definitions.load(self.folder / self.omop)
+        read = self.build_algorithm().columns if self.full_design is None else self.full_design.read
+        if unknown := [name for name in read if name not in known.variables]:
+            raise BadStudy(f"{self.omop} does not define the column {unknown[0]!r}")
+        return {name: known.definition(name) for name in read}
 
     @property
     def full_design(self) -> Design | None:
@@ -238,9 +266,9 @@ class Study(Table):
         own.
         """
         fields = algorithms.fields(self.algorithm)
-        found: dict[str, Any] = {} if self.space is None else {"columns": self.space.columns}
+        parameters: dict[str, Any] = {} if self.space is None else {"columns": self.space.columns}
         if self.words is not None:
-            found["columns"] = self.words
+            parameters["columns"] = self.words
         if (design := self.full_design) is not None:
             if not {"standardise", "cause"} & set(fields):
                 raise BadStudy(f"the algorithm {self.algorithm!r} is not a regression, and takes no [design]")
@@ -251,19 +279,19 @@ class Study(Table):
                     f"with [design], {given[0]} follows from it, so parameters must not give it: [design] has ranges, "
                     "ordinary values and rules for missing ones"
                 )
-            found |= {"columns": design.columns, "lower": design.lower, "upper": design.upper, **design.roles}
+            parameters |= {"columns": design.columns, "lower": design.lower, "upper": design.upper, **design.roles}
             if design.ordinary:
-                found |= {"center": design.center, "scale": design.scale}
+                parameters |= {"center": design.center, "scale": design.scale}
         if self.imaging is not None:
             known = {"band": self.imaging.band, "seconds": self.imaging.seconds}
             # A parameter that is given explicitly has precedence over the image table.
             wanted = [name for name in known if name in fields and name not in self.parameters]
-            found |= {name: known[name] for name in wanted if known[name] is not None}
+            parameters |= {name: known[name] for name in wanted if known[name] is not None}
         if self.public_basis is not None:
             if "basis" not in fields:
                 raise BadStudy(f"the algorithm {self.algorithm!r} takes no basis")
-            found["basis"] = self.public_basis
-        return found
+            parameters["basis"] = self.public_basis
+        return parameters
 
     def plan(self, sites: Sequence[Site] = ()) -> Plan:
         """Make a plan. No data are read.
@@ -301,6 +329,8 @@ class Study(Table):
         preprocessing: dict[str, Any] = {"missing_tokens": self.missing_tokens} if self.missing_tokens else {}
         if self.measured_in:
             preprocessing["measured_in"] = check_measures(self.measured_in, self.build_algorithm().columns)
+        if self.definitions:
+            preprocessing["definitions"] = self.definitions
         if self.imaging is not None:
             paths |= {"mask": self.imaging.mask, "atlas": self.imaging.atlas}
             preprocessing |= self.imaging.model_dump(exclude={"mask", "atlas"})
@@ -411,6 +441,10 @@ class Study(Table):
         if site.source is not None:
             # A rehearsal is at its owner's desk, so that it reads the database as it is now.
             site.fetch()
+            fetched = defined_columns(site.path)
+            stated = self.definitions.items()
+            if other := [name for name, each in stated if fetched.get(name, {}).get("definition") != each]:
+                raise BadStudy(f"column {other[0]!r} of the site's source has not the study's definition")
         read = algorithm.columns if design is None else design.read
         schema = site.rehearsed_schema()
         units = load_units(
@@ -427,12 +461,13 @@ class Study(Table):
         on_scan(1, 1)
         # Cells count as at a serving site. Here the caller owns the data: a missing value without a rule, or a cell
         # that is not a number, is an error. A value in none of the categories is a note.
-        rules = algorithm.rule_words if design is None else design.rule_words
+        rules = algorithm.rule_words() if design is None else design.rule_words
         raise_faults([fault for fault in faults if fault.kind != "other"], rules=rules)
         if raw is not None:
             raw.append(units)
         for fault in faults:
             note = f"{fault.sentence}: they count as other or missing"
+            note += "; `labels` of the column in the site's schema can map them"
             if notes is None:
                 warnings.warn(f"site {site.name!r}: {note}", DataWarning, stacklevel=2)
             else:
@@ -517,9 +552,9 @@ class Study(Table):
         list of Path
             The map files.
         """
-        found = result or Result.read(folder)
-        maps = [] if self.space is None else self._write_maps(found.estimate, folder)
-        write_report(folder, self.space, found, key)
+        shown_result = result or Result.read(folder)
+        maps = [] if self.space is None else self._write_maps(shown_result.estimate, folder)
+        write_report(folder, self.space, shown_result, key)
         return maps
 
     def _write_maps(self, estimate: Estimate, folder: Path) -> list[Path]:

@@ -177,8 +177,8 @@ def _host(header: str) -> str | None:
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """IP address of a host, or None. IPv4-mapped IPv6 addresses become IPv4."""
     try:
-        found = ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         return None
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return mapped or found  # a dual-stack socket reports 127.0.0.1 as ::ffff:127.0.0.1
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address  # a dual-stack socket reports 127.0.0.1 as ::ffff:127.0.0.1

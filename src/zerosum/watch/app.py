@@ -115,8 +115,8 @@ class Watch:
                 return _refused(421, "Not this server", "The name in the address is not one of this server.")
             if inside and not self.access.inside(request.path_params["secret"], request.headers.get("cookie")):
                 return _refused(403, "No access", _NO_SESSION)
-            found: Response = await answer(request)  # type: ignore[misc]
-            return found
+            response: Response = await answer(request)  # type: ignore[misc]
+            return response
 
         return behind
 
@@ -281,8 +281,8 @@ async def _form(request: Request) -> dict[str, str] | None:
     except ClientDisconnect:
         return None
     try:
-        found = parse_qs(body.decode("ascii"), strict_parsing=False, max_num_fields=8, keep_blank_values=True)
+        fields = parse_qs(body.decode("ascii"), strict_parsing=False, max_num_fields=8, keep_blank_values=True)
     except ValueError:
         return None
     # A field that occurs twice is dropped, so that no two readers of the form can differ in which value counts.
-    return {name: values[0] for name, values in found.items() if len(values) == 1}
+    return {name: values[0] for name, values in fields.items() if len(values) == 1}

@@ -81,8 +81,8 @@ class CoordinatorPages:
                 return self._overview(part)
             # Keys are digests of folders (`key_of`): an address names a known study and cannot name a path.
             case ["study", key]:
-                found = next((study for study in self._studies() if study.key == key), None)
-                return None if found is None else self._study(found)
+                match = next((study for study in self._studies() if study.key == key), None)
+                return None if match is None else self._study(match)
             case ["kept", id]:
                 line = self._archived(id)
                 return None if line is None else self._archive_page(line)
@@ -190,10 +190,10 @@ class CoordinatorPages:
         """An archived study, or None."""
         return next((line for line in self._archive() if line.id == id), None)
 
-    def _archive_page(self, found: ArchiveLine) -> Page:
+    def _archive_page(self, entry: ArchiveLine) -> Page:
         """Page of an archived study."""
         # Read again, since the cached list may be two seconds old.
-        line = archive_line(ArchivedStudy.load(found.id))
+        line = archive_line(ArchivedStudy.load(entry.id))
         sections = [Section("state", "State", _part("archived", line))]
         if line.done:
             result = _result(line.folder / "result", f"kept/{line.id}/report")

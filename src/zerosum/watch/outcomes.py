@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ from zerosum.report.coefficients import CoefficientTable
 from zerosum.report.document import Table
 from zerosum.report.record import read_estimate
 from zerosum.report.tables import tables_of
+from zerosum.watch.cache import RecentCache
 from zerosum.watch.studies import as_json
 
 # File name of the report.
@@ -25,9 +24,8 @@ _MOST_COLUMNS = 12  # largest number of columns of a table
 _MOST_VALUES = 8  # largest number of values in a line
 _CACHE_SIZE = 32  # number of rendered results in the cache
 
-# Cache by folder and modification time, oldest first.
-_cache: OrderedDict[tuple[str, int], Markup] = OrderedDict()
-_mutex = threading.Lock()
+# Rendered results by folder and modification time.
+_cache: RecentCache[Markup] = RecentCache(_CACHE_SIZE)
 
 
 def outcome(folder: Path) -> Markup:
@@ -35,19 +33,11 @@ def outcome(folder: Path) -> Markup:
     try:
         # A result is written once; the modification time covers a folder that was removed and written again.
         key = str(folder), (folder / "result.json").stat().st_mtime_ns
-        with _mutex:
-            if key in _cache:
-                return _cache[key]
-        # Rendered outside the lock, so that a large result does not block other pages.
-        tables = _render(folder)
+        # Rendered outside the lock of the cache, so that a large result does not block other pages.
+        return _cache.get(key) or _cache.put(key, _render(folder))
     # A result may be damaged or of another version. The page then names that, and the other sections remain.
     except (ZerosumError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError):
         return html.call("watch/result.html", "unreadable")
-    with _mutex:
-        _cache[key] = tables
-        while len(_cache) > _CACHE_SIZE:
-            _cache.popitem(last=False)
-    return tables
 
 
 def has_report(folder: Path) -> bool:
@@ -74,11 +64,11 @@ def _render(folder: Path) -> Markup:
         tables = CoefficientTable.of(estimate, record["algorithm"]).tables()
     elif not (tables := tables_of(estimate)):
         for name, quantity in estimate.items():
-            found = _table(name, quantity)
-            if found is None:
+            table = _table(name, quantity)
+            if table is None:
                 lines.append((name, _line(quantity)))
             else:
-                tables.append(found)
+                tables.append(table)
     return html.call(
         "watch/result.html",
         "result",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from zerosum import html
 from zerosum.kernel.amounts import cost_word
 from zerosum.kernel.plan import Plan
 from zerosum.report.record import PrivacyReport, privacy_report
+from zerosum.watch.cache import RecentCache
 
 _TEMPLATE = "watch/plan.html"
 _MOST_COLUMNS = 60  # columns shown before the list is folded
@@ -22,27 +22,18 @@ _MOST_SITES = 200
 _MOST_RELEASES = 200
 _CACHE_SIZE = 64
 
-# Cache of reports by digest of the plan, least recently used first.
-_cache: OrderedDict[str, PrivacyReport] = OrderedDict()
-_mutex, _computing = threading.Lock(), threading.Lock()
+# Reports by digest of the plan.
+_cache: RecentCache[PrivacyReport] = RecentCache(_CACHE_SIZE)
+_computing = threading.Lock()
 
 
 def report_of(plan: Plan) -> PrivacyReport:
     """Privacy report of a plan, cached because pages are rendered repeatedly."""
     digest = plan.digest()
-    with _mutex:
-        if digest in _cache:
-            _cache.move_to_end(digest)
-            return _cache[digest]
+    if report := _cache.get(digest):
+        return report
     with _computing:  # One computation at a time: a thread that waited for the same plan finds its report in the cache.
-        with _mutex:
-            found = _cache.get(digest)
-        found = found or privacy_report(plan)
-        with _mutex:
-            _cache[digest] = found
-            while len(_cache) > _CACHE_SIZE:
-                _cache.popitem(last=False)
-        return found
+        return _cache.get(digest) or _cache.put(digest, privacy_report(plan))
 
 
 def question(plan: Plan) -> Markup:

@@ -50,14 +50,14 @@ def bind(host: str, port: int) -> socket.socket:
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, socket.SOCK_STREAM)
+        listener = socket.socket(family, socket.SOCK_STREAM)
         try:
             # A server that is started again can bind its port at once, while old connections are in TIME_WAIT.
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(address)
-            found.listen(_BACKLOG)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
         except BaseException:
-            found.close()
+            listener.close()
             raise
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
@@ -67,7 +67,7 @@ def bind(host: str, port: int) -> socket.socket:
         raise BadInput(f"the port {port} of {host} cannot be used: {error.strerror or error}") from None
     except (OverflowError, UnicodeError):
         raise BadInput("a port is a number from 0 to 65535, and a host a name or an address") from None
-    return found
+    return listener
 
 
 class _Protocol(H11Protocol):

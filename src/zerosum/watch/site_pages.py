@@ -52,8 +52,8 @@ class SitePages:
             case [""]:
                 return self._overview(state, part)
             case ["study", key]:
-                found = next((study for study in state.studies if study.key == key), None)
-                return None if found is None else self._study(state, found, form)
+                match = next((study for study in state.studies if study.key == key), None)
+                return None if match is None else self._study(state, match, form)
         return None
 
     def report(self, path: str) -> bytes:

@@ -206,7 +206,7 @@ class LedgerReader:
     def _read(self, policy: Policy) -> None:
         """Read the ledger (in its thread)."""
         try:
-            found = _read_ledger(policy)
+            entries = _read_ledger(policy)
         except ZerosumError as error:
             with self._mutex:
                 # The former figures stay on the page, with the fault beside them.
@@ -214,18 +214,18 @@ class LedgerReader:
                 self._latest = replace(self._latest, fault=str(error))
             return
         with self._mutex:
-            self._latest = found
+            self._latest = entries
 
 
 def _mark(policy: Policy) -> tuple[Any, ...]:
     """Tuple that changes with every spend and with the cap."""
-    path, found = policy.ledger_path, []
+    path, marks = policy.ledger_path, []
     for each in (path, path.with_name(f"{path.name}-wal"), policy.counter_path):
         with suppress(OSError):
             stat = each.stat()
             # SQLite writes to the file with the suffix -wal first, and the counter changes with every charge.
-            found.append((stat.st_mtime_ns, stat.st_size))
-    return (str(path), policy.cap, *found)
+            marks.append((stat.st_mtime_ns, stat.st_size))
+    return (str(path), policy.cap, *marks)
 
 
 def _read_ledger(policy: Policy) -> LedgerState:

@@ -89,11 +89,11 @@ class StudyFolders:
     def all(self) -> list[CoordinatorStudy]:
         """All studies, newest first."""
         # A folder that is listed twice, or lies in a listed folder, has one key.
-        found = {key_of(folder): folder for folder in self._places()}
+        folders = {key_of(folder): folder for folder in self._places()}
         # Plans of removed folders are dropped from the cache.
-        for gone in self._plans.keys() - found.keys():
+        for gone in self._plans.keys() - folders.keys():
             self._plans.pop(gone, None)
-        studies = [self.read(folder) for folder in found.values()]
+        studies = [self.read(folder) for folder in folders.values()]
         return sorted(studies, key=lambda study: (study.started, study.key), reverse=True)
 
     def find(self, key: str) -> CoordinatorStudy | None:
@@ -165,17 +165,17 @@ class StudyFolders:
 
     def _places(self) -> list[Path]:
         """All state folders."""
-        found = []
+        folders = []
         for folder in self._folders:
             try:
                 if (folder / JOURNAL).exists():
-                    found.append(folder)
+                    folders.append(folder)
                 else:
                     with os.scandir(folder) as entries:
-                        found += [Path(each.path) for each in entries if Path(each.path, JOURNAL).exists()]
+                        folders += [Path(each.path) for each in entries if Path(each.path, JOURNAL).exists()]
             except OSError:  # the folder does not exist
                 continue
-        return found
+        return folders
 
 
 @dataclass(frozen=True)
@@ -268,9 +268,9 @@ def _moment(seconds: float) -> str:
 def as_json(path: Path) -> dict[str, Any]:
     """JSON object of a file. Raises `BadInput`."""
     try:
-        found = json.loads(path.read_bytes())
+        record = json.loads(path.read_bytes())
     except (OSError, ValueError):
         raise BadInput(f"{path} cannot be read") from None
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         raise BadInput(f"{path} contains no JSON object; restore it from a backup")
-    return found
+    return record

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from zerosum.algorithms.regression.inference import joint_wald, table, wald_p_values
+from zerosum.algorithms.regression.inference import table, wald_p_values
+from zerosum.kernel.significance import joint_wald
 
 
 def test_wald_p_values_of_joint_normal_are_those_of_scipy() -> None:

@@ -25,7 +25,7 @@ from zerosum.compute.units import Units
 from zerosum.kernel.grid import MAX_UNITS
 from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics import build
-from zerosum.statistics.rounded_scatter import LONGEST, STEP, RoundedScatter
+from zerosum.statistics.rounded_scatter import LARGEST_NORM, STEP, RoundedScatter
 from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms
 
 Floats = NDArray[np.float64]
@@ -218,7 +218,7 @@ def test_native_kernel_extreme_parameters_stay_within_bounds(computed: str) -> N
                     out = np.empty(size if lift or name == "norms" else {"column": 9, "scatter": 45}[name])
                     getattr(KERNELS, name)(rows, center, center, lift, clip, 9, out)
                     if name == "scatter":
-                        assert np.all(np.abs(out) <= 2 * LONGEST**2)
+                        assert np.all(np.abs(out) <= 2 * LARGEST_NORM**2)
                         assert np.array_equal(out, np.rint(out))
 
 

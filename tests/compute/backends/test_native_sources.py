@@ -123,7 +123,7 @@ def test_native_unmixing_norm_of_person_is_at_most_one(kind: str) -> None:
 
 def test_native_unmixing_mismatched_arrays_are_refused() -> None:
     statistic = UnmixingScore(columns=3, unmixing=np.eye(3))
-    exact, runs, chosen, signs = statistic._exact, np.array([0, 5]), statistic._chosen, np.ones(3)
+    exact, runs, chosen, signs = statistic._exact, np.array([0, 5]), statistic._score_numbers, np.ones(3)
     people, weights = np.zeros((2, 5, 3)), (0.7, 0.1, 0.3)
     assert native.unmixing(people, exact, runs, chosen, signs, 9, weights).shape == (statistic.size,)
     for wrong in (

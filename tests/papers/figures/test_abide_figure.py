@@ -9,6 +9,7 @@ import pytest
 
 from zerosum.errors import BadData
 from zerosum.papers.figures import abide, find
+from zerosum.papers.figures.experiment import Run
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def test_abide_figure_has_the_starting_point_and_the_exact_cost(name: str, folde
 
 
 def test_abide_figure_delta_enters_the_noise_of_a_round(folder: Path) -> None:
-    rows = [row for row in abide.carry("delta", "abide", folder, seeds=1) if row["method"] == "capeDJICA"]
+    rows = [row for row in abide.carry("delta", Run("abide", folder, seeds=1)) if row["method"] == "capeDJICA"]
     costs = {float(row["delta"]): float(row["exact_epsilon"]) for row in rows if row["step"] == "step 0.3"}
     # More noise a round at a smaller delta, whose total is at that smaller delta.
     assert sorted(costs) == [1e-7, 1e-5, 1e-3]

@@ -10,7 +10,7 @@ import pytest
 
 from zerosum.errors import BadParameter
 from zerosum.papers.figures import EXPERIMENTS, accountants, find, reproduce
-from zerosum.papers.figures.experiment import Table, averages
+from zerosum.papers.figures.experiment import Run, Table, averages
 
 
 def test_accountants_figure_writes_csv_and_picture(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_accountants_figure_writes_csv_and_picture(tmp_path: Path) -> None:
 
 
 def test_accountants_figure_curves_have_published_order() -> None:
-    rows = accountants.totals()
+    rows = accountants.totals(Run())
     found = {(row["setting"], row["rounds"], row["accountant"]): float(row["epsilon"]) for row in rows}
     for setting in (accountants.FIGURE, accountants.SECTION):
         at = {accountant: found[setting, 1000, accountant] for accountant in ("strong", "moments", "rdp")}
@@ -37,7 +37,7 @@ def test_accountants_figure_curves_have_published_order() -> None:
 
 
 def test_accountants_figure_full_run_has_more_points_than_summary() -> None:
-    rows = accountants.totals(full=True)
+    rows = accountants.totals(Run(full=True))
     assert len({row["rounds"] for row in rows}) > 30
     assert {row["rounds"] for row in accountants.summary(rows)} <= {1, 10, 100, 1000}
 

@@ -8,6 +8,7 @@ import pytest
 
 from zerosum.kernel import accountant
 from zerosum.papers.figures.cape_delta import cape_collusion, collusion_summary, deltas
+from zerosum.papers.figures.experiment import Run
 
 
 def test_pooled_delta_is_that_of_the_gaussian_mechanism_with_the_same_noise() -> None:
@@ -17,7 +18,7 @@ def test_pooled_delta_is_that_of_the_gaussian_mechanism_with_the_same_noise() ->
 
 
 def test_collusion_grows_and_the_theorem_ends_at_a_third() -> None:
-    rows = cape_collusion()
+    rows = cape_collusion(Run())
     exact = [
         float(row["delta"]) for row in rows if (row["sites"], row["epsilon"], row["curve"]) == (30, 3.0, "cape exact")
     ]

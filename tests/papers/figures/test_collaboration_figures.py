@@ -10,7 +10,8 @@ import pytest
 from zerosum.errors import BadData, BadParameter
 from zerosum.papers import figures
 from zerosum.papers.figures import collaboration
-from zerosum.papers.methods.collaboration import Records
+from zerosum.papers.figures.experiment import Run
+from zerosum.papers.methods.records import Records
 
 
 def pictures(folder: Path, count: int = 400) -> Path:
@@ -76,11 +77,11 @@ def test_collaboration_figure_summary_and_picture_are_written(tmp_path: Path) ->
 
 def test_collaboration_figure_missing_data_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"mnist\.npz"):
-        collaboration.carry("mnist", "mnist")
+        collaboration.carry(Run("mnist"))
     with pytest.raises(BadData, match=r"fashion_mnist\.npz"):
         collaboration.load("fashion", tmp_path)
     (tmp_path / "mnist.npz").write_bytes(b"no")
     with pytest.raises(BadData, match=r"mnist\.npz"):
         collaboration.load("mnist", tmp_path)
     with pytest.raises(BadParameter, match="seed"):
-        collaboration.carry("mnist", "mnist", seeds=0)
+        collaboration.carry(Run("mnist", seeds=0))

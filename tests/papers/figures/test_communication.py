@@ -19,7 +19,7 @@ def rows() -> Table:
         row
         for name in ("local", "cape-published", "pairwise", "secure-sum")
         for each in settings
-        for row in communication.measured(name, *each)
+        for row in communication.message_sizes(name, *each)
     ]
 
 

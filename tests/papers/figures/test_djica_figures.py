@@ -10,6 +10,7 @@ import pytest
 from zerosum.data.fmri import garch_sources
 from zerosum.errors import BadParameter
 from zerosum.papers.figures import djica, find, ica
+from zerosum.papers.figures.experiment import Run
 from zerosum.papers.figures.separating import NOT_PRIVATE, OPEN, OPEN_TUNED, OURS_ALONE
 
 TINY = ica.Size(people=160, components=4, points=40, side=8, rounds=5, seeds=2)
@@ -60,4 +61,4 @@ def test_pooled_figure_has_one_party_and_the_exact_cost_of_a_person(tmp_path: Pa
     assert all(0 <= float(row["gain_index"]) <= 1 for row in rows)
     assert (tmp_path / "ica-pooled.png").exists()
     with pytest.raises(BadParameter, match="seed"):
-        djica.pooled_epsilon(seeds=0)
+        djica.pooled_epsilon(Run(seeds=0))

@@ -10,11 +10,12 @@ import pytest
 from zerosum.algorithms.metrics import component_error
 from zerosum.errors import BadParameter
 from zerosum.papers.figures import EXPERIMENTS, components, mixture
+from zerosum.papers.figures.experiment import Run
 from zerosum.papers.methods.tensor import METHODS
 
 
 def test_mixture_figure_every_method_runs_and_own_error_is_smallest() -> None:
-    made = mixture.Made.drawn(6, 3, 3000, seed=0)
+    made = mixture.TrueMixture.draw(6, 3, 3000, seed=0)
     point = components.Point(1.0, 0.01, 3000)
     rows = mixture.published_errors(made, point, seed=0)
     assert {(method, which) for method, which, _true, _error in rows} == {
@@ -42,7 +43,7 @@ def test_mixture_figure_writes_picture_and_summary(tmp_path: Path, monkeypatch: 
     def on_step(done: int, planned: int) -> None:
         steps.append((done, planned))
 
-    rows = EXPERIMENTS["otd-mog-delta"].carry("d10", seeds=1, on_step=on_step)
+    rows = EXPERIMENTS["otd-mog-delta"].carry(Run("d10", seeds=1, on_step=on_step))
     assert steps == [(done, 3) for done in range(4)]
     experiment = EXPERIMENTS["otd-mog-delta"]
     experiment.draw(rows, tmp_path / "figure.png")
@@ -53,10 +54,10 @@ def test_mixture_figure_writes_picture_and_summary(tmp_path: Path, monkeypatch: 
 
 
 def test_mixture_figure_data_have_stated_shape_and_bad_data_is_refused() -> None:
-    made = mixture.Made.drawn(10, 5, 2000, seed=1)
+    made = mixture.TrueMixture.draw(10, 5, 2000, seed=1)
     assert [len(rows) for rows in made.sites] == [2000] * components.SITES
     assert np.allclose(np.linalg.norm(made.means, axis=1), 1)
     with pytest.raises(BadParameter, match="'d7'"):
-        EXPERIMENTS["otd-mog-epsilon"].carry("d7")
+        EXPERIMENTS["otd-mog-epsilon"].carry(Run("d7"))
     with pytest.raises(BadParameter, match="seed"):
-        EXPERIMENTS["otd-mog-samples"].carry("d10", seeds=0)
+        EXPERIMENTS["otd-mog-samples"].carry(Run("d10", seeds=0))

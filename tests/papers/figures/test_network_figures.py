@@ -10,6 +10,7 @@ import pytest
 from zerosum.errors import BadParameter
 from zerosum.papers.figures import network as figures
 from zerosum.papers.figures import reproduce
+from zerosum.papers.figures.experiment import Run
 
 
 @pytest.fixture
@@ -41,11 +42,11 @@ def test_network_figure_quick_run_writes_csv_and_picture(name: str, tmp_path: Pa
 def test_network_figure_means_apart_in_every_coordinate_are_easier() -> None:
     scores = {}
     for data in figures.DATA:
-        rows = figures.carry("epsilon", data, seeds=1)
+        rows = figures.carry("epsilon", Run(data, seeds=1))
         scores[data] = next(float(row["accuracy"]) for row in rows if row["method"] == "non-private")
     assert scores["coordinate"] > 0.75 > scores["norm"]
 
 
 def test_network_figure_without_seeds_is_refused() -> None:
     with pytest.raises(BadParameter, match="seed"):
-        figures.carry("epsilon", "norm", seeds=0)
+        figures.carry("epsilon", Run("norm", seeds=0))

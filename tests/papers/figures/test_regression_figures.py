@@ -15,6 +15,7 @@ from zerosum.errors import BadData, BadParameter
 from zerosum.kernel import accountant, published
 from zerosum.papers.figures import cape_delta, fitting, reproduce
 from zerosum.papers.figures import regression as figures
+from zerosum.papers.figures.experiment import Run
 from zerosum.papers.figures.regression_data import load, synthetic
 from zerosum.papers.methods import regression as methods
 
@@ -54,7 +55,7 @@ def test_regression_figure_quick_run_writes_csv_and_picture(name: str, tmp_path:
 
 @pytest.mark.usefixtures("_tiny")
 def test_regression_figure_repeats_and_gradient_descent_is_best_of_its_settings() -> None:
-    first, second = (figures.carry("epsilon", "synthetic", seeds=1) for _ in range(2))
+    first, second = (figures.carry("epsilon", Run(seeds=1)) for _ in range(2))
     assert first == second
     data = synthetic("synthetic", 4, 1000)
     setting = figures.Settings.of(data, 200).whole
@@ -95,7 +96,7 @@ def test_regression_figure_missing_data_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadParameter, match=r"'iris'.*synthetic-50"):
         load("iris")
     with pytest.raises(BadParameter, match="seed"):
-        figures.carry("delta", "synthetic", seeds=0)
+        figures.carry("delta", Run(seeds=0))
     (tmp_path / "communities_crime.npz").write_text("not an archive")
     with pytest.raises(BadData, match=r"communities_crime\.npz"):
         load("crime", tmp_path)
@@ -129,7 +130,7 @@ def test_regression_figure_own_method_is_near_best_loss() -> None:
 
 @pytest.mark.slow
 def test_regression_figure_of_crime_has_published_order(real_data: Callable[[str], Path]) -> None:
-    rows = figures.carry("epsilon", "crime", real_data("communities_crime.npz").parent)
+    rows = figures.carry("epsilon", Run("crime", real_data("communities_crime.npz").parent))
     found = {
         (str(line["method"]), line["epsilon"]): float(line["loss"])
         for line in figures.summary(rows)
@@ -174,4 +175,4 @@ def test_cape_delta_lies_between_claim_and_conv(tmp_path: Path) -> None:
     assert broken
     assert {sites for sites, _, _ in broken} == {5, 10, 30}
     assert len(cape_delta.summary(rows)) == 6 * 3 * 6
-    assert len(cape_delta.cape_delta(full=True)) > 3 * len(rows)
+    assert len(cape_delta.cape_delta(Run(full=True))) > 3 * len(rows)

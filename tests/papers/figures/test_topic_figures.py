@@ -11,11 +11,12 @@ from zerosum.algorithms.metrics import component_error
 from zerosum.errors import BadParameter
 from zerosum.papers.figures import EXPERIMENTS, components, topics
 from zerosum.papers.figures.components import SITES, Point
+from zerosum.papers.figures.experiment import Run
 from zerosum.papers.methods.tensor import METHODS
 
 
 def test_topic_figure_every_method_runs_and_own_error_is_smallest() -> None:
-    made = topics.Made.drawn(8, 3, 3, 2000, seed=0)
+    made = topics.TrueTopics.draw(8, 3, 3, 2000, seed=0)
     rows = topics.published_errors(made, Point(1.0, 0.01, 2000), seed=0)
     assert {(method, which) for method, which, _true, _error in rows} == {
         ("non-private", "none"),
@@ -36,7 +37,7 @@ def test_topic_figure_is_registered_with_data(name: str) -> None:
 def test_topic_figure_writes_picture_and_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(components, "DATA", {"d10": (5, 2)})
     monkeypatch.setattr(components, "_RECORDS", 400)
-    rows = EXPERIMENTS["otd-stm-delta"].carry("d10", seeds=1)
+    rows = EXPERIMENTS["otd-stm-delta"].carry(Run("d10", seeds=1))
     experiment = EXPERIMENTS["otd-stm-delta"]
     experiment.draw(rows, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
@@ -46,10 +47,10 @@ def test_topic_figure_writes_picture_and_summary(tmp_path: Path, monkeypatch: py
 
 
 def test_topic_figure_data_have_stated_shape_and_bad_data_is_refused() -> None:
-    made = topics.Made.drawn(10, 5, 7, 300, seed=1)
+    made = topics.TrueTopics.draw(10, 5, 7, 300, seed=1)
     assert [rows.shape for rows in made.sites] == [(300, 10)] * SITES
     assert all(np.all(counts.sum(axis=1) == 7) for counts in made.sites)
     with pytest.raises(BadParameter, match="'d7'"):
-        EXPERIMENTS["otd-stm-epsilon"].carry("d7")
+        EXPERIMENTS["otd-stm-epsilon"].carry(Run("d7"))
     with pytest.raises(BadParameter, match="seed"):
-        EXPERIMENTS["otd-stm-samples"].carry("d10", seeds=0)
+        EXPERIMENTS["otd-stm-samples"].carry(Run("d10", seeds=0))

@@ -8,7 +8,7 @@ import pytest
 from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
 from zerosum.papers.methods import collaboration as methods
-from zerosum.papers.methods.collaboration import Records
+from zerosum.papers.methods.records import Records
 from zerosum.papers.programs.federated import CLIP, ROUNDS
 from zerosum.statistics import perceptron
 

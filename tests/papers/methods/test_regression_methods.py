@@ -13,7 +13,8 @@ from scipy.optimize import minimize
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel import accountant
 from zerosum.papers.methods import functional, objective, regression
-from zerosum.papers.methods.functional import Model, Polynomial, Sample
+from zerosum.papers.methods.functional import Model, Polynomial
+from zerosum.papers.methods.records import Records
 from zerosum.papers.programs import CapeFMProgram
 from zerosum.papers.rehearsal import PublicData, published_tau
 
@@ -22,18 +23,18 @@ MODELS: tuple[Model, ...] = ("linear", "logistic")
 TRUE = np.array([0.5, -0.4, 0.3, 0.0])
 
 
-def some_sites(model: Model = "linear", sites: int = 5, records: int = 400) -> list[Sample]:
+def some_sites(model: Model = "linear", sites: int = 5, records: int = 400) -> list[Records]:
     rng = np.random.default_rng(3)
     x = rng.normal(size=(sites * records, len(TRUE)))
     x /= np.max(np.linalg.norm(x, axis=1))
     y = np.clip(x @ TRUE + 0.05 * rng.normal(size=len(x)), -1, 1)
     if model == "logistic":
         y = (rng.uniform(size=len(x)) < 1 / (1 + np.exp(-8 * x @ TRUE))).astype(float)
-    return [Sample(x[s::sites], y[s::sites]) for s in range(sites)]
+    return [Records(x[s::sites], y[s::sites]) for s in range(sites)]
 
 
-def least_squares(sites: list[Sample]) -> Floats:
-    everyone = Sample.pooled(sites)
+def least_squares(sites: list[Records]) -> Floats:
+    everyone = Records.joined(sites)
     return np.asarray(np.linalg.lstsq(everyone.x, everyone.y, rcond=None)[0])
 
 
@@ -44,7 +45,7 @@ def least_squares(sites: list[Sample]) -> Floats:
 def test_functional_mechanism_with_tiny_noise_equals_least_squares(method: str) -> None:
     sites, rng = some_sites(), np.random.default_rng(0)
     found = regression.Sites("linear", sites).functional(method, 1e-9, rng)
-    seen = sites[:1] if method in functional.ALONE else sites
+    seen = sites[:1] if method in functional.ONE_SITE_METHODS else sites
     assert np.allclose(found, least_squares(seen), atol=1e-7)
     assert not np.allclose(least_squares(sites[:1]), least_squares(sites), atol=1e-3)
 
@@ -53,13 +54,13 @@ def test_functional_mechanism_with_tiny_noise_equals_least_squares(method: str) 
 def test_functional_mechanism_with_tiny_noise_minimises_the_mean_polynomial(model: Model) -> None:
     sites = some_sites(model)
     found = regression.Sites(model, sites).functional("pooled-fm", 1e-12, np.random.default_rng(0))
-    theirs = functional.stationary(functional.coefficients(model, Sample.pooled(sites)))
+    theirs = functional.stationary(functional.coefficients(model, Records.joined(sites)))
     assert np.allclose(found, theirs, rtol=1e-8)
 
 
 def test_pooled_methods_without_noise_equal_least_squares() -> None:
     sites, rng = some_sites(), np.random.default_rng(0)
-    everyone, best = Sample.pooled(sites), least_squares(sites)
+    everyone, best = Records.joined(sites), least_squares(sites)
     assert np.allclose(regression.non_private(regression.Sites("linear", sites)), best)
     assert np.allclose(functional.dp_fm("linear", everyone, 0.0, rng), best, atol=1e-10)
     assert np.allclose(regression.adassp(everyone, 0.0, 1e-5, rng, isometric=True), best, atol=1e-10)
@@ -77,14 +78,14 @@ def test_functional_mechanism_polynomial_equals_loss() -> None:
 
     assert value(functional.coefficients("linear", site)) == pytest.approx(np.mean((site.y - site.x @ w) ** 2))
     site = some_sites("logistic")[0]
-    small = Sample(site.x / 100, site.y)  # where the Taylor polynomial is the loss
+    small = Records(site.x / 100, site.y)  # where the Taylor polynomial is the loss
     exact = np.mean(np.logaddexp(0, small.x @ w) - small.y * (small.x @ w))
     assert value(functional.coefficients("logistic", small)) == pytest.approx(exact, abs=1e-9)
 
 
 def test_logistic_methods_without_noise_equal_maximum_likelihood() -> None:
     sites = some_sites("logistic")
-    everyone = Sample.pooled(sites)
+    everyone = Records.joined(sites)
     best = regression.non_private(regression.Sites("logistic", sites))
     slope = objective.logistic(everyone.x @ best, everyone.y)[1]
     assert np.linalg.norm(everyone.x.T @ slope) < 1e-6
@@ -122,7 +123,7 @@ def test_functional_mechanism_noise_of_every_form_has_stated_variance(method: st
     6e-7.
     """
     D, tau = 4, 1e-6
-    sites = regression.Sites("linear", [Sample(np.eye(D), np.zeros(D))] * 5)
+    sites = regression.Sites("linear", [Records(np.eye(D), np.zeros(D))] * 5)
     rng = np.random.default_rng(1)
     drawn = np.array([sites.functional(method, tau, rng) for _ in range(1000)])
     noise = 2 * drawn / D
@@ -225,7 +226,7 @@ def worst(moved: Callable[[Record, Record], float], model: Model, D: int = 3) ->
 
 
 def arrays(model: Model, record: Record) -> Polynomial:
-    return functional.coefficients(model, Sample(record[0][None, :], np.array([record[1]])))
+    return functional.coefficients(model, Records(record[0][None, :], np.array([record[1]])))
 
 
 def flat(polynomial: Polynomial) -> Floats:
@@ -301,7 +302,7 @@ def test_regression_gradient_moves_by_at_most_two() -> None:
 
 def test_regression_descent_noise_has_accounted_variance() -> None:
     """From one record, one round: the noise has the standard deviation that mu asks of a move of 2."""
-    sample, mu = Sample(np.zeros((1, 1)), np.zeros(1)), 0.5
+    sample, mu = Records(np.zeros((1, 1)), np.zeros(1)), 0.5
     rng = np.random.default_rng(4)
     drawn = [float(regression.descend("linear", sample, mu, 1, rng)[0]) for _ in range(4000)]
     assert abs(np.var(drawn) / (2 / mu) ** 2 - 1) < 5 * math.sqrt(2 / 4000)
@@ -312,21 +313,21 @@ def test_regression_descent_noise_has_accounted_variance() -> None:
 # ---- objective perturbation -----------------------------------------------------------------------------------------
 
 
-def tilt_at(loss: objective.Loss, sample: Sample, w: Floats, ridge: float) -> Floats:
+def tilt_at(loss: objective.Loss, sample: Records, w: Floats, ridge: float) -> Floats:
     """The b that makes w the minimum."""
     n = len(sample.x)
     return np.asarray(-(sample.x.T @ loss(sample.x @ w, sample.y)[1]) - n * ridge * w)
 
 
-def neighbours(model: Model) -> tuple[Sample, Sample]:
+def neighbours(model: Model) -> tuple[Records, Records]:
     x, low = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]), -1.0 if model == "linear" else 0.0
-    one, other = Sample(x, np.array([1.0, low, 1.0])), Sample(x.copy(), np.array([low, low, 1.0]))
+    one, other = Records(x, np.array([1.0, low, 1.0])), Records(x.copy(), np.array([low, low, 1.0]))
     return one, other
 
 
 def test_objective_perturbation_of_squared_loss_has_no_epsilon() -> None:
     one, other = neighbours("linear")
-    other = Sample(np.array([[0.0, -1.0], *other.x[1:]]), other.y)
+    other = Records(np.array([[0.0, -1.0], *other.x[1:]]), other.y)
     ratios = []
     for length in (1.0, 10.0, 1000.0):
         w = np.array([0.0, -length])
@@ -352,7 +353,7 @@ def test_objective_perturbation_privacy_loss_exceeds_epsilon_within_delta(model:
     loss = objective.logistic if model == "logistic" else objective.near_squared
     sigma, ridge, n = 2 / objective.mu_of(epsilon, delta), objective.ridge_of(model, epsilon, 3), 3
 
-    def log_density(sample: Sample, w: Floats) -> float:
+    def log_density(sample: Records, w: Floats) -> float:
         curvature = loss(sample.x @ w, sample.y)[2]
         hessian = sample.x.T @ (sample.x * curvature[:, None]) + n * ridge * np.eye(2)
         tilt = tilt_at(loss, sample, w, ridge)
@@ -378,10 +379,10 @@ def test_regression_methods_bad_input_is_refused() -> None:
     with pytest.raises(BadParameter, match="adassp"):
         regression.fit("adassp", regression.Sites("logistic", some_sites("logistic")), 1.0, 1e-5, rng)
     with pytest.raises(BadParameter, match="sites"):
-        regression.Sites("linear", [first, Sample(samples[1].x[1:], samples[1].y[1:])])
+        regression.Sites("linear", [first, Records(samples[1].x[1:], samples[1].y[1:])])
     with pytest.raises(BadData, match="norm"):
-        regression.Sites("linear", [Sample(2 * first.x, first.y)])
+        regression.Sites("linear", [Records(2 * first.x, first.y)])
     with pytest.raises(BadData, match=r"\[-1, 1\]"):
-        regression.Sites("linear", [Sample(first.x, first.y + 2)])
+        regression.Sites("linear", [Records(first.x, first.y + 2)])
     with pytest.raises(BadData, match="responses"):
         regression.Sites("logistic", samples)

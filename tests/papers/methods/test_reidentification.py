@@ -7,7 +7,7 @@ import pytest
 
 from zerosum.papers.methods import collaboration as methods
 from zerosum.papers.methods import reidentification as attacks
-from zerosum.papers.methods.collaboration import Records
+from zerosum.papers.methods.records import Records
 from zerosum.statistics.perceptron import Weights
 
 RNG = np.random.default_rng(0)

@@ -139,12 +139,12 @@ class Filter:
         # `common_sign_limit` most sources share a sign, and kurtoses that pure noise explains take that sign.
         if abs(common) > TUNING.common_sign_limit:
             signs = np.where(np.abs(kurtoses) < TUNING.kurtosis_noise_ratio * alone, np.sign(common), signs)
-        found = cls(rotation, np.where(signs == 0, 1.0, signs), _covariances(angles, white))
-        found.level = math.sqrt(float(np.mean(_squares_above_noise(kurtoses, alone))))
-        found.odds = odds
+        result = cls(rotation, np.where(signs == 0, 1.0, signs), _covariances(angles, white))
+        result.level = math.sqrt(float(np.mean(_squares_above_noise(kurtoses, alone))))
+        result.odds = odds
         if abs(common) > TUNING.common_sign_limit:
-            found.common = TUNING.common_sign_log_odds * float(np.sign(common))
-        return found
+            result.common = TUNING.common_sign_log_odds * float(np.sign(common))
+        return result
 
     def randomise_unresolved(self, seed: int) -> None:
         """Rotate unresolved components among themselves, by random angles with a public seed, before the next round.
@@ -300,10 +300,10 @@ class Filter:
         R_noise = np.diag([2 * noise**2, (noise / statistic.correlation_weight) ** 2])
         HP = H @ self.P
         gain = np.linalg.solve(HP @ H.transpose(0, 2, 1) + R_noise, HP).transpose(0, 2, 1)
-        found = np.einsum("nij,nj->ni", gain, np.stack([turns, sums.correlations], axis=1))
+        newton_steps = np.einsum("nij,nj->ni", gain, np.stack([turns, sums.correlations], axis=1))
         self.P = self.P - gain @ HP
         A = np.zeros((R, R))
-        A[row, column], A[column, row] = found[:, 0], found[:, 1]
+        A[row, column], A[column, row] = newton_steps[:, 0], newton_steps[:, 1]
         # With a small slope the linearisation underestimates large angles; components with little evidence may
         # overshoot. A clip at `turn_most` bounds the effect of a slope that is wrong by far.
         unsure = self._uncertain_sources()

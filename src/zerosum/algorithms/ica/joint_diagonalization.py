@@ -95,12 +95,12 @@ def _disjoint_pairs(order: int) -> tuple[tuple[NDArray[np.intp], NDArray[np.intp
     >>> [list(zip(p.tolist(), q.tolist())) for p, q in _disjoint_pairs(3)]
     [[(1, 2)], [(0, 2)], [(0, 1)]]
     """
-    even, found = order + order % 2, []
+    even, rounds = order + order % 2, []
     for turn in range(even - 1):
         seats = np.concatenate([[0], 1 + (np.arange(even - 1) - turn) % (even - 1)])
         pairs = np.sort(np.stack([seats[: even // 2], seats[: even // 2 - 1 : -1]]), axis=0)
-        found.append(pairs[:, pairs[1] < order])
-    return tuple((pair[0], pair[1]) for pair in found if pair.size)
+        rounds.append(pairs[:, pairs[1] < order])
+    return tuple((pair[0], pair[1]) for pair in rounds if pair.size)
 
 
 def separate(moments: Floats, noise: float, sweeps: int = 200) -> tuple[Floats, Floats, Floats]:
@@ -174,7 +174,7 @@ def bootstrap_stability(
         # Appending the negated rows makes every mean zero, so the correlation is the cosine of the maps.
         columns = np.concatenate([columns, -columns]) / math.sqrt(2)
     mixing = back @ rotation.T
-    found, _ = _bootstrap(moments, noise, reductions, mixing, columns, rng, TUNING.replicates)
+    stability, _ = _bootstrap(moments, noise, reductions, mixing, columns, rng, TUNING.replicates)
     # For the bias the reduction counts as exact. Only the noise of the bands is simulated, at two levels.
     wanted = columns[:, :R] * np.mean(reductions.roots, axis=0)
     exact = _exact_reduction(moments, noise)
@@ -187,7 +187,7 @@ def bootstrap_stability(
         )
         for simulated, mixed in again[: TUNING.bias_replicates]
     ]
-    return np.asarray(np.clip(found * np.mean(first) / max(float(np.mean(second)), 1e-300), 0.0, 1.0))
+    return np.asarray(np.clip(stability * np.mean(first) / max(float(np.mean(second)), 1e-300), 0.0, 1.0))
 
 
 def _bootstrap(
@@ -252,8 +252,8 @@ def _bootstrap(
     # the whole map counts the lost part as lost correlation.
     norms = np.linalg.norm(_centre(columns[:, :R] / np.sqrt(reductions.inside) @ (stretch[:, None] * mixing)), axis=0)
     maps = _centre(maps) / np.maximum(norms, 1e-300)
-    found, again = np.zeros((repeats, R)), []
-    for i, draw in enumerate(found):
+    matches, again = np.zeros((repeats, R)), []
+    for i, draw in enumerate(matches):
         vectors, root = reductions.vectors[i % len(reductions.vectors)], reductions.roots[i % len(reductions.roots)]
         # The simulated eigenvectors hold `own` of the R true directions and `others` of the rejected ones. Both parts
         # enter the moments that this replicate would release, in its own (imperfectly) white coordinates.
@@ -272,7 +272,7 @@ def _bootstrap(
         correlation = np.abs(maps.T @ apart) / np.maximum(np.linalg.norm(apart, axis=0), 1e-300)
         draw[:] = correlation[np.arange(R), linear_sum_assignment(-correlation)[1]]
         again.append((simulated, mixed))
-    return np.asarray(np.mean(found, axis=0)), again
+    return np.asarray(np.mean(matches, axis=0)), again
 
 
 def _exact_reduction(moments: Floats, noise: float) -> ReplayedSpectra:

@@ -303,8 +303,8 @@ class ICAProgram(Algorithm):
             # Noise of one product that takes the share of the first pass: replacing a unit moves a product by sqrt(2).
             whole = facts.noise * math.sqrt(2 / shares[0])
             given_rounds = self.subspace_rounds, self.subspace_growth, self._schedule.extra
-            found = choose_schedule(self.width, self.n_components, facts.units, whole, *given_rounds)
-            return planned.model_copy(update={"subspace_rounds": found.rounds, "subspace_growth": found.growth})
+            schedule = choose_schedule(self.width, self.n_components, facts.units, whole, *given_rounds)
+            return planned.model_copy(update={"subspace_rounds": schedule.rounds, "subspace_growth": schedule.growth})
         if len(shares) > 1 and self.left_dimensions is None:
             # R equally strong directions share the norm 1 of a unit's matrix: each has the eigenvalue n/sqrt(R).
             strength = TUNING.direction_strength * (facts.units or GUESSED_UNITS) / math.sqrt(self.n_components)
@@ -538,12 +538,12 @@ class ICAProgram(Algorithm):
             Number of sources that are more than noise.
         """
         R, shares = self.n_components, self._round_shares
-        found = Filter.from_rotation(first_basis(R, R, self.start), left)
+        estimate = Filter.from_rotation(first_basis(R, R, self.start), left)
         if self._cumulant_share:
             statistic = self._cumulant_statistic(white)
             release = yield PrivateSum(statistic, self._cumulant_share)
             tensor, tensor_noise = statistic.split(release.value), release.noise_std
-            found = Filter.from_cumulants(*directions(tensor), tensor_noise, left)
+            estimate = Filter.from_cumulants(*directions(tensor), tensor_noise, left)
         # Many rounds can correct an overshoot, few cannot.
         overshoot = min(max(len(shares) / TUNING.overshoot_rounds, 1.0), TUNING.overshoot_most)
         late_from = math.ceil(TUNING.late_rounds * len(shares))
@@ -552,22 +552,22 @@ class ICAProgram(Algorithm):
         for number, share in enumerate(shares):
             late, step = number >= late_from, overshoot if number < len(shares) // 2 else 1.0
             if number < probes_from:
-                found.randomise_unresolved(number)
+                estimate.randomise_unresolved(number)
             else:
                 # The noise of the last round predicts that of this round, at its share.
-                probe = found.probe_rotation(noise / math.sqrt(share), len(shares) - probes_from, number)
-            score = self._score_statistic(probe @ found.B @ white.projection.T, found, late)
+                probe = estimate.probe_rotation(noise / math.sqrt(share), len(shares) - probes_from, number)
+            score = self._score_statistic(probe @ estimate.B @ white.projection.T, estimate, late)
             release = yield PrivateSum(score, share)
             noise = release.noise_std * math.sqrt(share)
             sums = score.split(release.value)
-            found.update(score, sums, release.noise_std, share, late=late, step=step, probe=probe)
+            estimate.update(score, sums, release.noise_std, share, late=late, step=step, probe=probe)
             if self._cumulant_share and tensor_noise > 0:
-                found.refit(tensor, tensor_noise)
-        stability, real = found.stability()
+                estimate.refit(tensor, tensor_noise)
+        stability, real = estimate.stability()
         # Without noise the stability is 1 by definition.
         if release.noise_std == 0:
             stability, real = np.ones(R), np.ones(R, dtype=bool)
-        return found.B / np.linalg.norm(found.B, axis=1, keepdims=True), stability, int(np.sum(real))
+        return estimate.B / np.linalg.norm(estimate.B, axis=1, keepdims=True), stability, int(np.sum(real))
 
     def _second_order(
         self, inside: Coordinates, simulated: ReplayedSpectra, columns: Floats
@@ -654,21 +654,21 @@ class ICAProgram(Algorithm):
         """Statistic of fourth cumulants in white coordinates."""
         return FourthCumulants(**self._source_parameters, unmixing=white.projection.T)
 
-    def _score_statistic(self, unmixing: Floats, found: Filter | None = None, late: bool = False) -> UnmixingScore:
+    def _score_statistic(self, unmixing: Floats, estimate: Filter | None = None, late: bool = False) -> UnmixingScore:
         """Statistic of a round at `unmixing` (R x D), with the scores that the filter selected, if there is one.
 
         Parameters
         ----------
         unmixing : array of shape (R, D)
             Where the scores are evaluated.
-        found : Filter, optional
+        estimate : Filter, optional
             Selects signs, scores and the weight of slopes. None: the first round, or a template.
         late : bool
             Whether the round is a late one, with less weight on slopes.
         """
         chosen: dict[str, Any] = {}
-        if found is not None:
-            chosen = {"signs": found.signs, "scores": found.scores, "slope_weight": found.slope_weight(late)}
+        if estimate is not None:
+            chosen = {"signs": estimate.signs, "scores": estimate.scores, "slope_weight": estimate.slope_weight(late)}
         return UnmixingScore(**self._source_parameters, unmixing=unmixing, **chosen)
 
     def _band_statistic(self, inside: Coordinates) -> BandScatter:

@@ -82,21 +82,21 @@ def em_step(statistic: MixtureSums, release: Floats, noise: float, at: Component
     variances = at.variances
     if update_variances:
         ordinary = float(at.weights @ at.variances)
-        found = np.array(
+        updates = np.array(
             [variance_of(r, c, v, width) for r, c, v in zip(spreads / firm, clips, variances, strict=True)]
         )
-        found = np.clip(found, ordinary / TUNING.variance_ratio, TUNING.variance_ratio * ordinary)
+        updates = np.clip(updates, ordinary / TUNING.variance_ratio, TUNING.variance_ratio * ordinary)
         # Weighted geometric mean of the released and the earlier variance (variances are scale parameters, so their
         # logarithms are averaged); noise lowers the weight of the released one.
         trust = present / (1 + (noise / firm / TUNING.spread_noise) ** 2)
-        variances = np.exp(trust * np.log(found) + (1 - trust) * np.log(variances))
+        variances = np.exp(trust * np.log(updates) + (1 - trust) * np.log(variances))
     # Mean of clipped residuals = kept * (shift of the mean) to first order, so the sums are divided by count * kept.
-    kept = np.array([kept_shift(c / math.sqrt(v), width) for c, v in zip(clips, variances, strict=True)])
-    moves = sums / (firm * kept)[:, None]
+    fractions = np.array([kept_shift(c / math.sqrt(v), width) for c, v in zip(clips, variances, strict=True)])
+    moves = sums / (firm * fractions)[:, None]
     size = np.linalg.norm(moves, axis=1)
     # Clipped residuals have a mean of at most one clip, so a longer move is mostly noise and is shortened.
     moves = moves * (present * np.minimum(1, TUNING.move_most * clips / np.maximum(size, 1e-300)))[:, None]
-    return Step(moves, clips * noise / (firm * kept), counts, noise, np.asarray(variances))
+    return Step(moves, clips * noise / (firm * fractions), counts, noise, np.asarray(variances))
 
 
 def shrink_moves(step: Step, basis: Floats | None) -> Floats:
@@ -162,10 +162,10 @@ def separations(means: Floats, variances: Floats, noise: Floats, present: Bools)
     apart = np.linalg.norm(means[:, None] - means[None], axis=2) / spread
     apart = np.where(present[None, :] & ~np.eye(len(means), dtype=bool), apart, np.inf)
     rows, nearest = np.arange(len(means)), np.argmin(apart, axis=1)
-    found = apart[rows, nearest]
+    distances = apart[rows, nearest]
     std = np.hypot(noise, noise[nearest]) / spread[rows, nearest]
-    alone = np.isinf(found)
-    return np.where(alone, 0.0, found), np.where(alone, 0.0, std)
+    alone = np.isinf(distances)
+    return np.where(alone, 0.0, distances), np.where(alone, 0.0, std)
 
 
 def _norms(width: int) -> Floats:
@@ -225,8 +225,14 @@ def shares_above_noise(counts: Floats, noise: float) -> Floats:
     [0.8, 0.0, 0.0, 0.2]
     """
     # The factor below 1 keeps the largest bin even if it is below the threshold.
-    kept = np.where(counts > min(TUNING.count_evidence * noise, float(np.max(counts)) * (1 - 1e-9)), counts, 0.0)
-    return np.asarray(kept / np.sum(kept)) if np.sum(kept) > 0 else np.full(len(counts), 1 / len(counts))
+    counts_above = np.where(
+        counts > min(TUNING.count_evidence * noise, float(np.max(counts)) * (1 - 1e-9)), counts, 0.0
+    )
+    return (
+        np.asarray(counts_above / np.sum(counts_above))
+        if np.sum(counts_above) > 0
+        else np.full(len(counts), 1 / len(counts))
+    )
 
 
 def quantile(edges: Floats, shares: Floats, inside: float) -> tuple[float, float]:

@@ -246,8 +246,8 @@ class AugmentedMoments:
         values = np.asarray(
             np.linalg.eigvalsh(self.centred_matrix(exact=True) if certain else self.matrix)[::-1], np.float64
         )
-        found = count_components(values, self.noise, most + 1, self.tilt if certain else 0.0)
-        return min(most, found if certain else max(found - 1, 0))
+        count = count_components(values, self.noise, most + 1, self.tilt if certain else 0.0)
+        return min(most, count if certain else max(count - 1, 0))
 
 
 def count_components(values: Floats, noise: float, most: int, tilt: float = 0.0) -> int:

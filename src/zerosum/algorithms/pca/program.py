@@ -33,8 +33,8 @@ subspace
 =====================  ==========================================================  =================================
 
 Everything else is post-processing and costs no privacy: the choice of centre and clip (`centering`), the correction
-of eigenvalues and vectors for noise (`spectrum`), and the planner's choices (`resolve`, `subspace`), which depend on
-public facts only. All tuned constants are in `tuning`.
+of eigenvalues and vectors for noise (`spectrum`), and the planner's choices (`planning`, `subspace`), which depend on
+public facts only. `releases` has the request of each line of the table. All tuned constants are in `tuning`.
 
 References: docs/pca.md (releases, the split of the budget, benchmarks); H. Imtiaz and A. D. Sarwate, capePCA, for the
 published form that docs/pca.md compares with; `centering` and `spectrum` for the statistics.
@@ -48,12 +48,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from zerosum.algorithms.pca.centering import (
     AugmentedMoments,
@@ -63,31 +62,28 @@ from zerosum.algorithms.pca.centering import (
     count_components,
     count_product_components,
 )
+from zerosum.algorithms.pca.releases import PCAReleases
 from zerosum.algorithms.pca.spectrum import (
     NoisySpectrum,
     combine_releases,
     debiased,
-    first_basis,
     leading_vectors,
     matrix_edge,
     product_edge,
     signs,
     subspace_iteration,
 )
-from zerosum.algorithms.pca.subspace import GUESSED_UNITS, Schedule, choose_schedule
 from zerosum.algorithms.pca.tuning import TUNING
-from zerosum.algorithms.program import Estimate, Program, PublicFacts, RangedAlgorithm
+from zerosum.algorithms.program import Estimate, Program
 from zerosum.arrays import Floats
 from zerosum.compute.threads import at_once
 from zerosum.kernel import coordinates
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.kernel.request import PrivateSum, Release, Request
 from zerosum.kernel.statistic import Adjacency
-from zerosum.statistics.rounded_scatter import STEP, RoundedScatter
-from zerosum.statistics.scatter import Scatter, ScatterColumn, ScatterNorms, ScatterProduct
 
 
-class PCAProgram(RangedAlgorithm):
+class PCAProgram(PCAReleases):
     """The leading eigenvectors of the units' second moment, by default about the units' own centre.
 
     Each unit's matrix is divided by a clip, or by its norm if that is larger, so that no unit weighs more than 1.
@@ -155,175 +151,6 @@ class PCAProgram(RangedAlgorithm):
     """
 
     name: ClassVar[str] = "pca"
-    n_components: int = Field(gt=0)
-    centering: Literal["auto", "ranges", "none"] = "auto"
-    look_share: float | None = Field(default=None, ge=0, le=0.25)
-    """Share of each centring release, of the budget of all releases but the histograms; by default the planner's
-    choice."""
-    small_looks: Literal[2, 4] | None = None
-    """Number of centring rounds: by default two, or four if the noise is large."""
-    scaling: Literal["none", "ranges"] = "none"
-    shrink: bool = True
-    per_recording: Literal["none", "center", "standardise"] = "none"
-    normalise: bool = True
-    matrix_clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    n_passes: Literal[1, 2] | None = None
-    rounded: bool | None = None
-    """Whether records are rounded to 11 bits before a whole matrix is formed, which is faster. By default they are if
-    the rounding error is far below the noise."""
-    solver: Literal["auto", "matrix", "subspace"] = "auto"
-    rounds: int | None = Field(default=None, gt=0)
-    growth: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Subspace solver: share of the last round over that of the first; by default the planner's choice."""
-    extra: int | None = Field(default=None, ge=0)
-    """Subspace solver: number of columns of the basis beyond the components; by default the planner's choice."""
-    start: int = 0
-    """Seed of the public first basis. It seeds no noise."""
-
-    @model_validator(mode="after")
-    def _validate(self) -> Self:
-        """Refuse parameters of one path beside another: each of them would have no effect, without a message."""
-        if self.n_components > len(self.columns):
-            raise ValueError(
-                f"n_components must be at most {len(self.columns)}, the number of columns, got {self.n_components}"
-            )
-        if self.scaling == "ranges" and not (self.lower is not None and np.all(self.half > 0)):
-            raise ValueError("scaling by ranges needs a public range of positive width for every column")
-        if self.normalise and self.matrix_clip is not None:
-            raise ValueError(
-                "matrix_clip bounds matrices that are not normalised: set normalise to false, or leave matrix_clip out"
-            )
-        if self.finds_centre and not self.normalise:
-            raise ValueError(
-                "centering = 'auto' estimates the clip: leave normalise out, or set centering to 'ranges' or 'none'"
-            )
-        if self.finds_centre and not 1 / TUNING.norm_limit <= self.reach <= TUNING.norm_limit:
-            limits = f"{1 / TUNING.norm_limit:g} to {TUNING.norm_limit:g}"
-            raise ValueError(
-                f"rows inside the ranges or the clip must reach a squared norm of {limits}, got {self.reach:g}: "
-                "widen or narrow them, or set centering to 'ranges' or 'none'"
-            )
-        most = TUNING.centring_share_total / 4
-        if self.small_looks == 4 and (self.look_share or 0.0) > most:
-            raise ValueError(f"look_share must be at most {most:g} with four small_looks, got {self.look_share:g}")
-        if self.n_passes == 2 and not (self.normalise and self.chosen == "matrix"):
-            raise ValueError("n_passes = 2 needs normalise = true and the matrix solver")
-        if self.n_passes == 2 and self.finds_centre:
-            raise ValueError(
-                "n_passes = 2 needs units with many rows: set per_recording, or set centering to 'ranges' or 'none'"
-            )
-        return self
-
-    @property
-    def finds_centre(self) -> bool:
-        """Whether the centre is to be estimated from releases."""
-        return self.centering == "auto" and self.per_recording == "none"
-
-    @property
-    def chosen(self) -> str:
-        """The solver that runs."""
-        if self.solver != "auto":
-            return self.solver
-        return "matrix" if len(self.columns) <= TUNING.matrix_columns else "subspace"
-
-    @property
-    def passes(self) -> int:
-        """Number of passes: as given, or two for units with many rows, which `per_recording` indicates."""
-        return self.n_passes or (
-            2 if self.per_recording != "none" and self.normalise and self.chosen == "matrix" else 1
-        )
-
-    @property
-    def reach(self) -> float:
-        """Largest Frobenius norm of a unit's matrix, for rows inside the public ranges or, without them, the clip.
-
-        For rows z it is the largest |z|^2, since the norm of a mean of z z' is at most the mean of |z|^2.
-        """
-        # Standardised columns have variance 1, so the trace is D, and no norm exceeds the trace.
-        if self.per_recording == "standardise":
-            return float(len(self.columns))
-        if self.lower is None or self.upper is None:
-            return self.radius**2
-        far = np.maximum(np.abs(self.lower), np.abs(self.upper)) if self.centering == "none" else self.half
-        return float(np.sum((far / self.scale) ** 2))
-
-    @property
-    def scale(self) -> Floats:
-        """Divisor of each column, of shape (D,)."""
-        return self.half if self.scaling == "ranges" else np.ones(len(self.columns))
-
-    @property
-    def schedule(self) -> Schedule:
-        """The rounds of the subspace solver: what is given or resolved, else the defaults of `Schedule`."""
-        given = {"rounds": self.rounds, "growth": self.growth, "extra": self.extra}
-        schedule = Schedule(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
-        return replace(schedule, extra=min(schedule.extra, len(self.columns) - self.n_components))
-
-    def resolve(self, facts: PublicFacts) -> Self:
-        """Sets number and share of the centring releases, whether records are rounded, and the rounds of the subspace
-        solver.
-
-        Parameters
-        ----------
-        facts : PublicFacts
-            Noise of a sum of sensitivity 1 that takes the whole budget, and the public number of units.
-        """
-        found = self
-        if self.finds_centre:
-            found = found.model_copy(update=self._plan_centring(facts))
-        if self.chosen == "matrix":
-            return found if self.rounded is not None else found.model_copy(update={"rounded": self._may_round(facts)})
-        # Noise of one product that takes all of the share `_main_share`: replacing a unit moves a product by sqrt(2).
-        whole = facts.noise * math.sqrt(2 / found._main_share)
-        given = self.rounds, self.growth, self.extra
-        schedule = choose_schedule(len(self.columns), self.n_components, facts.units, whole, *given)
-        return found.model_copy(update=asdict(schedule))
-
-    def _plan_centring(self, facts: PublicFacts) -> dict[str, Any]:
-        """Number and share of the centring releases, as updates of the fields `small_looks` and `look_share`.
-
-        A release shows directions that hold more than about sqrt(2) S(w) sqrt(D/2) = sqrt(D) S(w) of the n units (half
-        the edge of its noise). So the share grows with sqrt(D) S(1)/n. The factor is `TUNING.centring_share_factor`. If
-        the noise is large, four releases of half the share locate the centre better than two: each divides the distance
-        to the centre by a factor. If the noise is small, two are enough.
-
-        Parameters
-        ----------
-        facts : PublicFacts
-            Noise and number of units.
-        """
-        units = facts.units or GUESSED_UNITS
-        # Share of half of the centring releases, before its limits.
-        half = TUNING.centring_share_factor * math.sqrt(len(self.columns)) * facts.noise / units
-        given, least = self.look_share, TUNING.centring_share_least
-        # Four releases of a large given share would take more than half of the budget; the validator refuses them.
-        many = half > least and (given is None or given <= TUNING.centring_share_total / 4)
-        count = self.small_looks or (4 if many else 2)
-        share = min(max(half, least), TUNING.centring_share_most) * 2 / count
-        # With too few units the noise of a histogram hides the norms. A share of 0 means no centring rounds.
-        if TUNING.centring_units * facts.noise > units:
-            share = 0.0
-        # With little noise the last column alone locates the centre.
-        if half < TUNING.column_threshold and count == 2:
-            share = TUNING.column_share
-        return {"look_share": share if given is None else given, "small_looks": count}
-
-    def _may_round(self, facts: PublicFacts) -> bool:
-        """Whether rounding records to 11 bits adds a negligible error.
-
-        Rounding adds a standard deviation of about sqrt(2 n/D) `STEP` to an entry of the sum; the noise of a release
-        that takes the whole budget is sqrt(2) S(1). Units with many rows are not rounded. Neither are few columns:
-        products are cheap there, and equal records, which are more frequent with few columns, have equal rounding
-        errors.
-
-        Parameters
-        ----------
-        facts : PublicFacts
-            Noise and number of units.
-        """
-        units, columns = facts.units or GUESSED_UNITS, len(self.columns)
-        negligible = math.sqrt(2 * units / columns) * STEP < TUNING.rounding_error * math.sqrt(2) * facts.noise
-        return negligible and columns >= TUNING.rounding_columns and self.per_recording == "none"
 
     @property
     def describe(self) -> str:
@@ -344,43 +171,18 @@ class PCAProgram(RangedAlgorithm):
         skipped = "; about the middle of the ranges, since the search for a centre would cost too much"
         return text + (skipped if self.finds_centre else "")
 
-    def requests(self, adjacency: Adjacency) -> tuple[PrivateSum, ...]:
-        """Templates of the chosen path, in the order of the table of the module docstring. Centre, lift, clip and basis
-        are placeholders: the sensitivity depends on none of them.
-        """
-        center = self._first_center
-        if self._has_centring:
-            norms = self._histogram_request(center)
-            small = [
-                each
-                for number in range(self._centring_count)
-                for each in (norms, self._centring_request(center, 1.0, number))
-            ]
-            main = (
-                (self._main_request(center, 1.0, 1.0),)
-                if self.chosen == "matrix"
-                else tuple(
-                    self._augmented_product_request(center, 1.0, self._first_basis(), s) for s in self.schedule.shares
-                )
-            )
-            return (*small, norms, *main)
-        if self.chosen == "matrix":
-            damped = [self._matrix_request(center, np.zeros((len(self.columns),) * 2))] if self.passes == 2 else []
-            return (self._matrix_request(center), *damped)
-        return tuple(self._product_request(center, self._first_basis(), share) for share in self.schedule.shares)
-
     def program(self, adjacency: Adjacency) -> Program:
         """The releases of the chosen path, then the estimate."""
         if self._has_centring:
-            found = yield from (
+            solution = yield from (
                 self._matrix_after_centring() if self.chosen == "matrix" else self._subspace_after_centring()
             )
         elif self.chosen == "subspace":
             ask = partial(self._product_request, self._first_center)
-            found = yield from self._subspace(ask)
+            solution = yield from self._subspace(ask)
         else:
-            found = yield from (self._two_passes() if self.passes == 2 else self._one_pass())
-        return self._estimate(found)
+            solution = yield from (self._two_passes() if self.passes == 2 else self._one_pass())
+        return self._estimate(solution)
 
     def _one_pass(self) -> Generator[Request, Release, _Solution]:
         """One release of the whole matrix about a public centre, with the whole budget."""
@@ -509,11 +311,13 @@ class PCAProgram(RangedAlgorithm):
     def _matrix_after_centring(self) -> Generator[Request, Release, _Solution]:
         """Centring rounds, then the main release of the whole matrix at the chosen clip."""
         columns, K, share = len(self.columns), self.n_components, self.look_share or 0.0
-        found = yield from self._find_centre()
-        square, left = TUNING.main_lift * found.median, 1 - self._centring_count * share
+        centring = yield from self._find_centre()
+        square, left = TUNING.main_lift * centring.median, 1 - self._centring_count * share
         lift = math.sqrt(square)
-        choice = choose_clip(found.releases[-1], found.norms, square, found.contributions, share, left, found.units, K)
-        release = yield self._main_request(found.center, lift, choice.clip)
+        choice = choose_clip(
+            centring.releases[-1], centring.norms, square, centring.contributions, share, left, centring.units, K
+        )
+        release = yield self._main_request(centring.center, lift, choice.clip)
         moments = AugmentedMoments.from_release(release.value, columns, release.noise_std)
         matrix, noise = moments.centred_matrix(), moments.noise
         # The components may come from a mean of all releases. Eigenvalues always come from the main release, whose clip
@@ -522,17 +326,17 @@ class PCAProgram(RangedAlgorithm):
         if choice.adds_centring:
             # A release of mean contribution f and noise variance proportional to 1/share gets the weight share f, which
             # maximises the ratio of signal to noise.
-            weights = np.append(share * found.contributions, left * choice.contribution)
+            weights = np.append(share * centring.contributions, left * choice.contribution)
             weights /= np.sum(weights)
             combined = weights[-1] * matrix
-            for weight, each in zip(weights, found.releases, strict=False):  # the last weight is the main release's
+            for weight, each in zip(weights, centring.releases, strict=False):  # the last weight is the main release's
                 combined += weight * each.centred_matrix()
             # Independent noise: variances add with squared weights.
-            spread = float(np.linalg.norm(weights * [*(each.noise for each in found.releases), noise]))
+            spread = float(np.linalg.norm(weights * [*(each.noise for each in centring.releases), noise]))
         above, vectors = at_once(
             partial(moments.count_above_noise, K), partial(leading_vectors, combined, spread, K, shrink=self.shrink)
         )
-        center = self._move(found.center, moments.mean_offset(lift))
+        center = self._move(centring.center, moments.mean_offset(lift))
         # If fewer than K components exceed the noise, the last one may be noise: the direction of the mean may be
         # better.
         if above < K:
@@ -558,107 +362,44 @@ class PCAProgram(RangedAlgorithm):
             return moments.centred_product(product[:-1, :-1], basis)
 
         ask = partial(self._augmented_product_request, known.center, lift)
-        found = yield from self._subspace(ask, read, known.units)
-        return replace(found, center=known.center)
+        solution = yield from self._subspace(ask, read, known.units)
+        return replace(solution, center=known.center)
 
-    def _estimate(self, found: _Solution) -> Estimate:
+    def _estimate(self, solution: _Solution) -> Estimate:
         """The estimate from a solution. Without public n, `worth` leaves eigenvalues as sums over the units.
 
         Parameters
         ----------
-        found : _Solution
+        solution : _Solution
             The result of one path.
         """
         # A contribution is a matrix over the clip, so a mean over units is the sum times clip/n.
-        release, worth = found.release, found.clip / (found.release.units if found.release.units is not None else 1.0)
+        release, worth = (
+            solution.release,
+            solution.clip / (solution.release.units if solution.release.units is not None else 1.0),
+        )
         # Without noise all components count.
-        above = min(found.above, self.n_components) if found.edge > 0 else self.n_components
-        eigenvalues = np.where(np.arange(self.n_components) < above, debiased(found.values, found.edge), 0.0) * worth
+        above = min(solution.above, self.n_components) if solution.edge > 0 else self.n_components
+        eigenvalues = (
+            np.where(np.arange(self.n_components) < above, debiased(solution.values, solution.edge), 0.0) * worth
+        )
         std = np.full(self.n_components, release.noise_std * worth)
         axis, columns = Axis.numbered("component", self.n_components), self.column_axis
         estimate = {
-            "components": Quantity((found.vectors * signs(found.vectors)).T, "component", (axis, columns)),
+            "components": Quantity((solution.vectors * signs(solution.vectors)).T, "component", (axis, columns)),
             "eigenvalues": Quantity(eigenvalues, "eigenvalue", (axis,), std),
             "eigenvalue_std": Quantity(std, "diagnostic", (axis,)),
-            "noise_edge": Quantity(np.array([found.edge * worth]), "diagnostic"),
+            "noise_edge": Quantity(np.array([solution.edge * worth]), "diagnostic"),
             "above_noise": Quantity(np.array([float(above)]), "diagnostic"),
-            "mean": Quantity(found.center, "mean", (columns,)),
+            "mean": Quantity(solution.center, "mean", (columns,)),
             "scale": Quantity(self.scale, "scale", (columns,)),
-            "matrix_clip": Quantity(np.array([found.clip]), "diagnostic"),
+            "matrix_clip": Quantity(np.array([solution.clip]), "diagnostic"),
         }
-        if found.total is not None:
+        if solution.total is not None:
             # A trace is the sum of D diagonal entries with independent noise.
             spread = release.noise_std * worth * math.sqrt(len(self.columns))
-            estimate["total"] = Quantity(np.array([found.total * worth]), "diagnostic", std=np.array([spread]))
+            estimate["total"] = Quantity(np.array([solution.total * worth]), "diagnostic", std=np.array([spread]))
         return estimate
-
-    def _unit_parameters(self, center: Floats) -> dict[str, Any]:
-        """Parameters of `UnitMoment`. A scale of ones is left out of the request.
-
-        Parameters
-        ----------
-        center : array of shape (D,)
-            In the units of the data.
-        """
-        scale = {"scale": self.scale} if self.scaling != "none" else {}
-        unit = {"columns": len(self.columns), "center": center, "per_recording": self.per_recording}
-        return unit | scale | self.filling
-
-    @property
-    def _first_center(self) -> Floats:
-        """The public centre before any release, of shape (D,)."""
-        return self.middle if self.centering != "none" else np.zeros(len(self.columns))
-
-    @property
-    def _has_centring(self) -> bool:
-        """Whether there are centring rounds. A share of 0 means that the planner found them too expensive."""
-        return self.finds_centre and self.look_share != 0
-
-    @property
-    def _matrix_statistic(self) -> type[Scatter]:
-        """The statistic of a whole matrix."""
-        return RoundedScatter if self.rounded else Scatter
-
-    @property
-    def _centring_count(self) -> int:
-        """Number of centring rounds, two unless resolved otherwise."""
-        return self.small_looks or 2
-
-    def _includes_matrix(self, number: int) -> bool:
-        """Whether centring round `number` (from 0) releases the whole matrix, rather than the last column.
-
-        With four rounds all do, since they may be added to the main release. With two only the last does, for the
-        spectrum by which the clip is chosen, and only if its share exceeds `TUNING.column_share`. A column costs a site
-        no matrix product. The subspace solver always takes the column.
-        """
-        share = self.look_share or TUNING.centring_share_least
-        wanted = self._centring_count == 4 or (number == 1 and share > TUNING.column_share)
-        return self.chosen == "matrix" and wanted
-
-    @property
-    def _share_of_moments(self) -> float:
-        """Share of the budget of all releases but the histograms, of which there is one more than centring rounds."""
-        return 1 - (self._centring_count + 1) * TUNING.histogram_share
-
-    @property
-    def _centring_share(self) -> float:
-        """Share of the whole budget of one centring release; `look_share` is a share of `_share_of_moments`."""
-        return self._share_of_moments * (TUNING.centring_share_least if self.look_share is None else self.look_share)
-
-    @property
-    def _main_share(self) -> float:
-        """Share of the whole budget of the main release, or of all rounds of the subspace solver."""
-        return self._share_of_moments - self._centring_count * self._centring_share if self._has_centring else 1.0
-
-    @property
-    def _public_clip(self) -> float:
-        """The clip of paths with a public centre; 1 if matrices are normalised. No sensitivity depends on it."""
-        return 1.0 if self.normalise else self.matrix_clip or self.reach
-
-    @property
-    def _histogram_parameters(self) -> dict[str, Any]:
-        """Parameters of the histogram of norms."""
-        return {"lowest": TUNING.histogram_span * self.reach, "highest": self.reach, "bins": TUNING.histogram_bins}
 
     def _norm_distribution(self, releases: Sequence[Release]) -> Norms:
         """Distribution of the norms from the mean of histograms about one centre.
@@ -695,100 +436,6 @@ class PCAProgram(RangedAlgorithm):
             return center + np.clip(step, -2 * self.half, 2 * self.half)
         center = center + step
         return np.asarray(center * min(1.0, self.radius / max(float(np.linalg.norm(center)), 1e-300)))
-
-    def _histogram_request(self, center: Floats) -> PrivateSum:
-        """Request of a histogram of the norms of the units' matrices about `center`."""
-        statistic = ScatterNorms(**self._unit_parameters(center), **self._histogram_parameters)
-        return PrivateSum(statistic, TUNING.histogram_share)
-
-    def _centring_request(self, center: Floats, lift: float, number: int) -> PrivateSum:
-        """Request of centring round `number`: augmented rows, each unit's matrix divided by its own norm.
-
-        Parameters
-        ----------
-        center : array of shape (D,)
-            The current centre.
-        lift : float
-            a, in the units of scaled rows.
-        number : int
-            Number of the centring round, from 0.
-        """
-        kind = self._matrix_statistic if self._includes_matrix(number) else ScatterColumn
-        return PrivateSum(kind(**self._unit_parameters(center), lift=lift), self._centring_share)
-
-    def _main_request(self, center: Floats, lift: float, clip: float) -> PrivateSum:
-        """Request of the main release: augmented rows, each unit's matrix divided by max(clip, its norm).
-
-        Parameters
-        ----------
-        center : array of shape (D,)
-            The centre by the centring rounds.
-        lift : float
-            a.
-        clip : float
-            c, the norm of a unit's matrix at which it is clipped.
-        """
-        parameters = self._unit_parameters(center) | {"lift": lift, "clip": clip, "normalise": False}
-        return PrivateSum(self._matrix_statistic(**parameters), self._main_share)
-
-    def _augmented_product_request(self, center: Floats, lift: float, basis: Floats, share: float) -> PrivateSum:
-        """Request of a round of products with augmented rows; `share` is a share of what the centring leaves.
-
-        Parameters
-        ----------
-        center : array of shape (D,)
-            The centre.
-        lift : float
-            a.
-        basis : array of shape (D, width)
-            Orthonormal columns.
-        share : float
-            Share of `_main_share`.
-        """
-        # The augmented basis is block-diagonal: `basis` (D x width) and a 1 for the lift, still orthonormal.
-        beside = np.zeros((basis.shape[0] + 1, basis.shape[1] + 1))
-        beside[:-1, :-1], beside[-1, -1] = basis, 1.0
-        return PrivateSum(
-            ScatterProduct(**self._unit_parameters(center), lift=lift, basis=beside), self._main_share * share
-        )
-
-    def _matrix_request(self, center: Floats, damped: Floats | None = None) -> PrivateSum:
-        """Request of a whole matrix about a public centre: the only one, the first of two, or the second, which has
-        its projection in `damped` (D x D).
-
-        Parameters
-        ----------
-        center : array of shape (D,)
-            The public centre.
-        damped : array of shape (D, D), optional
-            Projection of the second pass.
-        """
-        if self.passes == 1:
-            return PrivateSum(self._matrix_statistic(**self._matrix_parameters(center)))
-        share = TUNING.first_pass_share if damped is None else 1 - TUNING.first_pass_share
-        return PrivateSum(Scatter(**self._matrix_parameters(center), projection=damped), share)
-
-    def _product_request(self, center: Floats, basis: Floats, share: float) -> PrivateSum:
-        """Request of a round of products about a public centre.
-
-        Parameters
-        ----------
-        center : array of shape (D,)
-            The public centre.
-        basis : array of shape (D, width)
-            Orthonormal columns.
-        share : float
-            Share of the whole budget.
-        """
-        return PrivateSum(ScatterProduct(**self._matrix_parameters(center), basis=basis), share)
-
-    def _matrix_parameters(self, center: Floats) -> dict[str, Any]:
-        """Parameters of `Scatter` about a public centre."""
-        return self._unit_parameters(center) | {"clip": self._public_clip, "normalise": self.normalise}
-
-    def _first_basis(self) -> Floats:
-        """The public first basis, D x (K + extra)."""
-        return first_basis(len(self.columns), self.n_components + self.schedule.extra, self.start)
 
 
 @dataclass(frozen=True, eq=False)

@@ -545,9 +545,9 @@ def best_count(columns: int, wanted: int, strength: float, noise: float, first: 
     shares = max(0.0, 1 - (half / strength) ** 2) + np.cumsum(_bulk_overlap(values, strength, half)) / columns
     # Loss by the noise of both releases together in k dimensions: e^2/(4 x^2) with e^2 = 2 k s^2/precision.
     loss = noise**2 * counts / (2 * strength**2 * (first * shares**2 + second))
-    found = shares * np.maximum(1 - loss, 0.0)
+    energies = shares * np.maximum(1 - loss, 0.0)
     # The largest of equally good counts. If nothing can be found, `found` is zero, none passes and the limit decides.
-    most = counts[found > (1 - 1e-9) * np.max(found)]
+    most = counts[energies > (1 - 1e-9) * np.max(energies)]
     return max(int(most[-1]) if len(most) else 1, min(TUNING.direction_ratio * wanted, columns))
 
 

@@ -94,7 +94,7 @@ def choose_schedule(
     energies = {schedule: _captured_energy(signal, K, model_noise, schedule) for schedule in candidates}
     enough = max(energies.values()) - TUNING.energy_tolerance
     short = [schedule for schedule, energy in energies.items() if energy >= enough]
-    return min(short, key=lambda found: (found.rounds * (components + found.extra), -energies[found]))
+    return min(short, key=lambda each: (each.rounds * (components + each.extra), -energies[each]))
 
 
 def _power_law(columns: int) -> Floats:
@@ -125,5 +125,5 @@ def _captured_energy(signal: Floats, components: int, noise: float, schedule: Sc
         product = signal[:, None] * basis + noise / math.sqrt(share) * rng.normal(size=basis.shape)
         basis = np.linalg.qr(product)[0]
     # The extra columns are dropped: only the leading singular vectors of the last product count.
-    found = np.linalg.svd(product, full_matrices=False)[0][:, :components]
-    return float(np.sum(signal @ found**2) / np.sum(signal[:components]))
+    directions = np.linalg.svd(product, full_matrices=False)[0][:, :components]
+    return float(np.sum(signal @ directions**2) / np.sum(signal[:components]))

@@ -40,11 +40,12 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Estimate, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.regression.goodness_of_fit import fit_of, spread_of
-from zerosum.algorithms.regression.inference import Posterior, joint_wald, table
+from zerosum.algorithms.regression.inference import Posterior, table
 from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Kind, Quantity
 from zerosum.kernel.request import PrivateSum, Release, Request
+from zerosum.kernel.significance import joint_wald
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.regression import SQUARE, ColumnMoments

@@ -208,29 +208,3 @@ def wald_p_values(estimate: Floats, std: Floats) -> Floats:
     size = np.abs(estimate)
     ratio = np.divide(size, std, out=np.where(size > 0, np.inf, 0.0), where=std > 0)
     return np.asarray(erfc(ratio / math.sqrt(2)))
-
-
-def joint_wald(estimate: Floats, covariance: Floats) -> tuple[float, int, float]:
-    """Test that several coefficients, or combinations of them, are all 0.
-
-    Parameters
-    ----------
-    estimate : (m,), coefficients or combinations of them.
-    covariance : (m, m), their population covariance.
-
-    Returns
-    -------
-    statistic, degrees of freedom, p value : the rank of the covariance is the number of degrees of freedom.
-
-    >>> joint_wald(np.array([2.0, 0.0]), np.eye(2))[:2]
-    (4.0, 2)
-    """
-    from scipy.special import gammaincc
-
-    values, vectors = np.linalg.eigh(covariance)
-    # Directions without variance, up to rounding, are left out.
-    there = values > 1e-12 * max(float(np.max(values, initial=0.0)), 0.0)
-    along = vectors.T @ estimate
-    statistic = float(np.sum(along[there] ** 2 / values[there]))
-    free = int(np.sum(there))
-    return statistic, free, float(gammaincc(free / 2, statistic / 2)) if free else 1.0

@@ -168,8 +168,8 @@ def fit_topics(
         (topics, weights),
         *((rng.dirichlet(np.full(words, TUNING.dirichlet), count), even) for _ in range(others)),
     ]
-    found = [_minimise(missed, *start, size) for start in starts]
-    return found[int(np.argmin([missed(*each)[0] for each in found]))]
+    fits = [_minimise(missed, *start, size) for start in starts]
+    return fits[int(np.argmin([missed(*each)[0] for each in fits]))]
 
 
 def refine_topics(tensor: Floats, topics: Floats, weights: Floats, noise: float) -> tuple[Floats, Floats]:
@@ -241,10 +241,10 @@ def correct_em_bias(
         which = rng.choice(count, size=size, p=shares / np.sum(shares))
         documents = rng.multinomial(length, corrected[which]).astype(np.float64)
         own = np.eye(count)[which]
-        found, true = em_round(documents), own.T @ documents / length
-        masses, counts = np.sum(found, axis=1, keepdims=True), np.sum(true, axis=1, keepdims=True)
+        estimates, true = em_round(documents), own.T @ documents / length
+        masses, counts = np.sum(estimates, axis=1, keepdims=True), np.sum(true, axis=1, keepdims=True)
         # Bias of a topic: mean word shares by EM less those by the known topics; zero for a topic without documents.
-        wrong = np.divide(found, masses, out=np.zeros_like(found), where=masses > 0)
+        wrong = np.divide(estimates, masses, out=np.zeros_like(estimates), where=masses > 0)
         wrong -= np.divide(true, counts, out=wrong.copy(), where=counts > 0)
         corrected = on_simplex(topics - wrong)
         shares = np.maximum(weights - (masses / np.sum(masses) - counts / size)[:, 0], 1e-3 / count)
@@ -285,6 +285,6 @@ def _minimise(
     even = TUNING.even_part
     start = np.concatenate([np.sqrt((1 - even) * topics + even / words).ravel(), np.sqrt(np.maximum(weights, 1e-4))])
     size = max(size, 1e-300)
-    found = minimize(flat, start, jac=True, method="L-BFGS-B", options={"maxiter": 800, "maxcor": 20, "ftol": 1e-11})
-    squares, masses = found.x[:-count].reshape(count, words) ** 2, found.x[-count:] ** 2
+    minimum = minimize(flat, start, jac=True, method="L-BFGS-B", options={"maxiter": 800, "maxcor": 20, "ftol": 1e-11})
+    squares, masses = minimum.x[:-count].reshape(count, words) ** 2, minimum.x[-count:] ** 2
     return np.asarray(squares / np.sum(squares, axis=1, keepdims=True)), np.asarray(masses / np.sum(masses))

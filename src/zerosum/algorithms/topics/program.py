@@ -173,7 +173,7 @@ class TopicsProgram(Algorithm):
         return len(self.columns) <= TUNING.dense_words
 
     @property
-    def _kept(self) -> int:
+    def _word_limit(self) -> int:
         """Most words of the path "pairs"."""
         return min(self.n_words, len(self.columns))
 
@@ -198,8 +198,8 @@ class TopicsProgram(Algorithm):
         words = len(self.columns)
         if self.chosen == "pairs":
             return (
-                f"{words} words are too many for their triples: at most {self._kept} that stand above noise are kept, "
-                "pairs of them are factored, and documents are summed by topic"
+                f"{words} words are too many for their triples: at most {self._word_limit} that stand above noise are "
+                "kept, pairs of them are factored, and documents are summed by topic"
             )
         means = "all their triples" if self._dense else "pairs, and triples along a basis"
         last = f", then a round of EM, since documents have about {self.length:g} words" if self._long else ""
@@ -252,11 +252,11 @@ class TopicsProgram(Algorithm):
         """Templates of the releases of the chosen path, with the share of each."""
         D, K = len(self.columns), self.n_components
         if self.chosen == "pairs":
-            first, ones = np.arange(self._kept, dtype=np.float64), np.ones(self._kept)
+            first, ones = np.arange(self._word_limit, dtype=np.float64), np.ones(self._word_limit)
             made: dict[str, BoundedStatistic] = {
                 "words": WordPresence(columns=D),
                 "pairs": self._word_pairs(first, ones),
-                "sums": self._root_sums(first, ones, np.zeros((self._kept, K))),
+                "sums": self._root_sums(first, ones, np.zeros((self._word_limit, K))),
             }
         else:
             basis = None if self._dense else np.eye(D)[:, :K]
@@ -331,7 +331,7 @@ class TopicsProgram(Algorithm):
             Number of documents.
         """
         presence, noise = release.value, release.noise_std
-        order = np.argsort(-presence, kind="stable")[: self._kept]
+        order = np.argsort(-presence, kind="stable")[: self._word_limit]
         top = presence[order]
         # Of n empty words n P(z > t) pass the threshold t on average: t is the normal quantile at which that is
         # `noise_words`, and at least `word_evidence`.
@@ -413,10 +413,10 @@ class TopicsProgram(Algorithm):
             # the documents of a topic.
             by_topic = sums.split(release.value)
             counts = np.maximum(np.sum(by_topic, axis=1), TUNING.em_count_least * units / self.n_components)
-            found = on_simplex(by_topic / counts[:, None])
+            by_word = on_simplex(by_topic / counts[:, None])
             topics, weights = correct_em_bias(
                 lambda simulated: sums.split(sums.total(Units.from_rows(simulated))),
-                found,
+                by_word,
                 counts / np.sum(counts),
                 round(self.length or TUNING.em_words),
             )

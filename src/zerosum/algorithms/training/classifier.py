@@ -186,13 +186,13 @@ class FeatureClassifierProgram(FeatureAlgorithm):
         return min(self.directions, self.feature_map.size)
 
     @property
-    def _left(self) -> float:
+    def _rounds_share(self) -> float:
         """Share of the budget for the rounds."""
         return 1 - self.whiten_share - self.evaluate_share
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
-    def _shared(self, *, judged: bool = False) -> dict[str, Any]:
+    def _common_parameters(self, *, judged: bool = False) -> dict[str, Any]:
         """Parameters of all statistics; `judged`: of the held-out units, if there are any."""
         # Training and evaluation use disjoint parts, so that the accuracy is that of units the model has not seen.
         part = "all" if not self._held_out else ("held-out" if judged else "fitted")
@@ -205,7 +205,7 @@ class FeatureClassifierProgram(FeatureAlgorithm):
 
     def _moments(self, adjacency: Adjacency) -> FeatureMoments:
         """The statistic of the first release. Under add/remove adjacency it also counts the units."""
-        return FeatureMoments(**self._shared(), count=adjacency is Adjacency.ADD_REMOVE)
+        return FeatureMoments(**self._common_parameters(), count=adjacency is Adjacency.ADD_REMOVE)
 
     def _gradient(self, center: Floats, projection: Floats, weights: Floats) -> PrivateSum:
         """The request of one round.
@@ -220,7 +220,7 @@ class FeatureClassifierProgram(FeatureAlgorithm):
             B of this round.
         """
         statistic = SoftmaxGradient(
-            **self._shared(),
+            **self._common_parameters(),
             classes=len(self.classes),
             center=center,
             projection=projection,
@@ -228,12 +228,12 @@ class FeatureClassifierProgram(FeatureAlgorithm):
             clip=self._clip,
         )
         # Rate 1: under replace-one neighbours no sampling has less noise at the same number of rounds.
-        return PrivateSum(statistic, self._left, Sampling(1.0, self._turns))
+        return PrivateSum(statistic, self._rounds_share, Sampling(1.0, self._turns))
 
     def _predictions(self, center: Floats, projection: Floats, weights: Floats) -> SoftmaxPredictions:
         """The statistic of the evaluation, with the arguments of `_gradient`."""
         return SoftmaxPredictions(
-            **self._shared(judged=True),
+            **self._common_parameters(judged=True),
             classes=len(self.classes),
             center=center,
             projection=projection,
@@ -275,23 +275,23 @@ class FeatureClassifierProgram(FeatureAlgorithm):
             # exponential average with its total mass, so that the first rounds are not averaged with the zeros before
             average, mass = memory * average + (1 - memory) * weights, memory * mass + 1 - memory
         weights = average / mass
-        found = self._named(mean, projection, weights)
+        quantities = self._named(mean, projection, weights)
         if not self.evaluate_share:
-            return found
+            return quantities
         judging = self._predictions(mean, projection, weights)
         release = yield PrivateSum(judging, self.evaluate_share)
-        return {**found, **quality_of(judging, release, self.classes)}
+        return {**quantities, **quality_of(judging, release, self.classes)}
 
     def _named(self, center: Floats, projection: Floats, weights: Floats) -> dict[str, Quantity]:
         """Results with the names of their axes; arrays as for `_gradient`."""
         size = self.feature_map.size
         names = Axis.numbered("feature", size)
-        kept = tuple(str(at + 1) for at in range(self._width))
+        directions = tuple(str(at + 1) for at in range(self._width))
         classes = Axis("class", tuple(map(shown, self.classes)))
         return {
             "center": Quantity(center, "number", (names,)),
-            "projection": Quantity(projection, "filter", (names, Axis("direction", kept))),
-            "weights": Quantity(weights, "coefficient", (Axis("direction", (*kept, "bias")), classes)),
+            "projection": Quantity(projection, "filter", (names, Axis("direction", directions))),
+            "weights": Quantity(weights, "coefficient", (Axis("direction", (*directions, "bias")), classes)),
         }
 
 

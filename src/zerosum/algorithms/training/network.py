@@ -368,12 +368,12 @@ class NeuralClassifierProgram(RowClassifier):
                 averaged += 1
                 average = average + (weights - average) / averaged
         weights = average if averaged else weights
-        found: Estimate = {
+        quantities: Estimate = {
             "weights": Quantity(weights, "coefficient"),
             "steps_taken": Quantity(np.array([float(taken)]), "diagnostic"),
         }
         if not self.evaluate_share:
-            return found
+            return quantities
         judging = self._predictions(weights)
         release = yield PrivateSum(judging, self.evaluate_share)
-        return {**found, **quality_of(judging, release, self.classes)}
+        return {**quantities, **quality_of(judging, release, self.classes)}

@@ -52,13 +52,13 @@ def _kernels_keep_bits(device: str) -> bool:
     numbers. If they do not, or fail, slower plain operations take their place.
     """
     try:
-        found = _same_bits(device)
+        same = _same_bits(device)
     except Exception:
         _log.warning("kernels of Triton fail on %s and are not used", device, exc_info=True)
         return False
-    if not found:
+    if not same:
         _log.warning("kernels of Triton compute a unit by its place on %s and are not used", device)
-    return found
+    return same
 
 
 def _same_bits(device: str) -> bool:
@@ -132,12 +132,12 @@ def squares(rows: Array) -> Array:
     count, columns = rows.shape
     block, warps = _shape(columns)
     pieces = -(-columns // block)
-    found = torch.empty(count, pieces, dtype=torch.float64, device=rows.device)
+    sums = torch.empty(count, pieces, dtype=torch.float64, device=rows.device)
     if count:
         with torch.cuda.device(rows.device):
-            _kernels().squares[(count, pieces)](rows, found, columns, pieces, block, num_warps=warps, **_PLAIN)
+            _kernels().squares[(count, pieces)](rows, sums, columns, pieces, block, num_warps=warps, **_KERNEL_OPTIONS)
     # One partial sum for each piece of a row, added in the fixed order of `fold`.
-    return fold(found)
+    return fold(sums)
 
 
 def whole(rows: Array, factor: Array) -> Array:
@@ -152,14 +152,14 @@ def whole(rows: Array, factor: Array) -> Array:
     torch = _torch()
     rows = _aligned(rows)
     count, columns = rows.shape
-    found = torch.empty(count, columns, dtype=torch.float64, device=rows.device)
+    numbers = torch.empty(count, columns, dtype=torch.float64, device=rows.device)
     block, warps = _shape(columns)
     if count:
         with torch.cuda.device(rows.device):
             _kernels().whole[(count, -(-columns // block))](
-                rows, _aligned(factor), found, columns, block, num_warps=warps, **_PLAIN
+                rows, _aligned(factor), numbers, columns, block, num_warps=warps, **_KERNEL_OPTIONS
             )
-    return found
+    return numbers
 
 
 def entered(rows: Array, center: Array | None, scale: Array | None) -> tuple[Array, Array, Array]:
@@ -201,7 +201,7 @@ def entered(rows: Array, center: Array | None, scale: Array | None) -> tuple[Arr
                 scale is not None,
                 block,
                 num_warps=warps,
-                **_PLAIN,
+                **_KERNEL_OPTIONS,
             )
     return numbers, size, worth
 
@@ -220,15 +220,15 @@ def recordings(rows: Array, runs: list[tuple[int, int]], standardise: bool) -> A
     torch = _torch()
     rows = _aligned(rows)
     count, length, columns = rows.shape
-    found = torch.empty(rows.shape, dtype=torch.float64, device=rows.device)
+    result = torch.empty(rows.shape, dtype=torch.float64, device=rows.device)
     wide = 64 if columns > 32 else 32
     if count:
         with torch.cuda.device(rows.device):
             for first, last in runs:
                 _kernels().recording[(count, -(-columns // wide))](
-                    rows, found, length, columns, first, last, standardise, 16, wide, num_warps=4, **_PLAIN
+                    rows, result, length, columns, first, last, standardise, 16, wide, num_warps=4, **_KERNEL_OPTIONS
                 )
-    return found
+    return result
 
 
 def holds(sources: int) -> bool:
@@ -250,23 +250,23 @@ def scaled(products: Array, worth: Array) -> tuple[Array, Array]:
     torch = _torch()
     products = _aligned(products)
     count, length, made = products.shape
-    found = torch.empty(products.shape, dtype=torch.float32, device=products.device)
+    sources = torch.empty(products.shape, dtype=torch.float32, device=products.device)
     loud = torch.empty(count, made, dtype=torch.float64, device=products.device)
     if count:
         with torch.cuda.device(products.device):
             _kernels().scaled[(count,)](
                 products,
                 _aligned(worth),
-                found,
+                sources,
                 loud,
                 length,
                 made,
                 32,
                 max(_power(made), 16),
                 num_warps=4,
-                **_PLAIN,
+                **_KERNEL_OPTIONS,
             )
-    return found, loud > 0
+    return sources, loud > 0
 
 
 def each_product(left: Array, right: Array) -> Array:
@@ -280,14 +280,14 @@ def each_product(left: Array, right: Array) -> Array:
     torch = _torch()
     left, right = _aligned(left), _aligned(right)
     (count, length, tall), wide = left.shape, right.shape[2]
-    found = torch.empty(count, tall, wide, dtype=torch.float32, device=left.device)
+    result = torch.empty(count, tall, wide, dtype=torch.float32, device=left.device)
     tile = 64 if max(tall, wide) > 32 else 32
     if count:
         with torch.cuda.device(left.device):
             _kernels().each_product[(count, -(-tall // tile) * -(-wide // tile))](
-                left, right, found, length, tall, wide, 32, tile, tile, num_warps=4, **_PLAIN
+                left, right, result, length, tall, wide, 32, tile, tile, num_warps=4, **_KERNEL_OPTIONS
             )
-    return found
+    return result
 
 
 def unmixing(
@@ -336,14 +336,14 @@ def unmixing(
         more["num_stages"] = 1
         with torch.cuda.device(sources.device):
             _kernels().around[(count, -(-length * made // block))](
-                sources, begins, widths, sizes, length, made, window, block, num_warps=warps, **_PLAIN
+                sources, begins, widths, sizes, length, made, window, block, num_warps=warps, **_KERNEL_OPTIONS
             )
-            _kernels().unmixing[(count,)](sources, sizes, chosen, out, *given, 16, long, **more, **_PLAIN)
+            _kernels().unmixing[(count,)](sources, sizes, chosen, out, *given, 16, long, **more, **_KERNEL_OPTIONS)
     return out
 
 
 # No contraction of products and sums into fused multiply-adds: the bits are then those of IEEE operations.
-_PLAIN = {"enable_fp_fusion": False}
+_KERNEL_OPTIONS = {"enable_fp_fusion": False}
 
 
 def _shape(columns: int) -> tuple[int, int]:

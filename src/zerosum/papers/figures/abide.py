@@ -26,7 +26,7 @@ import numpy as np
 from zerosum.algorithms.metrics import amari_index
 from zerosum.compute.units import Units
 from zerosum.errors import BadData
-from zerosum.papers.figures.experiment import Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.experiment import SHOWN_SPREAD, Experiment, Row, Run, Table, averages, curve, run_count
 from zerosum.papers.figures.panels import subplots
 from zerosum.papers.figures.separating import OPEN, rehearsed
 from zerosum.papers.methods import ica as published
@@ -34,7 +34,7 @@ from zerosum.papers.methods import ica_costs as costs
 
 SITES, COLLUDERS, COMPONENTS = 4, 1, 20
 # People at all sites: those of the pseudo ground truth, and the smaller of the paper's two numbers.
-PEOPLE, FEW = 772, 256
+PEOPLE, FEW_PEOPLE = 772, 256
 FILE = "abide_cc200_858.npz"
 TRUTH = published.Settings(rounds=100, step=1.0)  # of the pseudo ground truth
 # Name of a setting to its step (None: the papers') and rounds. The papers' 1000 rounds are compressed to fewer with the
@@ -86,41 +86,31 @@ def _points(along: Along, full: bool, epsilon: float, people: int) -> list[_Poin
             swept = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 10.0) if full else (0.05, 0.5, 2.0)
             return [_Point(each, people) for each in swept]
         case "people":
-            counts = (64, 128, FEW, 512, PEOPLE) if full else (64, FEW, PEOPLE)
+            counts = (64, 128, FEW_PEOPLE, 512, PEOPLE) if full else (64, FEW_PEOPLE, PEOPLE)
             return [_Point(epsilon, count) for count in counts]
         case _:
             deltas = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2) if full else (1e-7, 1e-5, 1e-3)
             return [_Point(epsilon, people, delta, delta) for delta in deltas]
 
 
-def carry(
-    along: Along,
-    data: str,
-    folder: Path | None = None,
-    *,
-    epsilon: float = _EPSILON,
-    people: int = PEOPLE,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-) -> Table:
+def carry(along: Along, run: Run, *, epsilon: float = _EPSILON, people: int = PEOPLE) -> Table:
     """Normalised gain index against the epsilon of a round, the number of people or delta."""
-    runs = run_count(seeds, 10 if full else 2)
-    whole = load(folder, PEOPLE)
+    runs = run_count(run.seeds, 10 if run.full else 2)
+    whole = load(run.folder, PEOPLE)
     rng = np.random.default_rng(0)
     # The Amari index compares an unmixing with a mixing matrix.
     truth = np.asarray(np.linalg.pinv(rehearsed(OPEN, whole, math.inf, TRUTH, rng)[0]), dtype=np.float64)
-    points = _points(along, full, epsilon, people)
+    points = _points(along, run.full, epsilon, people)
     rows: Table = [
         _row("start, W = I", "none", _Point(math.inf, people), 0.0, 0, amari_index(np.eye(COMPONENTS), truth))
     ]
     planned = len(STEPS) * (len({point.people for point in points}) + len(points) * runs)
-    on_step(0, planned)
+    run.on_step(0, planned)
     for name, step in STEPS.items():
         for count in sorted({point.people for point in points}):
             W = rehearsed(OPEN, _first(whole, count), math.inf, _settings(step), rng)[0]
             rows.append(_row("djICA", name, _Point(math.inf, count), math.inf, 0, amari_index(W, truth)))
-            on_step(len(rows) - 1, planned)
+            run.on_step(len(rows) - 1, planned)
         for point in points:
             settings = _settings(step, point.round_delta)
             # The papers' rounds are compressed: an epsilon of the round with the same total.
@@ -138,7 +128,7 @@ def carry(
                 drawn = np.random.default_rng(seed)
                 W = rehearsed("cape-djica", _first(whole, point.people), each, settings, drawn)[0]
                 rows.append(_row("capeDJICA", name, point, exact, seed, amari_index(W, truth)))
-                on_step(len(rows) - 1, planned)
+                run.on_step(len(rows) - 1, planned)
     return rows
 
 
@@ -214,7 +204,7 @@ def draw(rows: Table, path: Path, along: Along = "epsilon") -> None:
 # Figure to its axis, the epsilon of a round and the number of people.
 _FIGURES: dict[str, tuple[Along, float, int]] = {
     "ica-abide": ("epsilon", _EPSILON, PEOPLE),
-    "ica-abide-256": ("epsilon", _EPSILON, FEW),
+    "ica-abide-256": ("epsilon", _EPSILON, FEW_PEOPLE),
     "ica-abide-subjects": ("people", _EPSILON, PEOPLE),
     "ica-abide-subjects-2": ("people", _LARGE, PEOPLE),
     "ica-abide-delta": ("delta", _EPSILON, PEOPLE),
@@ -233,8 +223,7 @@ EXPERIMENTS = tuple(
             "delta": "delta",
             "people": "people",
             "gain index": "gain_index",
-            "spread": "spread",
-            "runs": "runs",
+            **SHOWN_SPREAD,
         },
         data=("abide",),
         brief_seeds=1,

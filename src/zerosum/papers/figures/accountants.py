@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
+from zerosum.papers.figures.experiment import Experiment, Run, Table
 from zerosum.papers.figures.panels import subplots
 from zerosum.papers.methods import ica_costs as costs
 
@@ -41,30 +41,23 @@ _LOOKS: dict[str, tuple[str, str, str]] = {
 }
 
 
-def totals(
-    data: str = "none",
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-) -> Table:
+def totals(run: Run) -> Table:
     """Total epsilon against rounds. `seeds` and `data` have no effect, since nothing is random."""
-    swept = sorted({round(r) for r in np.geomspace(1, 1000, 40)}) if full else [1, 3, 10, 30, 100, 300, 1000]
+    swept = sorted({round(r) for r in np.geomspace(1, 1000, 40)}) if run.full else [1, 3, 10, 30, 100, 300, 1000]
     ratios = {FIGURE: 1 / math.sqrt(0.25), SECTION: costs.ratio(0.5)}
     planned = [(setting, rounds) for setting in ratios for rounds in swept]
     rows: Table = []
-    on_step(0, len(planned))
+    run.on_step(0, len(planned))
     for done, (setting, rounds) in enumerate(planned, 1):
-        found = asdict(costs.claims(rounds, ratios[setting], sites=SITES, colluders=COLLUDERS))
+        claims = asdict(costs.claims(rounds, ratios[setting], sites=SITES, colluders=COLLUDERS))
         if setting == SECTION:
             step = 0.015 / math.log(COMPONENTS)
-            found[WITH_STEP] = costs.claimed_with_step(rounds, ratios[setting], step)
+            claims[WITH_STEP] = costs.claimed_with_step(rounds, ratios[setting], step)
         for accountant in _LOOKS:
-            if accountant in found:
-                row = {"setting": setting, "rounds": rounds, "accountant": accountant, "epsilon": found[accountant]}
+            if accountant in claims:
+                row = {"setting": setting, "rounds": rounds, "accountant": accountant, "epsilon": claims[accountant]}
                 rows.append(row)
-        on_step(done, len(planned))
+        run.on_step(done, len(planned))
     return rows
 
 
@@ -105,10 +98,10 @@ def draw(rows: Table, path: Path) -> None:
 
 EXPERIMENTS = (
     Experiment(
-        name="accountants",
-        carry=totals,
-        draw=draw,
-        summary=summary,
+        "accountants",
+        totals,
+        draw,
+        summary,
         shown={"setting": "setting", "rounds": "rounds", "accountant": "accountant", "total eps": "epsilon"},
         data=("none",),
     ),

@@ -23,7 +23,7 @@ from zerosum.kernel.calculator import account
 from zerosum.kernel.published import theorem_1
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.view import Coalition
-from zerosum.papers.figures.experiment import Experiment, OnStep, Table, quiet
+from zerosum.papers.figures.experiment import Experiment, Run, Table
 from zerosum.papers.figures.panels import subplots
 
 # Numbers of sites and values of epsilon, one panel each.
@@ -75,40 +75,33 @@ def deltas(sites: int, epsilon: float, tau: float, colluders: int | None = None)
     }
 
 
-def cape_delta(
-    data: str = "none",
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-) -> Table:
+def cape_delta(run: Run) -> Table:
     """delta against noise. `seeds` and `data` have no effect, since nothing is random."""
     planned = [
         (sites, epsilon, float(tau))
         for sites in SITES
         for epsilon in EPSILONS
-        for tau in np.geomspace(0.5, 16, 41 if full else 11) * math.sqrt(3 / epsilon)
+        for tau in np.geomspace(0.5, 16, 41 if run.full else 11) * math.sqrt(3 / epsilon)
     ]
     rows: Table = []
-    on_step(0, len(planned))
+    run.on_step(0, len(planned))
     for done, (sites, epsilon, tau) in enumerate(planned, 1):
         for name, delta in deltas(sites, epsilon, tau).items():
             rows.append({"sites": sites, "epsilon": epsilon, "tau": tau, "curve": name, "delta": delta})
-        on_step(done, len(planned))
+        run.on_step(done, len(planned))
     return rows
 
 
 def summary(rows: Table) -> Table:
     """Three of the noise levels of every setting."""
-    found: Table = []
+    lines: Table = []
     for sites in SITES:
         for epsilon in EPSILONS:
             own = [row for row in rows if (row["sites"], row["epsilon"]) == (sites, epsilon)]
             noises = sorted({float(row["tau"]) for row in own})
             few = {noises[len(noises) * part // 4] for part in (1, 2, 3)}
-            found += [row for row in own if row["tau"] in few]
-    return found
+            lines += [row for row in own if row["tau"] in few]
+    return lines
 
 
 def draw(rows: Table, path: Path) -> None:
@@ -118,8 +111,8 @@ def draw(rows: Table, path: Path) -> None:
         for axes, sites in zip(line, SITES, strict=True):
             for name, (label, colour, style) in _LOOKS.items():
                 shown = [row for row in rows if (row["sites"], row["epsilon"], row["curve"]) == (sites, epsilon, name)]
-                noises, found = ([float(row[column]) for row in shown] for column in ("tau", "delta"))
-                axes.plot(noises, found, label=label, color=colour, ls=style, lw=1.8)
+                noises, values = ([float(row[column]) for row in shown] for column in ("tau", "delta"))
+                axes.plot(noises, values, label=label, color=colour, ls=style, lw=1.8)
             axes.set_xscale("log")
             axes.set_yscale("log")
             axes.set_ylim(1e-10, 2)
@@ -139,14 +132,7 @@ def draw(rows: Table, path: Path) -> None:
 COLLUSION, POOLED_DELTA = ((10, 1.0), (30, 1.0), (10, 3.0), (30, 3.0)), 1e-5
 
 
-def cape_collusion(
-    data: str = "none",
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-) -> Table:
+def cape_collusion(run: Run) -> Table:
     """delta against the share of colluding sites, at the noise at which pooled data have a delta of 1e-5.
 
     Theorem 1 covers less than a third of the sites (figures 5c-d of capeDJICA and 6 of capeFM end there). The exact
@@ -154,7 +140,7 @@ def cape_collusion(
     """
     planned = [(sites, epsilon, colluders) for sites, epsilon in COLLUSION for colluders in range(sites)]
     rows: Table = []
-    on_step(0, len(planned))
+    run.on_step(0, len(planned))
     for done, (sites, epsilon, colluders) in enumerate(planned, 1):
         tau = 1 / accountant.mu_for(epsilon, POOLED_DELTA)
         for name, delta in deltas(sites, epsilon, tau, colluders).items():
@@ -169,18 +155,18 @@ def cape_collusion(
                     "delta": delta,
                 }
             )
-        on_step(done, len(planned))
+        run.on_step(done, len(planned))
     return rows
 
 
 def collusion_summary(rows: Table) -> Table:
     """No colluders, the papers' largest number, two thirds of the sites, and all but one."""
-    found: Table = []
+    lines: Table = []
     for sites, epsilon in COLLUSION:
         few = {0, math.ceil(sites / 3) - 1, 2 * sites // 3, sites - 1}
         own = [row for row in rows if (row["sites"], row["epsilon"]) == (sites, epsilon)]
-        found += [row for row in own if row["colluders"] in few and row["curve"] in ("cape claimed", "cape exact")]
-    return found
+        lines += [row for row in own if row["colluders"] in few and row["curve"] in ("cape claimed", "cape exact")]
+    return lines
 
 
 def draw_collusion(rows: Table, path: Path) -> None:
@@ -189,8 +175,8 @@ def draw_collusion(rows: Table, path: Path) -> None:
     for axes, (sites, epsilon) in zip(panels.T.flat, COLLUSION, strict=True):
         for name, (label, colour, style) in _LOOKS.items():
             shown = [row for row in rows if (row["sites"], row["epsilon"], row["curve"]) == (sites, epsilon, name)]
-            shares, found = ([float(row[column]) for row in shown] for column in ("share", "delta"))
-            axes.plot(shares, found, label=label, color=colour, ls=style, lw=1.8, marker="o", markersize=2.5)
+            shares, values = ([float(row[column]) for row in shown] for column in ("share", "delta"))
+            axes.plot(shares, values, label=label, color=colour, ls=style, lw=1.8, marker="o", markersize=2.5)
         axes.axvspan(0, (math.ceil(sites / 3) - 1) / sites, color="#d9843b", alpha=0.08, lw=0)
         axes.set_yscale("log")
         axes.set_ylim(1e-6, 2)
@@ -210,10 +196,10 @@ def draw_collusion(rows: Table, path: Path) -> None:
 
 EXPERIMENTS = (
     Experiment(
-        name="cape-collusion",
-        carry=cape_collusion,
-        draw=draw_collusion,
-        summary=collusion_summary,
+        "cape-collusion",
+        cape_collusion,
+        draw_collusion,
+        collusion_summary,
         shown={
             "sites": "sites",
             "eps": "epsilon",
@@ -225,10 +211,10 @@ EXPERIMENTS = (
         data=("none",),
     ),
     Experiment(
-        name="cape-delta",
-        carry=cape_delta,
-        draw=draw,
-        summary=summary,
+        "cape-delta",
+        cape_delta,
+        draw,
+        summary,
         shown={"sites": "sites", "eps": "epsilon", "tau": "tau", "curve": "curve", "delta": "delta"},
         data=("none",),
     ),

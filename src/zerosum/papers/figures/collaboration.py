@@ -14,7 +14,6 @@ for a record.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,10 @@ from zerosum.algorithms import DataCollaborationProgram, FeatureClassifierProgra
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
-from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.experiment import SHOWN_SPREAD, Experiment, Row, Run, Table, averages, curve, run_count
 from zerosum.papers.figures.panels import subplots
 from zerosum.papers.methods import collaboration as methods
-from zerosum.papers.methods.collaboration import Records
+from zerosum.papers.methods.records import Records
 from zerosum.papers.programs.federated import CLIP
 from zerosum.statistics import perceptron
 from zerosum.statistics.softmax import BIAS
@@ -88,10 +87,10 @@ OURS = ("rigorous DC", "private sum")
 
 def paper(data: str, method: str, records: int, width: int) -> float:
     """Accuracy in the paper, NaN if it has none."""
-    found = PAPER.get((data, method, records), ())
-    if len(found) > 1:
-        return found[WIDTHS.index(width)] if width in WIDTHS else float("nan")
-    return found[0] if found else float("nan")
+    values = PAPER.get((data, method, records), ())
+    if len(values) > 1:
+        return values[WIDTHS.index(width)] if width in WIDTHS else float("nan")
+    return values[0] if values else float("nan")
 
 
 def load(data: str, folder: Path | None) -> tuple[Records, Records]:
@@ -172,8 +171,8 @@ def aggregated(clients: list[Records], test: Records, width: int, seed: int, eps
         start=seed,
     )
     rehearsal = Rehearsal(program, len(labels), len(clients), epsilon, OUR_DELTA, scheme="pooled")
-    found = rehearsal.run(Units(np.column_stack([rows, labels])), seed)
-    chances = program.probabilities(np.asarray(found["weights"]), joint.returned(0, test.x))
+    estimate = rehearsal.run(Units(np.column_stack([rows, labels])), seed)
+    chances = program.probabilities(np.asarray(estimate["weights"]), joint.returned(0, test.x))
     return float(np.mean(chances.argmax(axis=1) == test.y))
 
 
@@ -192,12 +191,12 @@ def ours(
     kind = DataCollaborationProgram if method == "rigorous DC" else FeatureClassifierProgram
     program = kind(columns=(*(f"p{i}" for i in range(SIDE * SIDE)), "class"), classes=classes, features=settings)
     units = Units(np.column_stack([255 * joined.x, joined.y]).astype(np.float32))
-    found = Rehearsal(program, len(joined.y), len(clients), epsilon, OUR_DELTA, scheme=scheme).run(units, seed)
-    z: Floats = np.asarray(program.feature_map(255 * test.x), dtype=np.float64) - found["center"].value
-    z = z @ found["projection"].value
+    estimate = Rehearsal(program, len(joined.y), len(clients), epsilon, OUR_DELTA, scheme=scheme).run(units, seed)
+    z: Floats = np.asarray(program.feature_map(255 * test.x), dtype=np.float64) - estimate["center"].value
+    z = z @ estimate["projection"].value
     # The programs train on directions of norm 1.
     z /= np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-30)
-    weights = found["weights"].value
+    weights = estimate["weights"].value
     constant = weights[-1] if method == "rigorous DC" else BIAS * weights[-1]
     return float(np.mean(np.argmax(z @ weights[:-1] + constant, axis=1) == test.y))
 
@@ -213,40 +212,32 @@ def _worth(method: str, records: int, distance: float) -> tuple[float, float]:
     return (OUR_EPSILON, OUR_EPSILON) if method in OURS else (float("inf"), float("inf"))
 
 
-def carry(
-    name: str,
-    data: str,
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-) -> Table:
+def carry(run: Run) -> Table:
     """Accuracy of every method on test images. Quick runs have three widths and one seed."""
-    runs = run_count(seeds, FULL_SEEDS if full else QUICK_SEEDS)
-    images, test = load(name, folder)
-    if not full:
+    runs = run_count(run.seeds, FULL_SEEDS if run.full else QUICK_SEEDS)
+    images, test = load(run.data, run.folder)
+    if not run.full:
         test = Records(test.x[:2000], test.y[:2000])
     distance = median_distance(images)
-    widths = WIDTHS if full else (10, 50, 100)
+    widths = WIDTHS if run.full else (10, 50, 100)
     points = [(method, width) for method in REDUCED for width in widths]
     points += [(method, 0) for method in (*TRAVELLING, *OURS)]
     planned = [(records, *point) for records in (100, 1000) for point in points]
     rows: Table = []
-    on_step(0, len(planned))
+    run.on_step(0, len(planned))
     for done, (records, method, width) in enumerate(planned, 1):
         nominal, exact = _worth(method, records, distance)
         for seed in range(runs):
             clients = shared_out(images, records, seed)
-            found = (
+            share = (
                 ours(method, clients, test, OUR_EPSILON, seed)
                 if method in OURS
                 else accuracy(method, clients, test, width, seed)
             )
             row: Row = {"method": method, "records": records, "components": width, "epsilon": nominal}
-            row |= {"record_epsilon": exact, "paper": paper(name, method, records, width)}
-            rows.append(row | {"seed": seed, "accuracy": 100 * found})
-        on_step(done, len(planned))
+            row |= {"record_epsilon": exact, "paper": paper(run.data, method, records, width)}
+            rows.append(row | {"seed": seed, "accuracy": 100 * share})
+        run.on_step(done, len(planned))
     return rows
 
 
@@ -307,17 +298,11 @@ _SHOWN = {
     "record's eps": "record_epsilon",
     "paper": "paper",
     "accuracy": "accuracy",
-    "spread": "spread",
-    "runs": "runs",
+    **SHOWN_SPREAD,
 }
 
 
-def _carried(name: str) -> Carry:
-    """The experiment on one data set. A function, so that each partial has its own name."""
-    return partial(carry, name)
-
-
 EXPERIMENTS = tuple(
-    Experiment(name=f"dc-{name}", carry=_carried(name), draw=draw, summary=summary, shown=_SHOWN, data=(name,))
+    Experiment(name=f"dc-{name}", carry=carry, draw=draw, summary=summary, shown=_SHOWN, data=(name,))
     for name in _FILES
 )

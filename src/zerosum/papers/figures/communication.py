@@ -33,7 +33,7 @@ from zerosum.engines.in_process import InProcess
 from zerosum.kernel.schemes import SCHEMES, Scheme
 from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.kernel.view import Coalition
-from zerosum.papers.figures.experiment import Experiment, OnStep, Row, Table, quiet
+from zerosum.papers.figures.experiment import Experiment, Row, Run, Table
 from zerosum.protocol.codec import Frame, decode_message
 from zerosum.protocol.messages import Propose, Secure
 from zerosum.secagg.keys import Identity
@@ -84,7 +84,7 @@ class _Phases:
             yield name, reply
 
 
-def measured(scheme: str, sites: int, numbers: int) -> Table:
+def message_sizes(scheme: str, sites: int, numbers: int) -> Table:
     """One row for each phase of a study of one mean."""
     question = MeanProgram(columns=tuple(f"c{at:05d}" for at in range(numbers)), clip=1.0)
     rng = np.random.default_rng(0)
@@ -126,28 +126,21 @@ def measured(scheme: str, sites: int, numbers: int) -> Table:
     ]
 
 
-def communication(
-    data: str = "none",
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-) -> Table:
+def communication(run: Run) -> Table:
     """Bytes of every scheme, number of sites and number of columns. `seeds` and `data` have no effect, since sizes of
     messages do not depend on draws."""
     planned = [
         (scheme, sites, numbers)
         for scheme, facts in SCHEMES.items()
         if facts.noisy
-        for sites in (*SITES, *(MORE_SITES if full else ()))
-        for numbers in (*NUMBERS, *(MORE_NUMBERS if full else ()))
+        for sites in (*SITES, *(MORE_SITES if run.full else ()))
+        for numbers in (*NUMBERS, *(MORE_NUMBERS if run.full else ()))
     ]
     rows: Table = []
-    on_step(0, len(planned))
+    run.on_step(0, len(planned))
     for done, each in enumerate(planned, 1):
-        rows += measured(*each)
-        on_step(done, len(planned))
+        rows += message_sizes(*each)
+        run.on_step(done, len(planned))
     return rows
 
 
@@ -258,10 +251,10 @@ def draw(rows: Table, path: Path) -> None:
 
 EXPERIMENTS = (
     Experiment(
-        name="communication",
-        carry=communication,
-        draw=draw,
-        summary=summary,
+        "communication",
+        communication,
+        draw,
+        summary,
         shown={
             "scheme": "scheme",
             "sites": "sites",

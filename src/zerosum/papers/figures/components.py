@@ -18,7 +18,16 @@ from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import PrivateSum
 from zerosum.kernel.statistic import Adjacency
-from zerosum.papers.figures.experiment import Experiment, OnStep, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.experiment import (
+    SHOWN_SETTING,
+    SHOWN_SPREAD,
+    Experiment,
+    Run,
+    Table,
+    averages,
+    curve,
+    run_count,
+)
 from zerosum.papers.figures.panels import subplots
 from zerosum.papers.methods import tensor
 from zerosum.papers.rehearsal import PublicData
@@ -59,17 +68,7 @@ def experiments(prefix: str, what: tuple[str, str], errors: Errors) -> tuple[Exp
             carry=partial(_carry, errors, x),
             draw=partial(draw, x=x, what=what),
             summary=summary,
-            shown={
-                "method": "method",
-                "calibration": "calibration",
-                "asked eps": "epsilon",
-                "exact eps": "exact_epsilon",
-                "delta": "delta",
-                "records": "records",
-                "error": "error",
-                "spread": "spread",
-                "runs": "runs",
-            },
+            shown=SHOWN_SETTING | {"delta": "delta", "records": "records", "error": "error"} | SHOWN_SPREAD,
             data=tuple(DATA),
         )
         for x, name in names.items()
@@ -114,12 +113,12 @@ def published_errors(
             # the same draws for both calibrations
             rng = np.random.default_rng([13, seed])
             if method == "avn":
-                found = tensor.avn(program, alone.sites[0], noise, rng)
+                estimate = tensor.avn(program, alone.sites[0], noise, rng)
             else:
                 taus = dict(zip(names, noise, strict=True))
-                held = alone if method in tensor.ALONE else data
-                found = held.rehearse(program, scheme, partial(_tau, taus), rng)
-            rows.append((method, which, true, error(found)))
+                held = alone if method in tensor.ONE_SITE_METHODS else data
+                estimate = held.rehearse(program, scheme, partial(_tau, taus), rng)
+            rows.append((method, which, true, error(estimate)))
     return rows
 
 
@@ -129,7 +128,7 @@ def _tau(taus: dict[str, float], request: PrivateSum) -> float:
 
 
 def points(x: Swept, full: bool) -> list[Point]:
-    """Points of a sweep."""
+    """Points of a sweep along `x`: the papers' in a full run, fewer in a quick one."""
     if x == "epsilon":
         swept = (0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 3.0, 10.0) if full else (0.1, 0.5, 1.0, 3.0)
         sizes = (2000, _RECORDS) if full else (_RECORDS,)
@@ -141,29 +140,20 @@ def points(x: Swept, full: bool) -> list[Point]:
     return [Point(EPSILON, delta, _RECORDS) for delta in deltas]
 
 
-def _carry(
-    errors: Errors,
-    x: Swept,
-    data: str,
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-) -> Table:
+def _carry(errors: Errors, x: Swept, run: Run) -> Table:
     """Run all methods at all points and seeds."""
-    if data not in DATA:
-        raise BadParameter(f"unknown data {data!r}; there are {', '.join(DATA)}")
-    runs = run_count(seeds, _SEEDS if full else 2)
-    where: Sequence[Point] = points(x, full)
+    if run.data not in DATA:
+        raise BadParameter(f"unknown data {run.data!r}; there are {', '.join(DATA)}")
+    runs = run_count(run.seeds, _SEEDS if run.full else 2)
+    where: Sequence[Point] = points(x, run.full)
     rows: Table = []
-    on_step(0, len(where) * runs)
+    run.on_step(0, len(where) * runs)
     for at, point in enumerate(where):
         for seed in range(runs):
-            for method, which, true, error in errors(*DATA[data], point, seed):
+            for method, which, true, error in errors(*DATA[run.data], point, seed):
                 asked = (point.epsilon, true, point.delta, point.records, seed, error)
-                rows.append(dict(zip(COLUMNS, (data, method, which, *asked), strict=True)))
-            on_step(at * runs + seed + 1, len(where) * runs)
+                rows.append(dict(zip(COLUMNS, (run.data, method, which, *asked), strict=True)))
+            run.on_step(at * runs + seed + 1, len(where) * runs)
     return rows
 
 

@@ -20,7 +20,17 @@ import numpy as np
 from zerosum.algorithms.metrics import amari_index
 from zerosum.arrays import Floats
 from zerosum.data.fmri import Brains, make_fmri
-from zerosum.papers.figures.experiment import Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.experiment import (
+    SHOWN_SETTING,
+    SHOWN_SPREAD,
+    Experiment,
+    Row,
+    Run,
+    Table,
+    averages,
+    curve,
+    run_count,
+)
 from zerosum.papers.figures.ica import FULL, QUICK, USABLE, Size
 from zerosum.papers.figures.panels import subplots
 from zerosum.papers.figures.separating import (
@@ -43,19 +53,12 @@ _AUTOCORRELATION = "autocorrelation"
 # ---- figure 2b ------------------------------------------------------------------------------------------------------
 
 
-def pooled_epsilon(
-    data: str = "synthetic",
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-) -> Table:
+def pooled_epsilon(run: Run) -> Table:
     """Gain index against epsilon for data of 512 people at one party (figure 2b)."""
-    size = FULL if full else QUICK
-    runs = run_count(seeds, size.seeds)
-    swept = (0.01, 0.1, 1.0, 10.0, 100.0, 1e4) if full else (0.1, 1.0, 100.0)
-    totals = (0.5, 1.0, 2.0, 4.0, 8.0) if full else (1.0, 4.0)
+    size = FULL if run.full else QUICK
+    runs = run_count(run.seeds, size.seeds)
+    swept = (0.01, 0.1, 1.0, 10.0, 100.0, 1e4) if run.full else (0.1, 1.0, 100.0)
+    totals = (0.5, 1.0, 2.0, 4.0, 8.0) if run.full else (1.0, 4.0)
     plan = [
         *(Trial(method) for method in (OPEN, OPEN_TUNED)),
         *(Trial(NOT_PRIVATE, "not private", epsilon) for epsilon in swept),
@@ -63,25 +66,25 @@ def pooled_epsilon(
     ]
     people = min(POOLED, size.people)
     rows: Table = []
-    on_step(0, runs * len(plan))
+    run.on_step(0, runs * len(plan))
     for seed in range(runs):
         study = _study(size, people, seed, sites=1)
         setting = Separating(study, size.rounds)
         for trial in plan:
-            found = setting.separate(trial, seed)
+            separated = setting.separate(trial, seed)
             rows.append(
                 {
                     "method": trial.method,
                     "calibration": trial.calibration,
                     "epsilon": trial.epsilon,
-                    "exact_epsilon": found.exact_epsilon,
+                    "exact_epsilon": separated.exact_epsilon,
                     "people": people,
                     "seed": seed,
-                    "gain_index": found.amari_index(study.maps),
-                    "rounds": found.rounds,
+                    "gain_index": separated.amari_index(study.maps),
+                    "rounds": separated.rounds,
                 }
             )
-            on_step(len(rows), runs * len(plan))
+            run.on_step(len(rows), runs * len(plan))
     return rows
 
 
@@ -149,25 +152,18 @@ def dependence(courses: Floats) -> float:
     flat = courses.reshape(-1, courses.shape[2])
     # Ranks, since the moments of squares of heavy-tailed values are unstable.
     ranks = np.argsort(np.argsort(flat**2, axis=0), axis=0).astype(np.float64)
-    found = np.abs(np.corrcoef(ranks.T))
-    return float(np.mean(found[~np.eye(len(found), dtype=bool)]))
+    correlations = np.abs(np.corrcoef(ranks.T))
+    return float(np.mean(correlations[~np.eye(len(correlations), dtype=bool)]))
 
 
-def independence(
-    data: str = "synthetic",
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-) -> Table:
+def independence(run: Run) -> Table:
     """Autocorrelations of the estimated time courses (figure 1), and of mixtures that nothing has separated.
 
     There is one row for each method, component and seed. The last column has the values at all lags.
     """
-    size = FULL if full else QUICK
+    size = FULL if run.full else QUICK
     # A curve is a mean over people already; more runs add rows for further seeds.
-    runs = run_count(seeds, 1)
+    runs = run_count(run.seeds, 1)
     plan = [
         Trial(OPEN_TUNED),
         Trial(OPEN),
@@ -175,7 +171,7 @@ def independence(
     ]
     rows: Table = []
     each = len(plan) + 2
-    on_step(0, runs * each)
+    run.on_step(0, runs * each)
     for seed in range(runs):
         study = _study(size, size.people, seed, sites=4)
         setting = Separating(study, size.rounds)
@@ -186,13 +182,13 @@ def independence(
         mixing = np.linalg.qr(rng.standard_normal((len(truth), len(truth))))[0]
         for done, (method, gains) in enumerate(((SOURCES, np.eye(len(truth))), (MIXTURES, mixing)), 1):
             rows += _courses(method, amari_index(gains, np.eye(len(truth))), math.inf, seed, sources @ gains.T)
-            on_step(seed * each + done, runs * each)
+            run.on_step(seed * each + done, runs * each)
         for done, trial in enumerate(plan, 3):
-            found = setting.separate(trial, seed)
+            result = setting.separate(trial, seed)
             # Volumes are sources times maps.
-            estimated = sources @ (truth @ found.unmixing.T)
-            rows += _courses(trial.method, found.amari_index(truth), trial.epsilon, seed, estimated)
-            on_step(seed * each + done, runs * each)
+            estimated = sources @ (truth @ result.unmixing.T)
+            rows += _courses(trial.method, result.amari_index(truth), trial.epsilon, seed, estimated)
+            run.on_step(seed * each + done, runs * each)
     return rows
 
 
@@ -260,27 +256,18 @@ def draw_independence(rows: Table, path: Path) -> None:
 
 EXPERIMENTS = (
     Experiment(
-        name="ica-pooled",
-        carry=pooled_epsilon,
-        draw=draw_pooled,
-        summary=pooled_summary,
-        shown={
-            "method": "method",
-            "calibration": "calibration",
-            "asked eps": "epsilon",
-            "exact eps": "exact_epsilon",
-            "people": "people",
-            "gain index": "gain_index",
-            "spread": "spread",
-            "runs": "runs",
-        },
+        "ica-pooled",
+        pooled_epsilon,
+        draw_pooled,
+        pooled_summary,
+        shown=SHOWN_SETTING | {"people": "people", "gain index": "gain_index"} | SHOWN_SPREAD,
         brief_seeds=1,
     ),
     Experiment(
-        name="ica-autocorrelation",
-        carry=independence,
-        draw=draw_independence,
-        summary=independence_summary,
+        "ica-autocorrelation",
+        independence,
+        draw_independence,
+        independence_summary,
         shown={
             "method": "method",
             "asked eps": "epsilon",

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -28,19 +28,27 @@ def quiet(done: int, planned: int) -> None:
     return None
 
 
-class Carry(Protocol):
-    """Signature of a function that runs an experiment and returns one row per run. It calls `on_step` with 0, 1, ... of
-    the planned number."""
+@dataclass(frozen=True)
+class Run:
+    """Settings of one run of an experiment."""
 
-    def __call__(
-        self,
-        data: str,
-        folder: Path | None = None,
-        *,
-        full: bool = False,
-        seeds: int | None = None,
-        on_step: OnStep = quiet,
-    ) -> Table: ...
+    data: str = "synthetic"  # name of the data set
+    folder: Path | None = None  # where real data sets lie
+    full: bool = False  # the papers' sizes, instead of a quick run
+    seeds: int | None = None  # number of seeds; None for that of the size
+    on_step: OnStep = quiet  # receives (done, planned): 0 first, then after each of the planned steps
+
+
+# Runs an experiment and returns its rows.
+Carry = Callable[[Run], Table]
+# Headings to columns of printed tables that several experiments share: the setting of a run, and the end of a line.
+SHOWN_SETTING = {
+    "method": "method",
+    "calibration": "calibration",
+    "asked eps": "epsilon",
+    "exact eps": "exact_epsilon",
+}
+SHOWN_SPREAD = {"spread": "spread", "runs": "runs"}
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ class Experiment:
     ) -> Table:
         """Run and write `out`/NAME-DATA.csv and .png, or NAME.csv and .png if there is one data set."""
         chosen = self.dataset(data)
-        rows = self.carry(chosen, folder, full=full, seeds=seeds, on_step=on_step)
+        rows = self.carry(Run(chosen, folder, full, seeds, on_step))
         out.mkdir(parents=True, exist_ok=True)
         write_csv(rows, out / f"{self.stem(data)}.csv")
         self.draw(rows, out / f"{self.stem(data)}.png")
@@ -140,12 +148,12 @@ def averages(rows: Table, measured: Sequence[str], over: str = "seed") -> Table:
     for row in rows:
         key = tuple((name, value) for name, value in row.items() if name != over and name not in measured)
         groups.setdefault(key, []).append(row)
-    found: Table = []
+    lines: Table = []
     for key, alike in groups.items():
         values = {name: [float(row[name]) for row in alike] for name in measured}
         means: Row = {name: float(np.mean(numbers)) for name, numbers in values.items()}
-        found.append(dict(key) | means | {"spread": float(np.std(values[measured[0]])), "runs": len(alike)})
-    return found
+        lines.append(dict(key) | means | {"spread": float(np.std(values[measured[0]])), "runs": len(alike)})
+    return lines
 
 
 def run_count(asked: int | None, usual: int) -> int:

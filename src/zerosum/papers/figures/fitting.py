@@ -32,5 +32,5 @@ def ours(sites: Sequence[Floats], epsilon: float, delta: float, colluders: int, 
     rows = np.vstack(sites)
     rehearsal = Rehearsal(algorithm, len(rows), len(sites), epsilon, delta, colluders)
     estimate = rehearsal.run(Units.from_rows(rows), seed)
-    found = [np.ravel(np.asarray(estimate[name])) for name in ("coefficients", "intercept")]
-    return np.concatenate(found).astype(np.float64)
+    parts = [np.ravel(np.asarray(estimate[name])) for name in ("coefficients", "intercept")]
+    return np.concatenate(parts).astype(np.float64)

@@ -25,7 +25,7 @@ import numpy as np
 
 from zerosum.arrays import Floats
 from zerosum.data.fmri import make_fmri
-from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.experiment import Carry, Experiment, Row, Run, Table, averages, curve, run_count
 from zerosum.papers.figures.panels import Panel, aligned, draw_panels, subplots
 from zerosum.papers.figures.separating import (
     CAPE_TUNED,
@@ -113,113 +113,83 @@ def _trials(point: _Point, private_pca: bool, wishart: bool) -> list[Trial]:
     ]
 
 
-def _row(trial: Trial, people: int, seed: int, found: Separated, setting: Separating) -> Row:
+def _row(trial: Trial, people: int, seed: int, result: Separated, setting: Separating) -> Row:
     """One row of the table."""
     truth = setting.study.maps
     values = (
         trial.method,
         trial.calibration,
-        found.rounds,
+        result.rounds,
         trial.epsilon,
-        found.exact_epsilon,
-        found.with_reduction,
+        result.exact_epsilon,
+        result.with_reduction,
         trial.delta,
         people,
         seed,
-        found.amari_index(truth),
-        found.correlation(truth),
+        result.amari_index(truth),
+        result.correlation(truth),
     )
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def _sweep(points: Sequence[_Point], size: Size, seeds: int | None, on_step: OnStep) -> Table:
+def _sweep(points: Sequence[_Point], size: Size, run: Run) -> Table:
     """Every method at every point, once per seed. The seed determines the data too."""
     plan: list[tuple[int, int, Trial]] = []
-    for seed in range(run_count(seeds, size.seeds)):
+    for seed in range(run_count(run.seeds, size.seeds)):
         for people in dict.fromkeys(point.people for point in points):
             here = [point for point in points if point.people == people]
             trials = [trial for point in here for trial in _trials(point, size.slow, size.slow or point is here[-1])]
             plan += [(seed, people, trial) for trial in (*_references(), *trials)]
     rows: Table = []
-    on_step(0, len(plan))
+    run.on_step(0, len(plan))
     at: tuple[int, int] | None = None
     for done, (seed, people, trial) in enumerate(plan, 1):
         # Trials are ordered by seed and people, so that one study is in memory at a time.
         if at != (seed, people):
             at, setting = (seed, people), size.setting(people, seed)
         rows.append(_row(trial, people, seed, setting.separate(trial, seed), setting))
-        on_step(done, len(plan))
+        run.on_step(done, len(plan))
     return rows
 
 
 # ---- the experiments ------------------------------------------------------------------------------------------------
 
 
-def ica_epsilon(
-    data: str = "synthetic",
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-    people: int | None = None,
-) -> Table:
+def ica_epsilon(run: Run, *, people: int | None = None) -> Table:
     """Amari index against epsilon (capeDJICA, figure 1a, and DP-djICA, figure 2a; with 256 `people`, figure 1b)."""
-    size = FULL if full else QUICK
+    size = FULL if run.full else QUICK
     if people is not None:
         size = replace(size, people=people)
-    totals = (0.5, 1.0, 2.0, 4.0, 8.0) if full else (1.0, 2.0, 4.0)
-    rounds = (0.05, 0.1, 0.5, 1.0, 2.0) if full else (0.1, 0.5, 1.0)
+    totals = (0.5, 1.0, 2.0, 4.0, 8.0) if run.full else (1.0, 2.0, 4.0)
+    rounds = (0.05, 0.1, 0.5, 1.0, 2.0) if run.full else (0.1, 0.5, 1.0)
     points = [_Point(total, each, people=size.people) for total, each in zip(totals, rounds, strict=True)]
-    return _sweep(points, size, seeds, on_step)
+    return _sweep(points, size, run)
 
 
-def ica_subjects(
-    data: str = "synthetic",
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-    round_epsilon: float = ROUND_EPSILON,
-) -> Table:
+def ica_subjects(run: Run, *, round_epsilon: float = ROUND_EPSILON) -> Table:
     """Amari index against the number of people at all sites (capeDJICA, figure 2a; with a larger epsilon of a round,
     2b)."""
-    size = FULL if full else QUICK
-    parts = (8, 4, 2, 1) if full else (4, 2, 1)
+    size = FULL if run.full else QUICK
+    parts = (8, 4, 2, 1) if run.full else (4, 2, 1)
     points = [_Point(round_epsilon=round_epsilon, people=size.people // part) for part in parts]
-    return _sweep(points, size, seeds, on_step)
+    return _sweep(points, size, run)
 
 
-def ica_delta(
-    data: str = "synthetic",
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-) -> Table:
+def ica_delta(run: Run) -> Table:
     """Amari index against delta, which also enters the published noise of a round (capeDJICA, figure 7a)."""
-    size = FULL if full else QUICK
-    swept = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2) if full else (1e-7, 1e-5, 1e-3)
+    size = FULL if run.full else QUICK
+    swept = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2) if run.full else (1e-7, 1e-5, 1e-3)
     points = [_Point(delta=delta, people=size.people, round_delta=delta) for delta in swept]
-    return _sweep(points, size, seeds, on_step)
+    return _sweep(points, size, run)
 
 
-def ica_maps(
-    data: str = "synthetic",
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-) -> Table:
+def ica_maps(run: Run) -> Table:
     """Maps found by the methods (capeDJICA, figure 3; its figure 4 varies capeDJICA alone), one row per map.
 
     The last column has the values of a map, matched to the truth in order and sign, with largest value 1. The public
     basis has 12 x 12 cosines here, since 8 x 8 blur maps this small.
     """
-    size = FULL if full else QUICK
+    size = FULL if run.full else QUICK
     setting = size.setting(size.people, 0, per_axis=min(12, size.side))
     truth = setting.study.maps
     exact, asked = partial(Trial, calibration="exact", epsilon=EPSILON, delta=DELTA), (ROUND_EPSILON, DELTA)
@@ -234,30 +204,23 @@ def ica_maps(
         Trial("single-site", "published", *asked),
         Trial(NOT_PRIVATE, "not private", *asked),
     ]
-    on_step(0, len(plan))
+    run.on_step(0, len(plan))
     true = Separated(np.asarray(np.linalg.pinv(truth.T), dtype=np.float64), truth, 0, math.inf, math.inf)
     rows = _map_rows(_row(Trial(TRUTH), size.people, 0, true, setting), truth, truth)
     for done, trial in enumerate(plan, 1):
-        found = setting.separate(trial, 0)
-        rows += _map_rows(_row(trial, size.people, 0, found, setting), found.maps, truth)
-        on_step(done, len(plan))
+        result = setting.separate(trial, 0)
+        rows += _map_rows(_row(trial, size.people, 0, result, setting), result.maps, truth)
+        run.on_step(done, len(plan))
     return rows
 
 
-def ica_grid(
-    data: str = "synthetic",
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-) -> Table:
+def ica_grid(run: Run) -> Table:
     """Maps of capeDJICA as published, for several numbers of people and epsilons of a round (capeDJICA, figure 4)."""
-    size = FULL if full else QUICK
-    counts = [size.people // part for part in ((4, 2, 1) if full else (4, 1))]
-    rounds = (0.1, 0.5, 2.0, 10.0) if full else (0.5, 2.0, 10.0)
+    size = FULL if run.full else QUICK
+    counts = [size.people // part for part in ((4, 2, 1) if run.full else (4, 1))]
+    rounds = (0.1, 0.5, 2.0, 10.0) if run.full else (0.5, 2.0, 10.0)
     rows: Table = []
-    on_step(0, len(counts) * len(rounds))
+    run.on_step(0, len(counts) * len(rounds))
     for at, people in enumerate(counts):
         setting = size.setting(people, 0)
         truth = setting.study.maps
@@ -266,9 +229,9 @@ def ica_grid(
             rows += _map_rows(_row(Trial(TRUTH), people, 0, true, setting), truth, truth)
         for done, epsilon in enumerate(rounds, 1):
             trial = Trial("cape-djica", "published", epsilon, DELTA)
-            found = setting.separate(trial, 0)
-            rows += _map_rows(_row(trial, people, 0, found, setting), found.maps, truth)
-            on_step(at * len(rounds) + done, len(counts) * len(rounds))
+            result = setting.separate(trial, 0)
+            rows += _map_rows(_row(trial, people, 0, result, setting), result.maps, truth)
+            run.on_step(at * len(rounds) + done, len(counts) * len(rounds))
     return rows
 
 

@@ -35,14 +35,14 @@ def random_means(columns: int, K: int, seed: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class Made:
+class TrueMixture:
     """A mixture and its rows by site."""
 
     means: Floats
     sites: list[Floats]
 
     @classmethod
-    def drawn(cls, columns: int, count: int, records: int, seed: int) -> Made:
+    def draw(cls, columns: int, count: int, records: int, seed: int) -> TrueMixture:
         """Mixture with equal weights and means on the unit sphere."""
         rng = np.random.default_rng([7, seed])
         means = random_means(columns, count, seed)
@@ -60,7 +60,7 @@ def ours(sites: Sequence[Floats], K: int, epsilon: float, delta: float, seed: in
     return np.asarray(result.estimate["means"])
 
 
-def published_errors(made: Made, point: Point, seed: int) -> list[Error]:
+def published_errors(made: TrueMixture, point: Point, seed: int) -> list[Error]:
     """Every published method on rows divided by their largest norm: method, calibration, exact epsilon, error."""
     K, D = made.means.shape
     largest = max(float(np.max(np.linalg.norm(rows, axis=1))) for rows in made.sites)
@@ -69,8 +69,8 @@ def published_errors(made: Made, point: Point, seed: int) -> list[Error]:
         columns=tuple(f"x{i}" for i in range(D)), n_components=K, variance=variance, clip=1.0, seed=seed
     )
 
-    def error(found: Estimate) -> float:
-        return component_error(largest * np.asarray(found["means"]), made.means)
+    def error(estimate: Estimate) -> float:
+        return component_error(largest * np.asarray(estimate["means"]), made.means)
 
     sites = [rows / largest for rows in made.sites]
     return [
@@ -81,7 +81,7 @@ def published_errors(made: Made, point: Point, seed: int) -> list[Error]:
 
 def errors(D: int, K: int, point: Point, seed: int) -> list[Error]:
     """Errors of Zerosum's means and of every published method's."""
-    made = Made.drawn(D, K, point.records, seed)
+    made = TrueMixture.draw(D, K, point.records, seed)
     mine = ours(made.sites, K, point.epsilon, point.delta, seed)
     return [(OURS, "exact", point.epsilon, component_error(mine, made.means)), *published_errors(made, point, seed)]
 

@@ -28,7 +28,7 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.kernel.statistic import Adjacency
-from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.experiment import Experiment, Row, Run, Table, averages, curve, run_count
 from zerosum.papers.figures.panels import subplots
 from zerosum.papers.programs.network import ITERATIONS, CapeNetworkProgram
 from zerosum.papers.rehearsal import PublicData, exact_epsilon, exact_tau, published_tau
@@ -142,13 +142,13 @@ def noise_of(
     return tau, exact_epsilon(SCHEMES[method], tau, DELTA, **terms)
 
 
-def _planned() -> list[tuple[str, Calibration]]:
+def _method_list() -> list[tuple[str, Calibration]]:
     """Methods and calibrations."""
     exact: list[tuple[str, Calibration]] = [(method, "exact") for method in (OURS, *SCHEMES)]
     return [*exact, *[(method, "published") for method in PUBLISHED], (NON_PRIVATE, "none")]
 
 
-def _measured(
+def _run_row(
     reading: Reading, method: str, calibration: Calibration, epsilon: float, records: int, seed: int, steps: int | None
 ) -> Row:
     """One row: training and test accuracy of a method."""
@@ -173,29 +173,21 @@ def _measured(
     }
 
 
-def carry(
-    along: Along,
-    data: str,
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-) -> Table:
+def carry(along: Along, run: Run) -> Table:
     """Accuracy on the training examples and on others, for every scheme."""
-    runs = run_count(seeds, FULL_SEEDS if full else QUICK_SEEDS)
+    runs = run_count(run.seeds, FULL_SEEDS if run.full else QUICK_SEEDS)
     points = [
-        (epsilon, RECORDS) for epsilon in ((0.03, 0.1, 0.3, 0.5, 1.0, 3.0, 10.0) if full else (0.1, 0.5, 1.0, 3.0))
+        (epsilon, RECORDS) for epsilon in ((0.03, 0.1, 0.3, 0.5, 1.0, 3.0, 10.0) if run.full else (0.1, 0.5, 1.0, 3.0))
     ]
     if along == "records":
-        points = [(EPSILON, RECORDS // part) for part in ((20, 10, 4, 2, 1) if full else (10, 4, 1))]
-    planned = [(point, each) for point in points for each in _planned()]
+        points = [(EPSILON, RECORDS // part) for part in ((20, 10, 4, 2, 1) if run.full else (10, 4, 1))]
+    planned = [(point, each) for point in points for each in _method_list()]
     rows: Table = []
-    on_step(0, len(planned))
+    run.on_step(0, len(planned))
     for done, ((epsilon, records), (method, calibration)) in enumerate(planned, 1):
-        steps = None if full else QUICK_STEPS
-        rows += [_measured(DATA[data], method, calibration, epsilon, records, seed, steps) for seed in range(runs)]
-        on_step(done, len(planned))
+        steps = None if run.full else QUICK_STEPS
+        rows += [_run_row(DATA[run.data], method, calibration, epsilon, records, seed, steps) for seed in range(runs)]
+        run.on_step(done, len(planned))
     return rows
 
 
@@ -263,15 +255,10 @@ _SHOWN = {
 _SWEPT: dict[str, Along] = {"nn-epsilon": "epsilon", "nn-samples": "records"}
 
 
-def _carried(along: Along) -> Carry:
-    """The experiment along one axis."""
-    return partial(carry, along)
-
-
 EXPERIMENTS = tuple(
     Experiment(
         name=name,
-        carry=_carried(along),
+        carry=partial(carry, along),
         draw=partial(draw, along=along),
         summary=summary,
         shown=_SHOWN,

@@ -27,9 +27,9 @@ class Panel:
 def aligned(maps: Floats, truth: Floats) -> Floats:
     """Maps in the order and with the signs of the truth, each with largest magnitude one."""
     pairs = matched(maps, truth)
-    found = maps[pairs.order] * pairs.signs[:, None]
-    largest = np.max(np.abs(found), axis=1, keepdims=True)
-    return np.asarray(found / np.where(largest > 0, largest, 1.0))
+    ordered = maps[pairs.order] * pairs.signs[:, None]
+    largest = np.max(np.abs(ordered), axis=1, keepdims=True)
+    return np.asarray(ordered / np.where(largest > 0, largest, 1.0))
 
 
 def draw_panels(panels: Sequence[Panel], path: Path, *, title: str, subtitle: str, footnote: str = "") -> None:

@@ -22,7 +22,18 @@ import numpy as np
 from zerosum.algorithms.pca.program import PCAProgram
 from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
-from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Table, averages, curve, quiet, run_count
+from zerosum.papers.figures.experiment import (
+    SHOWN_SETTING,
+    SHOWN_SPREAD,
+    Carry,
+    Experiment,
+    OnStep,
+    Run,
+    Table,
+    averages,
+    curve,
+    run_count,
+)
 from zerosum.papers.figures.panels import subplots
 from zerosum.papers.figures.trial import run_trial
 from zerosum.papers.methods import pca as baselines
@@ -77,9 +88,9 @@ def load(data: str, folder: Path | None = None, rows: int | None = None) -> Reco
     """One of the three data sets. The two real ones are read from `folder`."""
     if data not in _COMPONENTS:
         raise BadParameter(f"unknown data {data!r}; there are {', '.join(_COMPONENTS)}")
-    found = synthetic(rows or _FULL_ROWS) if data == "synthetic" else _real(data, folder)
-    order = np.random.default_rng(0).permutation(len(found))[:rows]
-    return Records(data, found[order], _COMPONENTS[data])
+    records = synthetic(rows or _FULL_ROWS) if data == "synthetic" else _real(data, folder)
+    order = np.random.default_rng(0).permutation(len(records))[:rows]
+    return Records(data, records[order], _COMPONENTS[data])
 
 
 def synthetic(rows: int, columns: int = 200, seed: int = 0) -> Floats:
@@ -163,9 +174,9 @@ class _Setting:
         """Components by a published method with noise `tau` of the sum; one per column."""
         if method == "dp-dis-pca":
             return baselines.dp_dis_pca(self.prepared, self.components, tau, rng)
-        data = self.first if method in baselines.ALONE else self.data
-        found = data.rehearse(self.program, baselines.SCHEMES[method], tau, rng)
-        return np.asarray(found["components"]).T
+        data = self.first if method in baselines.ONE_SITE_METHODS else self.data
+        scatter = data.rehearse(self.program, baselines.SCHEMES[method], tau, rng)
+        return np.asarray(scatter["components"]).T
 
 
 def ours(sites: Sequence[Floats], K: int, epsilon: float, delta: float, seed: int) -> Floats:
@@ -227,41 +238,35 @@ def _sweep(data: Records, points: Sequence[_Point], seeds: Sequence[int], on_ste
 # ---- the three experiments ------------------------------------------------------------------------------------------
 
 
-def _prepare(data: str, folder: Path | None, full: bool, seeds: int | None) -> tuple[Records, range]:
+def _prepare(run: Run) -> tuple[Records, range]:
     """Load the data and choose the seeds."""
-    runs = run_count(seeds, _FULL_SEEDS if full else _QUICK_SEEDS.get(data, 1))
-    rows = _FULL_ROWS if full else _QUICK_ROWS.get(data, _FULL_ROWS)
-    return load(data, folder, rows), range(runs)
+    runs = run_count(run.seeds, _FULL_SEEDS if run.full else _QUICK_SEEDS.get(run.data, 1))
+    rows = _FULL_ROWS if run.full else _QUICK_ROWS.get(run.data, _FULL_ROWS)
+    return load(run.data, run.folder, rows), range(runs)
 
 
-def pca_epsilon(
-    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = quiet
-) -> Table:
+def pca_epsilon(run: Run) -> Table:
     """Captured energy against epsilon (figures 2a to 2c)."""
-    loaded, chosen = _prepare(data, folder, full, seeds)
+    loaded, chosen = _prepare(run)
     records = len(loaded.rows) // SITES
-    swept = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0) if full else (0.1, 0.3, 1.0)
-    return _sweep(loaded, [_Point(epsilon, DELTA, records) for epsilon in swept], chosen, on_step)
+    swept = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0) if run.full else (0.1, 0.3, 1.0)
+    return _sweep(loaded, [_Point(epsilon, DELTA, records) for epsilon in swept], chosen, run.on_step)
 
 
-def pca_samples(
-    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = quiet
-) -> Table:
+def pca_samples(run: Run) -> Table:
     """Captured energy against the records of a site (figures 2d to 2f)."""
-    loaded, chosen = _prepare(data, folder, full, seeds)
+    loaded, chosen = _prepare(run)
     most = len(loaded.rows) // SITES
-    swept = [most // part for part in ((24, 12, 6, 3, 2, 1) if full else (16, 4, 1))]
-    return _sweep(loaded, [_Point(EPSILON, DELTA, records) for records in swept], chosen, on_step)
+    swept = [most // part for part in ((24, 12, 6, 3, 2, 1) if run.full else (16, 4, 1))]
+    return _sweep(loaded, [_Point(EPSILON, DELTA, records) for records in swept], chosen, run.on_step)
 
 
-def pca_delta(
-    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = quiet
-) -> Table:
+def pca_delta(run: Run) -> Table:
     """Captured energy against delta (figures 2g to 2i)."""
-    loaded, chosen = _prepare(data, folder, full, seeds)
+    loaded, chosen = _prepare(run)
     records = len(loaded.rows) // SITES
-    swept = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2) if full else (1e-7, 1e-5, 1e-3)
-    return _sweep(loaded, [_Point(EPSILON, delta, records) for delta in swept], chosen, on_step)
+    swept = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2) if run.full else (1e-7, 1e-5, 1e-3)
+    return _sweep(loaded, [_Point(EPSILON, delta, records) for delta in swept], chosen, run.on_step)
 
 
 # ---- summary and pictures -------------------------------------------------------------------------------------------
@@ -326,17 +331,7 @@ EXPERIMENTS = tuple(
         carry=carry,
         draw=partial(draw, x=x),
         summary=summary,
-        shown={
-            "method": "method",
-            "calibration": "calibration",
-            "asked eps": "epsilon",
-            "exact eps": "exact_epsilon",
-            "delta": "delta",
-            "records": "records",
-            "energy": "energy",
-            "spread": "spread",
-            "runs": "runs",
-        },
+        shown=SHOWN_SETTING | {"delta": "delta", "records": "records", "energy": "energy"} | SHOWN_SPREAD,
         data=tuple(_COMPONENTS),
     )
     for name, (carry, x) in _SWEPT.items()

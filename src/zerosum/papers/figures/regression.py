@@ -20,30 +20,40 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from zerosum.arrays import Floats
 from zerosum.papers.figures import fitting
-from zerosum.papers.figures.experiment import Carry, Experiment, OnStep, Row, Table, quiet, run_count
+from zerosum.papers.figures.experiment import Experiment, OnStep, Row, Run, Table, run_count
 from zerosum.papers.figures.panels import subplots
 from zerosum.papers.figures.regression_data import DATA, Regression, load
 from zerosum.papers.methods import regression as methods
-from zerosum.papers.methods.functional import Sample
+from zerosum.papers.methods.records import Records
 
 SITES, COLLUDERS = 5, 1
 EPSILON, DELTA = 0.5, 1e-3  # values where they are not varied
 OURS, DESCENT = "zerosum", "dp-gd"
-# Settings of gradient descent, of which the best is shown: rounds, momentum, learning rate over the inverse of the
-# largest curvature, clip of residuals. Short runs first, then a grid.
-DESCENTS: tuple[tuple[int, float, float, float], ...] = (
-    (10, 0.0, 1.0, 1.0),
-    (30, 0.0, 1.0, 1.0),
-    (100, 0.0, 1.0, 1.0),
-    (300, 0.0, 1.0, 1.0),
-    (100, 0.9, 1.0, 1.0),
-    *product((150, 500, 1500, 3000), (0.0,), (1.0, 3.0), (0.25, 1.0)),
+
+
+class Descent(NamedTuple):
+    """Settings of gradient descent."""
+
+    rounds: int
+    momentum: float
+    rate: float  # learning rate over the inverse of the largest curvature
+    bound: float  # clip of residuals
+
+
+# Settings of which the best is shown: short runs first, then a grid.
+DESCENTS = (
+    Descent(10, 0.0, 1.0, 1.0),
+    Descent(30, 0.0, 1.0, 1.0),
+    Descent(100, 0.0, 1.0, 1.0),
+    Descent(300, 0.0, 1.0, 1.0),
+    Descent(100, 0.9, 1.0, 1.0),
+    *(Descent(*each) for each in product((150, 500, 1500, 3000), (0.0,), (1.0, 3.0), (0.25, 1.0))),
 )
 # Methods without a published calibration.
 EXACT_ONLY = (DESCENT, "cape-fm-ridge")
@@ -66,7 +76,7 @@ class Setting:
         everyone, response = np.concatenate(each), np.concatenate(y)
         self.radius = float(np.sqrt(np.max(np.einsum("ij,ij->i", everyone, everyone))))
         self.sites = methods.Sites(
-            "linear", [Sample(own / self.radius, given) for own, given in zip(each, y, strict=True)]
+            "linear", [Records(own / self.radius, given) for own, given in zip(each, y, strict=True)]
         )
         self.records = len(y[0])
         # Back to the scale of columns in -1 to 1.
@@ -111,10 +121,10 @@ class Settings:
     def of(data: Regression, records: int) -> Settings:
         """Settings with `records` records per site."""
         x, y = ([values[s::SITES][:records] for s in range(SITES)] for values in (data.x, data.y))
-        seen = records - records // 5
-        others = np.concatenate([own[seen:] for own in x])
-        rest = _moments(np.column_stack([others, np.ones(len(others))]), np.concatenate([own[seen:] for own in y]))
-        part = Setting([own[:seen] for own in x], [own[:seen] for own in y], data.weights)
+        training = records - records // 5
+        others = np.concatenate([own[training:] for own in x])
+        rest = _moments(np.column_stack([others, np.ones(len(others))]), np.concatenate([own[training:] for own in y]))
+        part = Setting([own[:training] for own in x], [own[:training] for own in y], data.weights)
         return Settings(Setting(x, y, data.weights), part, rest)
 
 
@@ -137,9 +147,9 @@ def _fits(point: Point, method: str, calibration: methods.Calibration) -> list[F
         return [lambda setting, seed: fitting.ours(setting.rows, point.epsilon, point.delta, COLLUDERS, seed)]
     index = methods.METHODS.index(method)
 
-    def fit(setting: Setting, seed: int, rounds: int, momentum: float, rate: float, bound: float) -> Floats:
+    def fit(setting: Setting, seed: int, descent: Descent) -> Floats:
         rng = np.random.default_rng([seed, index])  # same draws for both calibrations
-        found = methods.fit(
+        coefficients = methods.fit(
             method,
             setting.sites,
             point.epsilon,
@@ -147,21 +157,15 @@ def _fits(point: Point, method: str, calibration: methods.Calibration) -> list[F
             rng,
             calibration=calibration,
             colluders=COLLUDERS,
-            rounds=rounds,
-            momentum=momentum,
-            rate=rate,
-            bound=bound,
+            **descent._asdict(),
         )
-        return found / setting.radius
+        return coefficients / setting.radius
 
     tried = DESCENTS if method == DESCENT else DESCENTS[:1]
-    return [
-        partial(fit, rounds=rounds, momentum=momentum, rate=rate, bound=bound)
-        for rounds, momentum, rate, bound in tried
-    ]
+    return [partial(fit, descent=each) for each in tried]
 
 
-def _planned() -> list[tuple[str, methods.Calibration]]:
+def _method_list() -> list[tuple[str, methods.Calibration]]:
     """Methods and calibrations."""
     private: list[tuple[str, methods.Calibration]] = [(OURS, "exact")] if fitting.available() else []
     private += [(method, "exact") for method in methods.METHODS]
@@ -190,7 +194,7 @@ def _measure(
         }
 
     rows = [row("non-private", "none", float("inf"), 0, settings.whole.best, settings.part.best)]
-    for method, calibration in _planned():
+    for method, calibration in _method_list():
         exact = point.epsilon
         if calibration == "published":
             exact = methods.exact_epsilon(
@@ -217,7 +221,7 @@ def _measure(
 
 def _sweep(data: Regression, points: Sequence[Point], seeds: Sequence[int], on_step: OnStep) -> Table:
     """Every method at every point. Settings are rebuilt when the number of records changes."""
-    planned, done = len(points) * len(_planned()), 0
+    planned, done = len(points) * len(_method_list()), 0
 
     def step() -> None:
         nonlocal done
@@ -251,39 +255,27 @@ def _points(along: Along, most: int, full: bool) -> list[Point]:
             return [Point(EPSILON, delta, most) for delta in deltas]
 
 
-def _prepare(
-    data: str, folder: Path | None, full: bool, seeds: int | None, along: Sequence[Along]
-) -> tuple[Regression, int, range]:
+def _prepare(run: Run, along: Sequence[Along]) -> tuple[Regression, int, range]:
     """Data, largest number of records per site, and seeds."""
-    runs = run_count(seeds, FULL_SEEDS if full else QUICK_SEEDS)
-    loaded = load(data, folder, SYNTHETIC_ROWS["records" in along])
-    rows = len(loaded.x) if full else min(len(loaded.x), QUICK_ROWS)
+    runs = run_count(run.seeds, FULL_SEEDS if run.full else QUICK_SEEDS)
+    loaded = load(run.data, run.folder, SYNTHETIC_ROWS["records" in along])
+    rows = len(loaded.x) if run.full else min(len(loaded.x), QUICK_ROWS)
     return loaded, rows // SITES, range(runs)
 
 
-def carry(
-    along: Along,
-    data: str,
-    folder: Path | None = None,
-    *,
-    full: bool = False,
-    seeds: int | None = None,
-    on_step: OnStep = quiet,
-) -> Table:
+def carry(along: Along, run: Run) -> Table:
     """Loss against epsilon, records or delta (figures 3 and 4)."""
-    loaded, most, chosen = _prepare(data, folder, full, seeds, (along,))
-    return _sweep(loaded, _points(along, most, full), chosen, on_step)
+    loaded, most, chosen = _prepare(run, (along,))
+    return _sweep(loaded, _points(along, most, run.full), chosen, run.on_step)
 
 
-def carry_error(
-    data: str, folder: Path | None = None, *, full: bool = False, seeds: int | None = None, on_step: OnStep = quiet
-) -> Table:
+def carry_error(run: Run) -> Table:
     """Error of the coefficients against all three (figure 7)."""
-    loaded, most, chosen = _prepare(data, folder, full, seeds, ("epsilon",))
+    loaded, most, chosen = _prepare(run, ("epsilon",))
     points: list[Point] = []
     for along in _ALONG:
-        points += [point for point in _points(along, most, full) if point not in points]
-    return _sweep(loaded, points, chosen, on_step)
+        points += [point for point in _points(along, most, run.full) if point not in points]
+    return _sweep(loaded, points, chosen, run.on_step)
 
 
 # ---- summary and pictures -------------------------------------------------------------------------------------------
@@ -299,14 +291,14 @@ def summary(rows: Table, measured: Literal["loss", "error"] = "loss") -> Table:
     groups: dict[tuple[str | int | float, ...], Table] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in _SETTING), []).append(row)
-    found: Table = []
+    lines: Table = []
     for key, alike in groups.items():
         values = {name: [float(row[name]) for row in alike] for name in ("loss", "error", "held_out")}
         low, high = np.quantile(values[measured], (0.25, 0.75))
         line: Row = dict(zip(_SETTING, key, strict=True))
         line |= {name: float(np.median(numbers)) for name, numbers in values.items()}
-        found.append(line | {"low": float(low), "high": float(high), "runs": len(alike)})
-    return found
+        lines.append(line | {"low": float(low), "high": float(high), "runs": len(alike)})
+    return lines
 
 
 # Method to label and colour.
@@ -416,16 +408,11 @@ _QUARTILES = {"25 %": "low", "75 %": "high", "runs": "runs"}
 _SWEPT: dict[str, Along] = {"fm-epsilon": "epsilon", "fm-samples": "records", "fm-delta": "delta"}
 
 
-def _carried(along: Along) -> Carry:
-    """The experiment along one axis."""
-    return partial(carry, along)
-
-
 EXPERIMENTS = (
     *(
         Experiment(
             name=name,
-            carry=_carried(along),
+            carry=partial(carry, along),
             draw=partial(draw, along=along),
             summary=summary,
             shown=_SHOWN | {"loss (quartiles)": "loss"} | _QUARTILES | {"held out": "held_out"},

@@ -110,12 +110,12 @@ def rehearsed(
         tolerance=settings.tolerance,
         upper_bound=settings.upper_bound,
     )
-    data = PublicData(sites[:1] if method in costs.ALONE else sites)
+    data = PublicData(sites[:1] if method in costs.ONE_SITE_METHODS else sites)
     if method == OPEN:
-        found = data.rehearse(program)
+        estimate = data.rehearse(program)
     else:
-        found = data.rehearse(program, costs.SCHEMES[method], costs.round_tau(epsilon, settings.delta), rng)
-    return np.asarray(found["unmixing"]), int(np.asarray(found["rounds"])[0])
+        estimate = data.rehearse(program, costs.SCHEMES[method], costs.round_tau(epsilon, settings.delta), rng)
+    return np.asarray(estimate["unmixing"]), int(np.asarray(estimate["rounds"])[0])
 
 
 class Separating:
@@ -262,17 +262,17 @@ class Separating:
     def _noisy_subspace(self, method: str, epsilon: float, delta: float, rng: np.random.Generator) -> Floats:
         """Private PCA of each method, with noise for a single volume, as published; shape (D, R)."""
         scatters = self._scatters
-        if method in costs.ALONE:
+        if method in costs.ONE_SITE_METHODS:
             scatters = Scatters(scatters.scatters[:1], scatters.units[0])
-        found = scatters.rehearse(self._reduction, costs.SCHEMES[method], published_tau(epsilon, delta), rng)
-        return np.asarray(found["components"]).T
+        estimate = scatters.rehearse(self._reduction, costs.SCHEMES[method], published_tau(epsilon, delta), rng)
+        return np.asarray(estimate["components"]).T
 
     def _wishart(self, trial: Trial, rng: np.random.Generator) -> Separated:
         """Run DP-djICA."""
         subspace = reduction.private_global_pca(self._scatters.scatters, self.R, trial.epsilon, rng)
         sites = [rows.astype(np.float32) for rows in self._projected(subspace)]
-        found = published.dp_djica(sites, trial.epsilon, rng, self._settings(), ambient=self.D)
-        return self._in_voxels(found.W, subspace, found.rounds, math.inf, math.inf)
+        estimate = published.dp_djica(sites, trial.epsilon, rng, self._settings(), ambient=self.D)
+        return self._in_voxels(estimate.W, subspace, estimate.rounds, math.inf, math.inf)
 
     def _run(
         self,

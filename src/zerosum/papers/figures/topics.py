@@ -25,14 +25,14 @@ _LENGTH = 3  # words per document
 
 
 @dataclass(frozen=True)
-class Made:
+class TrueTopics:
     """Topics, and by site the word counts of documents."""
 
     topics: Floats
     sites: list[Floats]
 
     @classmethod
-    def drawn(cls, columns: int, count: int, length: int, records: int, seed: int) -> Made:
+    def draw(cls, columns: int, count: int, length: int, records: int, seed: int) -> TrueTopics:
         """Topics of equal weight. The words of a document are drawn from its topic."""
         rng = np.random.default_rng([11, seed])
         topics = rng.dirichlet(np.full(columns, 0.3), count)
@@ -41,7 +41,7 @@ class Made:
         return cls(topics, list(np.array_split(counts, SITES)))
 
 
-def ours(made: Made, epsilon: float, delta: float, seed: int) -> Floats:
+def ours(made: TrueTopics, epsilon: float, delta: float, seed: int) -> Floats:
     """Topics by Zerosum with default settings, each document a unit, seeded noise."""
     K, D = made.topics.shape
     named = {f"site {s}": rows for s, rows in enumerate(made.sites, 1)}
@@ -53,13 +53,13 @@ def ours(made: Made, epsilon: float, delta: float, seed: int) -> Floats:
     return whole
 
 
-def published_errors(made: Made, point: Point, seed: int) -> list[Error]:
+def published_errors(made: TrueTopics, point: Point, seed: int) -> list[Error]:
     """Every published method: method, calibration, exact epsilon, error."""
     K, D = made.topics.shape
     program = CapeAGNTopicsProgram(columns=tuple(f"w{i}" for i in range(D)), n_components=K, seed=seed)
 
-    def error(found: Estimate) -> float:
-        return component_error(np.asarray(found["topics"]), made.topics)
+    def error(estimate: Estimate) -> float:
+        return component_error(np.asarray(estimate["topics"]), made.topics)
 
     # Topics without data: the worst case.
     random = valid(np.abs(np.random.default_rng(1000 + seed).normal(size=(K, D))))
@@ -71,7 +71,7 @@ def published_errors(made: Made, point: Point, seed: int) -> list[Error]:
 
 def errors(D: int, K: int, point: Point, seed: int) -> list[Error]:
     """Errors of Zerosum's topics and of every published method's."""
-    made = Made.drawn(D, K, _LENGTH, point.records, seed)
+    made = TrueTopics.draw(D, K, _LENGTH, point.records, seed)
     mine = component_error(ours(made, point.epsilon, point.delta, seed), made.topics)
     return [(OURS, "exact", point.epsilon, mine), *published_errors(made, point, seed)]
 

@@ -37,10 +37,11 @@ from zerosum.errors import BadParameter
 from zerosum.kernel import accountant
 from zerosum.kernel.request import Release, Request
 from zerosum.kernel.statistic import Adjacency
+from zerosum.papers.methods.records import Records
 from zerosum.papers.programs.federated import CLIP, LOCAL_EPOCHS, ROUNDS, FLDPProgram
 from zerosum.statistics import perceptron
 from zerosum.statistics.local_training import LocalTraining
-from zerosum.statistics.perceptron import Labels, Weights
+from zerosum.statistics.perceptron import Weights
 
 EPSILON, DELTA = 50.0, 0.01  # values of the paper
 # Number of anchor records.
@@ -49,19 +50,6 @@ ANCHORS = 1000
 CLASSES = 10
 # A clip that is never reached.
 _UNCLIPPED = 1e9
-
-
-@dataclass(frozen=True, eq=False)
-class Records:
-    """Records of one site, columns in [0, 1], and their classes."""
-
-    x: Floats
-    y: Labels
-
-    @staticmethod
-    def joined(parts: Sequence[Records]) -> Records:
-        """Records of several sites together."""
-        return Records(np.concatenate([each.x for each in parts]), np.concatenate([each.y for each in parts]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,8 +204,8 @@ def federated(
         std = noise * float(np.linalg.norm(shares))
         return Release(shares @ sent, std, sum(sizes), tuple(f"site {s + 1}" for s in range(len(sites))))
 
-    found = drive(algorithm.program(Adjacency.REPLACE_ONE), answer)[0]
-    return perceptron.of_flat(np.asarray(found["weights"]), inputs, CLASSES)
+    weights = drive(algorithm.program(Adjacency.REPLACE_ONE), answer)[0]
+    return perceptron.of_flat(np.asarray(weights["weights"]), inputs, CLASSES)
 
 
 def federated_noise(

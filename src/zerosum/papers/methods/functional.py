@@ -39,7 +39,6 @@ epsilon of that zCDP at delta. It is a bound, not an exact value.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,6 +47,7 @@ import numpy as np
 from zerosum.arrays import Floats
 from zerosum.kernel import amounts, published
 from zerosum.papers import rehearsal
+from zerosum.papers.methods.records import Records
 
 Model = Literal["linear", "logistic"]
 
@@ -68,20 +68,7 @@ SCHEMES: dict[str, str] = {
     "single-site": "pooled",
 }
 # Methods that use the first site only.
-ALONE = ("single-site",)
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Records of a site: features, one record per row, and responses."""
-
-    x: Floats
-    y: Floats
-
-    @staticmethod
-    def pooled(sites: Sequence[Sample]) -> Sample:
-        """Records of several sites together."""
-        return Sample(np.concatenate([site.x for site in sites]), np.concatenate([site.y for site in sites]))
+ONE_SITE_METHODS = ("single-site",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +80,7 @@ class Polynomial:
     matrix: Floats
 
 
-def coefficients(model: Model, sample: Sample) -> Polynomial:
+def coefficients(model: Model, sample: Records) -> Polynomial:
     """Lambda_0, Lambda_1 and Lambda_2 of a site's mean loss."""
     x, y = sample.x, sample.y
     # Means and not sums, so that the arrays of sites of equal size are averaged (capeFM, Algorithm 4, line 10).
@@ -120,8 +107,8 @@ def trimmed(polynomial: Polynomial, ridge: float) -> Floats:
     matrix = (polynomial.matrix + polynomial.matrix.T) / 2
     values, vectors = np.linalg.eigh(matrix + ridge * np.eye(len(matrix)))
     # Along a direction of negative curvature the noisy loss has no minimum; the coefficient there is set to 0.
-    kept = vectors[:, values > 0]
-    return np.asarray(kept @ ((kept.T @ polynomial.linear) / (-2 * values[values > 0])))
+    directions = vectors[:, values > 0]
+    return np.asarray(directions @ ((directions.T @ polynomial.linear) / (-2 * values[values > 0])))
 
 
 def repaired(polynomial: Polynomial, entry: float) -> Floats:
@@ -199,7 +186,7 @@ def dp_fm_scale(model: Model, columns: int, epsilon: float, delta: float) -> flo
     return min(total / epsilon, length / mu)
 
 
-def dp_fm(model: Model, sample: Sample, scale: float, rng: np.random.Generator) -> Floats:
+def dp_fm(model: Model, sample: Records, scale: float, rng: np.random.Generator) -> Floats:
     """Laplace noise of `scale`/n on every distinct coefficient, then the authors' repair: a ridge of four standard
     deviations of the noise, without directions that are still negative."""
     D, n = sample.x.shape[1], len(sample.x)

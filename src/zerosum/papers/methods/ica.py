@@ -113,7 +113,7 @@ def plain_gradient(statistic: InfomaxGradient, units: Units) -> Floats:
     # Each unit weighs 1. The weights of its rows are exactly 1 until the end where all units have as many rows.
     mean = len(rows) / len(units)
     weights = (units.row_weights(np.empty(0)) * mean).astype(kind)
-    outer, kept, h = np.zeros((R, R)), 0.0, np.zeros(R)
+    outer, fraction, h = np.zeros((R, R)), 0.0, np.zeros(R)
     for start in range(0, len(rows), _BLOCK):
         weight = weights[start : start + _BLOCK]
         z = rows[start : start + _BLOCK] @ filters + b
@@ -123,11 +123,11 @@ def plain_gradient(statistic: InfomaxGradient, units: Units) -> Floats:
         squared = own + 2 * np.einsum("ni,ni->n", y, Qz) + size * np.einsum("ni,ni->n", z, Qz)
         # Algorithm 4, line 8: divide by max(1, norm/B_G). Rounding can make a squared norm near 0 negative.
         factor = clip / np.maximum(clip, np.sqrt(np.maximum(squared, 0))) * weight
-        kept += float(factor.sum())
+        fraction += float(factor.sum())
         h += y.T @ (root / np.maximum(root, np.sqrt(size)) * weight)
         y *= factor[:, None]
         outer += y.T @ z
-    return np.concatenate([np.ravel(kept * W + outer @ W) / clip, h / root]) / mean
+    return np.concatenate([np.ravel(fraction * W + outer @ W) / clip, h / root]) / mean
 
 
 def dp_djica(

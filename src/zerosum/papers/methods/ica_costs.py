@@ -38,7 +38,7 @@ SCHEMES: dict[str, str] = {
     "single-site": "pooled",
 }
 # Methods that use the first site only.
-ALONE = ("single-site",)
+ONE_SITE_METHODS = ("single-site",)
 
 
 def ratio(epsilon: float, delta: float = ROUND_DELTA) -> float:
@@ -92,7 +92,7 @@ def exact_mu(
     # squared ratio is R/B_G where that is below 1.
     pieces = PIECES if components is None else 1 + min(1.0, components / CLIP)
     # mu^2 of Gaussian releases adds up over pieces and rounds (Gaussian differential privacy, Dong, Roth and Su 2022).
-    return ratio(epsilon, delta) * math.sqrt(pieces * _counted(rounds) * price(method, sites, colluders)) / points
+    return ratio(epsilon, delta) * math.sqrt(pieces * _check_count(rounds) * price(method, sites, colluders)) / points
 
 
 def exact_epsilon(
@@ -140,7 +140,7 @@ def reduction_mu(epsilon: float, delta: float, *, sites: int, colluders: int, po
     """
     # The factor sqrt 2 is the exact sensitivity of the second moment (`zerosum.papers.methods.pca`), of which the
     # papers assume 1. The T volumes of a person add up linearly in the worst case, when they are equal.
-    return math.sqrt(2 * price("cape-djica", sites, colluders)) * ratio(epsilon, delta) * _counted(points)
+    return math.sqrt(2 * price("cape-djica", sites, colluders)) * ratio(epsilon, delta) * _check_count(points)
 
 
 # ---- accountants of the papers --------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class Claims:
 
 def claims(rounds: int, ratio: float, *, sites: int, colluders: int, total_delta: float = DELTA) -> Claims:
     """Total of every accountant for J rounds of capeDJICA whose G and h have sensitivity over noise `ratio`."""
-    releases = PIECES * _counted(rounds)
+    releases = PIECES * _check_count(rounds)
     if not (ratio > 0 and math.isfinite(ratio)):
         raise BadParameter(f"sensitivity over noise must be positive and finite, got {ratio:g}")
     mu = ratio * math.sqrt(releases)
@@ -196,7 +196,7 @@ def moments_printed(mu: float, delta: float) -> float:
 
 def claimed_with_step(rounds: int, ratio: float, step: float, total_delta: float = DELTA) -> float:
     """Total epsilon by section IV-A to the letter: the step multiplies the noise but not the sensitivity."""
-    return published.rdp_published(ratio * math.sqrt(PIECES * _counted(rounds)) / step, total_delta)
+    return published.rdp_published(ratio * math.sqrt(PIECES * _check_count(rounds)) / step, total_delta)
 
 
 def dp_djica_claimed(rounds: int, epsilon: float, points: int = 1) -> float:
@@ -205,10 +205,10 @@ def dp_djica_claimed(rounds: int, epsilon: float, points: int = 1) -> float:
     It covers the iteration only. The reduction before it is not private.
     """
     amounts.check_epsilon(epsilon)
-    return _counted(rounds) * _counted(points) * epsilon
+    return _check_count(rounds) * _check_count(points) * epsilon
 
 
-def _counted(number: int) -> int:
+def _check_count(number: int) -> int:
     """The number, at least 1. Raises `BadParameter`."""
     if number < 1:
         raise BadParameter(f"at least one is needed, got {number}")

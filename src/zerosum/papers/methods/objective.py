@@ -30,7 +30,8 @@ import numpy as np
 
 from zerosum.arrays import Floats
 from zerosum.kernel import amounts
-from zerosum.papers.methods.functional import Model, Sample
+from zerosum.papers.methods.functional import Model
+from zerosum.papers.methods.records import Records
 
 # Value, first and second derivative of the loss of every record, at x'w and y.
 Loss = Callable[[Floats, Floats], tuple[Floats, Floats, Floats]]
@@ -60,7 +61,7 @@ def logistic(margin: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
     return np.logaddexp(0, margin) - y * margin, chance - y, chance * (1 - chance)
 
 
-def minimise(loss: Loss, sample: Sample, tilt: Floats, ridge: float, rounds: int = 100) -> Floats:
+def minimise(loss: Loss, sample: Records, tilt: Floats, ridge: float, rounds: int = 100) -> Floats:
     """Minimum of the mean loss + <tilt, w> + (ridge/2) |w|^2, by Newton's method with step halving."""
     x, y = sample.x, sample.y
     n, D = x.shape
@@ -96,7 +97,7 @@ def ridge_of(model: Model, epsilon: float, records: int) -> float:
     return CURVATURE[model] / (records * math.expm1(epsilon / 4))
 
 
-def published(model: Model, sample: Sample, epsilon: float, rng: np.random.Generator) -> Floats:
+def published(model: Model, sample: Records, epsilon: float, rng: np.random.Generator) -> Floats:
     """With the published calibration, and the squared loss unchanged."""
     n, D = sample.x.shape
     direction = rng.standard_normal(D)
@@ -125,7 +126,7 @@ def mu_of(epsilon: float, delta: float) -> float:
     return math.sqrt(width**2 + 1.5 * epsilon) - width
 
 
-def sound(model: Model, sample: Sample, epsilon: float, delta: float, rng: np.random.Generator) -> Floats:
+def sound(model: Model, sample: Records, epsilon: float, delta: float, rng: np.random.Generator) -> Floats:
     """(epsilon, delta)-private estimate, by the proof in the module docstring."""
     n, D = sample.x.shape
     # Noise of standard deviation 2/mu for a b that moves by at most 2; divided by n, as the objective is a mean.

@@ -43,7 +43,7 @@ SCHEMES: dict[str, str] = {
     "pooled": "pooled",
 }
 # Methods that use the first site only.
-ALONE = ("analyze-gauss",)
+ONE_SITE_METHODS = ("analyze-gauss",)
 
 
 def leading(matrix: Floats, K: int) -> tuple[Floats, Floats]:

@@ -35,7 +35,8 @@ from zerosum.arrays import Floats
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel import accountant, amounts
 from zerosum.papers.methods import functional, objective
-from zerosum.papers.methods.functional import Model, Sample
+from zerosum.papers.methods.functional import Model
+from zerosum.papers.methods.records import Records
 from zerosum.papers.programs import CapeFMProgram
 from zerosum.papers.rehearsal import PublicData, published_tau
 
@@ -63,13 +64,13 @@ class Sites:
     ----------
     model : "linear" or "logistic"
         Kind of regression.
-    sites : sequence of Sample
+    sites : sequence of Records
         Data of the sites, all of equal size.
     """
 
-    def __init__(self, model: Model, sites: Sequence[Sample]) -> None:
+    def __init__(self, model: Model, sites: Sequence[Records]) -> None:
         _check(model, sites)
-        self.model, self.sites, self.everyone = model, tuple(sites), Sample.pooled(sites)
+        self.model, self.sites, self.everyone = model, tuple(sites), Records.joined(sites)
         rows = [np.column_stack([site.x, site.y]) for site in sites]
         self._data, self._first = PublicData(rows), PublicData(rows[:1])
 
@@ -86,7 +87,7 @@ class Sites:
             model=self.model,
             minimiser="ridge" if method == "cape-fm-ridge" else "stationary",
         )
-        data = self._first if method in functional.ALONE else self._data
+        data = self._first if method in functional.ONE_SITE_METHODS else self._data
         return np.asarray(data.rehearse(program, functional.SCHEMES[method], tau, rng)["coefficients"])
 
 
@@ -187,7 +188,7 @@ def non_private(sites: Sites) -> Floats:
 
 
 def adassp(
-    sample: Sample, noise: float, delta: float, rng: np.random.Generator, *, isometric: bool, failure: float = 0.05
+    sample: Records, noise: float, delta: float, rng: np.random.Generator, *, isometric: bool, failure: float = 0.05
 ) -> Floats:
     """Wang 2018, Algorithm 2: least squares from noisy X'X and X'y, with a ridge that adapts to the smallest
     eigenvalue.
@@ -239,7 +240,7 @@ def _adassp_noise(epsilon: float, delta: float, exactly: bool) -> float:
 
 def descend(
     model: Model,
-    sample: Sample,
+    sample: Records,
     mu: float,
     rounds: int,
     rng: np.random.Generator,
@@ -283,7 +284,7 @@ def _known(method: str, model: Model) -> None:
         raise BadParameter(f"{method} is for linear regression only")
 
 
-def _check(model: Model, sites: Sequence[Sample]) -> None:
+def _check(model: Model, sites: Sequence[Records]) -> None:
     """Check the data."""
     if len({len(site.x) for site in sites}) != 1:
         raise BadParameter("the papers' methods need one or more sites of equal size")

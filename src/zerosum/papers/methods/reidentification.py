@@ -29,13 +29,14 @@ import numpy as np
 from scipy.special import logsumexp
 
 from zerosum.arrays import Floats
-from zerosum.papers.methods.collaboration import Records, Reduction
+from zerosum.papers.methods.collaboration import Reduction
+from zerosum.papers.methods.records import Records
 from zerosum.statistics import perceptron
 from zerosum.statistics.perceptron import Labels, Singles, Weights
 
 # Rows per block of distance matrices; limits memory.
 _BLOCK = 500
-_SMALL = 1e-3  # smallest noise, for records of norm 1 and more; avoids division by zero
+_LEAST_NOISE = 1e-3  # smallest noise, for records of norm 1 and more; avoids division by zero
 
 
 def fitted_map(anchors: Floats, mapped: Floats) -> Reduction:
@@ -43,8 +44,8 @@ def fitted_map(anchors: Floats, mapped: Floats) -> Reduction:
     # An affine map is determined by as many anchors in general position as it has columns and one more; the paper's
     # 1000 anchors of 784 pixels are enough.
     design = np.column_stack([anchors, np.ones(len(anchors))])
-    found: Floats = np.asarray(np.linalg.lstsq(design, mapped, rcond=None)[0], dtype=np.float64)
-    components, constant = found[:-1], found[-1]
+    coefficients: Floats = np.asarray(np.linalg.lstsq(design, mapped, rcond=None)[0], dtype=np.float64)
+    components, constant = coefficients[:-1], coefficients[-1]
     # The constant of the map is -center times components; any center with that product gives the same map.
     center: Floats = np.asarray(-constant @ np.linalg.pinv(components), dtype=np.float64)
     return Reduction(center, components)
@@ -67,7 +68,7 @@ def membership_auc(published: Floats, members: Floats, others: Floats, noise: fl
     of a row of the population is estimated from the attacker's own `reference` records with noise: half of it a kernel
     density, half of it the normal distribution of their mean and covariance, which covers sparse regions.
     """
-    noise = max(noise, _SMALL)
+    noise = max(noise, _LEAST_NOISE)
     # Normal densities without their constant, which is the same in every term of the ratio.
     scale = 2 * noise**2
     near = _blockwise(published, lambda rows: logsumexp(-_distances(rows, reference) / scale, axis=1))
@@ -119,20 +120,20 @@ def update_scores(
         Shadow clients per round.
     """
     rng = np.random.default_rng(seed)
-    found = np.zeros(len(candidates.y))
+    scores = np.zeros(len(candidates.y))
     for before, after in rounds:
         # Shadows start from the weights that the server sent, so that they differ from the client's model by its
         # records only.
-        seen = []
+        gradients = []
         for shadow in range(shadows):
             chosen = rng.permutation(len(own.y))[:size]
             trained = perceptron.train(own.x[chosen], own.y[chosen], epochs=epochs, seed=seed + shadow, weights=before)
-            seen.append(margins(perceptron.logits(trained, candidates.x), candidates.y))
+            gradients.append(margins(perceptron.logits(trained, candidates.x), candidates.y))
         # One spread for all candidates: with a few shadows that of a single record is too uncertain (Carlini et al.
         # 2022 do the same where shadow models are few).
-        spread = np.sqrt(np.mean(np.var(seen, axis=0, ddof=1))) + _SMALL
-        found += (margins(perceptron.logits(after, candidates.x), candidates.y) - np.mean(seen, axis=0)) / spread
-    return found
+        spread = np.sqrt(np.mean(np.var(gradients, axis=0, ddof=1))) + _LEAST_NOISE
+        scores += (margins(perceptron.logits(after, candidates.x), candidates.y) - np.mean(gradients, axis=0)) / spread
+    return scores
 
 
 def gradient_scores(
@@ -140,11 +141,11 @@ def gradient_scores(
 ) -> Floats:
     """Component of the excess of each round's noisy total, over `records` times the mean of the attacker's `own`
     gradients, along each candidate's gradient (outer product of its features and its residual)."""
-    found = np.zeros(len(features))
+    scores = np.zeros(len(features))
     for total, residual, mean in zip(totals, residuals, own, strict=True):
         # <total - expected, x r'> = x'(total - expected) r, without the outer product of each candidate.
-        found += np.sum((features @ (total - records * mean)) * residual, axis=1)
-    return found
+        scores += np.sum((features @ (total - records * mean)) * residual, axis=1)
+    return scores
 
 
 def margins(logits: Singles | Floats, labels: Labels) -> Floats:
@@ -169,9 +170,9 @@ def left_over(published: Floats, originals: Floats, simulated: Floats, reference
     attacker and `simulated`, their published form."""
     design = np.column_stack([simulated, np.ones(len(simulated))])
     guess = np.linalg.lstsq(design, reference, rcond=None)[0]
-    found = np.column_stack([published, np.ones(len(published))]) @ guess
+    rest = np.column_stack([published, np.ones(len(published))]) @ guess
     # Can exceed 1: a prediction learned on other records may be worse than the mean of these.
-    return float(np.sum((found - originals) ** 2) / np.sum((originals - originals.mean(axis=0)) ** 2))
+    return float(np.sum((rest - originals) ** 2) / np.sum((originals - originals.mean(axis=0)) ** 2))
 
 
 def _distances(rows: Floats, others: Floats) -> Floats:

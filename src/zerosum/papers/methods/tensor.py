@@ -42,7 +42,7 @@ SCHEMES: dict[str, str] = {
 }
 METHODS = tuple(SCHEMES)
 # Methods that use the first site only.
-ALONE = ("agn", "avn")
+ONE_SITE_METHODS = ("agn", "avn")
 
 Pair = tuple[float, float]  # of the second and the third moment: sensitivities, or noise
 
@@ -96,9 +96,9 @@ def valid(topics: Floats) -> Floats:
     [[0.5, 0.0, 0.5], [0.3333, 0.3333, 0.3333]]
     """
     # Not the projection on the simplex, which would keep fewer words: the paper's step.
-    kept = np.maximum(topics, 0.0)
-    sums = np.sum(kept, axis=1, keepdims=True)
-    return np.where(sums > 0, kept / np.where(sums > 0, sums, 1.0), 1.0 / topics.shape[1])
+    positive = np.maximum(topics, 0.0)
+    sums = np.sum(positive, axis=1, keepdims=True)
+    return np.where(sums > 0, positive / np.where(sums > 0, sums, 1.0), 1.0 / topics.shape[1])
 
 
 # ---- AVN -------------------------------------------------------------------------------------------------------------

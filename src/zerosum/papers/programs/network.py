@@ -84,8 +84,8 @@ class CapeNetworkProgram(NeuralClassifierProgram):
 
     def _parameters(self, weights: Floats, part: Part) -> dict[str, Any]:
         """Parameters of a statistic at these weights (n,), over one part of the units, without a clip of inputs."""
-        found = super()._parameters(weights, part)
+        parameters = super()._parameters(weights, part)
         # The paper does not clip inputs: the radius is the largest norm within the ranges, and a little more for
         # rounding.
-        center = np.zeros(self.features) if found["center"] is None else found["center"]
-        return {**found, "radius": float(np.linalg.norm((1 + np.abs(center)) / found["scale"])) * INSIDE}
+        center = np.zeros(self.features) if parameters["center"] is None else parameters["center"]
+        return {**parameters, "radius": float(np.linalg.norm((1 + np.abs(center)) / parameters["scale"])) * INSIDE}

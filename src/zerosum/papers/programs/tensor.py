@@ -165,10 +165,10 @@ class CapeAGNTopicsProgram(_TensorAlgorithm):
         units = release.units or 1.0
         moment, noise = second.split(release.value) / units, release.noise_std / units
         release = yield PrivateSum(third, 1 - self.moment_share)
-        found, weights = decomposed(moment, third.split(release.value) / units, self.n_components, self.seed)
+        components, weights = decomposed(moment, third.split(release.value) / units, self.n_components, self.seed)
         axis = Axis.numbered("topic", self.n_components)
         return {
-            "topics": Quantity(valid(found), "share", (axis, self.column_axis)),
+            "topics": Quantity(valid(components), "share", (axis, self.column_axis)),
             "weights": Quantity(weights, "share", (axis,)),
             "noise_std": self._noise(noise, release.noise_std / units),
         }

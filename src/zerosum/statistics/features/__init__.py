@@ -8,7 +8,6 @@ the group `zerosum.features` in its environment, or from `register` in its own p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from typing import Any
 
 from zerosum.errors import BadParameter
@@ -16,12 +15,22 @@ from zerosum.statistics.features.base import FeatureMap
 from zerosum.statistics.features.module import ModuleFeatures
 from zerosum.statistics.features.random import LinearFeatures, RandomFeatures
 from zerosum.statistics.features.scattering import Scattering
-
-_registry: dict[str, type[FeatureMap]] = {
-    each.kind: each for each in (LinearFeatures, RandomFeatures, Scattering, ModuleFeatures)
-}
+from zerosum.statistics.registry import Registry
 
 ENTRY_POINTS = "zerosum.features"
+
+
+def _is_map(loaded: object, kind: str) -> bool:
+    """Whether an object from an entry point is the feature map of that kind."""
+    return isinstance(loaded, type) and issubclass(loaded, FeatureMap) and loaded.kind == kind
+
+
+_registry: Registry[type[FeatureMap]] = Registry(
+    "feature map",
+    ENTRY_POINTS,
+    {each.kind: each for each in (LinearFeatures, RandomFeatures, Scattering, ModuleFeatures)},
+    _is_map,
+)
 
 
 def register(map_type: type[FeatureMap]) -> type[FeatureMap]:
@@ -32,10 +41,7 @@ def register(map_type: type[FeatureMap]) -> type[FeatureMap]:
     map_type : type
         A subclass of `FeatureMap` with a class variable `kind`.
     """
-    known = _registry.setdefault(map_type.kind, map_type)
-    if known is not map_type:
-        raise BadParameter(f"features of the kind {map_type.kind!r} are registered already")
-    return map_type
+    return _registry.register(map_type.kind, map_type)
 
 
 def build(settings: Mapping[str, Any]) -> FeatureMap:
@@ -61,16 +67,11 @@ def find(kind: object) -> type[FeatureMap]:
         As in the plan, which comes from the coordinator: its type is not trusted.
     """
     if not isinstance(kind, str):
-        raise BadParameter(f"features need a kind: one of {', '.join(sorted(_registry))}")
-    if kind not in _registry:
-        for point in entry_points(group=ENTRY_POINTS, name=kind):
-            found = point.load()
-            if not (isinstance(found, type) and issubclass(found, FeatureMap) and found.kind == kind):
-                raise BadParameter(f"the entry point {kind!r} is no feature map of that kind")
-            register(found)
-    if kind not in _registry:
-        raise BadParameter(f"there are no features of the kind {kind!r}; known are {', '.join(sorted(_registry))}")
-    return _registry[kind]
+        raise BadParameter(f"features need a kind: one of {', '.join(_registry)}")
+    map_type = _registry.find(kind)
+    if map_type is None:
+        raise BadParameter(f"there are no features of the kind {kind!r}; known are {', '.join(_registry)}")
+    return map_type
 
 
 __all__ = ["FeatureMap", "LinearFeatures", "ModuleFeatures", "RandomFeatures", "Scattering", "build", "register"]

@@ -94,9 +94,9 @@ class FeatureMap(BaseModel, ABC):
             rest = xp.zeros((self.batch - count, self.inputs), dtype=filled.dtype, device=device_of(rows))
             filled = xp.concat([filled, rest], axis=0)
         try:
-            found = xp.astype(self.map_batch(filled), xp.float32)
-            if found.shape == (self.batch, self.size):
-                return found[:count, ...]
+            features = xp.astype(self.map_batch(filled), xp.float32)
+            if features.shape == (self.batch, self.size):
+                return features[:count, ...]
         except MemoryError:  # not any row's fault
             raise
         except Exception:

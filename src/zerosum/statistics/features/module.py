@@ -143,8 +143,8 @@ class ModuleFeatures(FeatureMap):
         torch = torch_()
         given = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)).to(self._device)
         with torch.no_grad():
-            found = self._frozen(given.reshape(len(rows), *self.shape))
-        return np.asarray(found.reshape(len(rows), -1).double().cpu().numpy())
+            outputs = self._frozen(given.reshape(len(rows), *self.shape))
+        return np.asarray(outputs.reshape(len(rows), -1).double().cpu().numpy())
 
     def ready(self) -> None:
         """Build and test the module, before any row is there."""
@@ -156,6 +156,6 @@ class ModuleFeatures(FeatureMap):
         pixels = to_numpy(xp.clip((rows - self.lowest) / (self.highest - self.lowest), 0.0, 1.0))
         with deterministic():
             parts = [self._run(pixels[at : at + self._together]) for at in range(0, self.batch, self._together)]
-        found = np.concatenate(parts)
-        norm = np.sqrt(fold(found * found))[:, None]
-        return array_on(found / np.where(norm > 0, norm, 1.0), rows)
+        features = np.concatenate(parts)
+        norm = np.sqrt(fold(features * features))[:, None]
+        return array_on(features / np.where(norm > 0, norm, 1.0), rows)

@@ -109,24 +109,26 @@ class Scattering(FeatureMap):
     def _wavelets(self) -> dict[tuple[int, int], Singles]:
         """Fourier transforms of the wavelets of scale j for images of which every 2^r-th pixel is left: real numbers,
         since a wavelet is its own conjugate seen in a mirror. One axis for the angles, two of size 1 for channels."""
-        found = {}
+        wavelets = {}
         for j in range(self.scales):
             for r in range(j + 1):
                 shape = self._padded(self.height) >> r, self._padded(self.width) >> r
                 turns = [math.pi * a / self.angles for a in range(self.angles)]
-                found[j, r] = np.stack([morlet(shape, j - r, turn, self.angles) for turn in turns]).astype(np.float32)
-        return found
+                wavelets[j, r] = np.stack([morlet(shape, j - r, turn, self.angles) for turn in turns]).astype(
+                    np.float32
+                )
+        return wavelets
 
     @cached_property
     def _lowpass(self) -> dict[int, tuple[Singles, Singles]]:
         """Matrices that map the columns (left) and rows (right, transposed) of an image with every 2^r-th pixel to
         samples.
         """
-        found = {}
+        filters = {}
         for r in range(self.scales):
             tall, wide = (self._gaussians(length, r) for length in (self.height, self.width))
-            found[r] = tall.astype(np.float32), np.ascontiguousarray(wide.T.astype(np.float32))
-        return found
+            filters[r] = tall.astype(np.float32), np.ascontiguousarray(wide.T.astype(np.float32))
+        return filters
 
     def _gaussians(self, length: int, r: int) -> Floats:
         """The weights of pixels in each sample: a Gaussian about its middle, around the padded image's edge.
@@ -156,8 +158,8 @@ class Scattering(FeatureMap):
         sides = []
         for length in (self.height, self.width):
             count = self._samples(length)
-            kept = np.arange(min(self.cosines, count))[:, None]
-            waves = np.cos(math.pi * kept * (np.arange(count) + 0.5)[None, :] / count) * math.sqrt(2 / count)
+            orders = np.arange(min(self.cosines, count))[:, None]
+            waves = np.cos(math.pi * orders * (np.arange(count) + 0.5)[None, :] / count) * math.sqrt(2 / count)
             waves[0] /= math.sqrt(2)
             sides.append(waves)
         return sides[0], sides[1]
@@ -181,9 +183,9 @@ class Scattering(FeatureMap):
             for coarser in range(scale + 1, self.scales):
                 again = self._modulus(spectrum[:, :, None, ...], coarser, scale)
                 parts.append(self._features(self._sampled(again, coarser)))
-        found = xp.concat(parts, axis=1)
-        norm = xp.sqrt(fold(found * found))
-        return found / xp.where(norm > 0, norm, xp.ones_like(norm))[:, None]
+        features = xp.concat(parts, axis=1)
+        norm = xp.sqrt(fold(features * features))
+        return features / xp.where(norm > 0, norm, xp.ones_like(norm))[:, None]
 
     def _moduli(self, images: Array) -> list[tuple[Array, int]]:
         """The moduli of first order of images (batch, height, width), with the scale of each."""
@@ -212,11 +214,11 @@ class Scattering(FeatureMap):
         height, width = (side // step for side in wavelets.shape[-2:])
         corners = [(height * a, width * b) for a in range(step) for b in range(step)]
         parts = [(..., slice(a, a + height), slice(b, b + width)) for a, b in corners]
-        seen = spectrum[parts[0]] * wavelets[parts[0]]
+        band = spectrum[parts[0]] * wavelets[parts[0]]
         for part in parts[1:]:  # sub-sampling an image folds its spectrum
-            seen += spectrum[part] * wavelets[part]
-        found = xp.fft.ifftn(seen, axes=(-2, -1))
-        real, imaginary = xp.real(found), xp.imag(found)
+            band += spectrum[part] * wavelets[part]
+        signal = xp.fft.ifftn(band, axes=(-2, -1))
+        real, imaginary = xp.real(signal), xp.imag(signal)
         return xp.sqrt(real * real + imaginary * imaginary) / step**2
 
     def _sampled(self, images: Array, r: int) -> Array:
