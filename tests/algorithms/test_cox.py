@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,10 @@ from pydantic import ValidationError
 
 from zerosum.algorithms import CoxRegressionProgram, Estimate
 from zerosum.algorithms.cox.baseline import bent, exits_of, parts_of, uncover
+from zerosum.algorithms.cox.bounds import chosen_bounds
+from zerosum.algorithms.cox.concordance import concordance_of
 from zerosum.algorithms.cox.estimation import likely_size, positive, shrunk_moments
+from zerosum.algorithms.cox.proportionality import late_parts
 from zerosum.algorithms.cox.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
@@ -299,3 +303,178 @@ def test_likely_size_follows_size_of_coefficients() -> None:
     information = 1e4 * np.eye(8)
     sizes = [likely_size(information, 1e4 * np.full(8, size), 8) for size in (0.05, 0.6)]
     assert sizes[0] < 0.15 < math.exp(TUNING.size_log) < 0.45 < sizes[1]
+
+
+# ---- several rows of a person, proportional hazards, concordance ---------------------------------------------------
+
+
+def time_varying(count: int, seed: int) -> tuple[Floats, Floats]:
+    """Rows (x, entry, time, event) and owners: a treatment begins at a random time and multiplies the hazard by
+    exp(-1); the columns at the end of the follow-up alone would say that treatment keeps people alive."""
+    rng = np.random.default_rng(seed)
+    rows, owners = [], []
+    for person in range(count):
+        start, end = rng.uniform(0, 4), rng.uniform(1, 4)
+        # Hazard 0.5 before the treatment and 0.5 exp(-1) after it.
+        spent = rng.exponential() / 0.5
+        death = spent if spent < start else start + (spent - start) * math.e
+        last, died = min(death, end), float(death <= end)
+        if last <= start:
+            rows.append((0.0, 0.0, last, died))
+        else:
+            rows += [(0.0, 0.0, start, 0.0), (1.0, start, last, died)]
+            owners.append(person)
+        owners.append(person)
+    return np.array(rows), np.array(owners)
+
+
+def test_cox_program_rows_of_a_person_give_the_effect_of_a_time_varying_column() -> None:
+    rows, owners = time_varying(4000, 0)
+    asked = program(columns=("x", "entry", "time", "event"), lower=[0, 0, 0, 0], upper=[1, 4, 4, 1], entry="entry")
+    found = driven_units(asked, Units.from_groups(rows, owners))
+    # Deviation of the coefficient from sampling: 0.04; four of them.
+    assert found["coefficients"].value[0] == pytest.approx(-1, abs=0.16)
+    # Treatment as of the last row, for the whole time: immortal time before the treatment counts for it.
+    last = rows[np.append(owners[1:] != owners[:-1], True)]
+    last[:, 1] = 0.0
+    assert driven(asked, last)["coefficients"].value[0] < -1.3
+
+
+def driven_units(asked: CoxRegressionProgram, units: Units, unit: float = 0.0, seed: int = 0) -> Estimate:
+    """As `driven`, for units of several rows."""
+    running, rng = asked.program(Adjacency.REPLACE_ONE), np.random.default_rng(seed)
+    request = next(running)
+    try:
+        while True:
+            assert isinstance(request, PrivateSum)
+            std = unit * request.statistic.sensitivity(Adjacency.REPLACE_ONE) / math.sqrt(request.share)
+            total = request.statistic.total(units)
+            noise = std * rng.standard_normal(total.size)
+            request = running.send(Release(total + noise, std, float(len(units)), ("all",)))
+    except StopIteration as stop:
+        estimate: Estimate = stop.value
+        return estimate
+
+
+def test_cox_estimator_people_of_several_rows_equal_units() -> None:
+    tables = [time_varying(300, seed) for seed in (1, 2)]
+    settings: dict[str, Any] = {"lower": [0], "upper": [1], "horizon": 4, "epsilon": 5, "unit": "person"}
+    settings |= {"random_state": 0, "data": "synthetic"}
+    X, entry, time, event = ([rows[:, [at]] if at == 0 else rows[:, at] for rows, _ in tables] for at in range(4))
+    people = [owners for _, owners in tables]
+    mixed = [np.random.default_rng(0).permutation(len(owners)) for owners in people]
+    found = CoxRegression(**settings).fit(X, time, event, entry=entry, people=people)
+    again = CoxRegression(**settings).fit(
+        *([values[order] for values, order in zip(each, mixed, strict=True)] for each in (X, time, event)),
+        entry=[values[order] for values, order in zip(entry, mixed, strict=True)],
+        people=[values[order] for values, order in zip(people, mixed, strict=True)],
+    )
+    assert np.allclose(found.coef_, again.coef_)
+    intervals = found.predict_survival_interval(np.array([[0.0], [1.0]]), stratum="site 1")
+    curves = found.predict_survival(np.array([[0.0], [1.0]]), stratum="site 1")
+    assert np.all(intervals[..., 0] <= curves)
+    assert np.all(curves <= intervals[..., 1])
+    with pytest.raises(BadParameter):
+        CoxRegression(**settings).fit(
+            [Units.from_groups(x, owners) for x, owners in zip(X, people, strict=True)], time, event, people=people
+        )
+
+
+def fading(count: int, seed: int, factor: float) -> Floats:
+    """Rows a, b, time, event; from time 0.6 on the effect of a is multiplied by the factor."""
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([rng.normal(0, 0.7, count).clip(-2, 2), rng.integers(0, 2, count)])
+    early, late = np.exp(x @ TRUTH), np.exp(x @ (TRUTH * [factor, 1]))
+    needed = rng.exponential(1, count) / 0.7
+    death = np.where(needed < 0.6 * early, needed / early, 0.6 + (needed - 0.6 * early) / late)
+    leaves = rng.uniform(0.5, 4, count)
+    return np.column_stack([x, np.minimum(death, leaves), death <= leaves])
+
+
+def test_cox_program_test_of_proportional_hazards_has_level_and_power() -> None:
+    asked = program(proportionality=0.1)
+    level, power = (
+        [
+            float(driven(asked, fading(4000, seed, factor), unit=1.0, seed=seed)["proportionality_p_value"].value[0])
+            for seed in range(20)
+        ]
+        for factor in (1.0, -0.5)
+    )
+    # 20 tests of 5 %: five or more rejections have a probability of 0.3 %.
+    assert sum(p < 0.05 for p in level) < 5
+    assert sum(p < 0.05 for p in power) >= 18
+    found = driven(asked, fading(4000, 0, -0.5), unit=1.0)
+    late = found["late_p_values"].value
+    assert late[0] < 0.01 < late[1]
+    assert found["late_difference"].value[0] < -0.3
+
+
+def test_cox_program_concordance_of_held_out_people_is_harrells() -> None:
+    rows = people(6000)
+    asked = program(concordance=0.1)
+    found = driven(asked, rows, unit=0.5)
+    low, high = found["concordance_interval"].value
+    exact = concordance_index(rows[:, 2], rows[:, 3], rows[:, :2] @ TRUTH)
+    assert low < exact < high
+    assert high - low < 0.2
+    # Fit and table are of different people.
+    planned = {each.statistic.name: each.statistic for each in asked.requests(Adjacency.REPLACE_ONE)}
+    parts = {name: vars(statistic)["part"] for name, statistic in planned.items()}
+    assert parts == dict.fromkeys(("covariate_moments", "exit_table", "cox_step"), "fitted") | {
+        "score_table": "held-out"
+    }
+
+
+def concordance_index(times: Floats, event: Floats, score: Floats) -> float:
+    """Harrell's C, over all pairs."""
+    right = pairs = 0.0
+    for at in np.flatnonzero(event):
+        later = times > times[at]
+        pairs += np.sum(later)
+        right += np.sum(score[at] > score[later])
+    return right / pairs
+
+
+def test_concordance_of_table_without_noise_is_that_of_its_pairs() -> None:
+    rng = np.random.default_rng(0)
+    table = rng.integers(0, 9, (3, 5)).astype(float)
+    right = pairs = 0.0
+    for q, r, t in itertools.product(range(3), range(3), range(2)):
+        later = table[r, 2 * t + 2 :].sum()
+        pairs += table[q, 2 * t + 1] * later
+        right += table[q, 2 * t + 1] * later * (1.0 if q > r else 0.5 if q == r else 0.0)
+    assert concordance_of(table, 0.0).index == pytest.approx(right / pairs)
+
+
+def test_concordance_of_noisy_table_has_the_stated_deviation() -> None:
+    rng = np.random.default_rng(1)
+    table, noise = rng.integers(20, 90, (4, 9)).astype(float), 5.0
+    drawn = [concordance_of(table + noise * rng.standard_normal(table.shape), noise) for _ in range(2000)]
+    # The ratio of deviations of 2000 draws has a deviation of 0.016; six of them.
+    assert np.std([each.index for each in drawn]) / concordance_of(table, noise).noise == pytest.approx(1, abs=0.1)
+    assert concordance_of(np.zeros((2, 3)), 1.0).std == math.inf
+
+
+def test_cox_program_shares_of_all_releases_add_up_to_one() -> None:
+    asked = program(proportionality=0.1, concordance=0.15)
+    requests = asked.requests(Adjacency.REPLACE_ONE)
+    assert math.fsum(each.share for each in requests) == pytest.approx(1)
+    assert [each.statistic.name for each in requests[-2:]] == ["cox_step", "score_table"]
+    with pytest.raises((BadParameter, ValidationError)):
+        program(proportionality=0.7)
+
+
+def test_bounds_grow_as_the_noise_falls_and_lose_less() -> None:
+    found = [chosen_bounds(6, 1.0, 1500.0, 1.0, noise) for noise in (200.0, 20.0, 2.0)]
+    lost, size = [each.lost for each in found], [each.stop * each.clip for each in found]
+    assert lost == sorted(lost, reverse=True)
+    assert size == sorted(size)
+    assert all(0 < each.first_weight <= 1 and 0 < each.weight <= 1 for each in found)
+
+
+def test_late_release_observes_from_the_middle_of_the_events() -> None:
+    asked = program(proportionality=0.2)
+    found = driven(asked, people())
+    assert found["late_from"].value[0] in asked.times[1:-1]
+    parts: Any = SimpleNamespace(K=4)
+    assert late_parts(parts) == 2

@@ -165,7 +165,9 @@ def _cox(rng: Rng) -> Ask:
     """Survival times with columns as they are, or by a design: strata by site, by a column, or none; entry times."""
     features = tuple(each for each in _numbers(rng, 1, 2) if each != "dose") or ("age",)
     late = ("dose",) if rng.integers(3) == 0 else ()
-    more = {"rounds": 2, "parts": 2, "edges": [0.0, 1.0, 2.0, 5.0, 10.0]}
+    more: dict[str, Any] = {"rounds": 2, "parts": 2, "edges": [0.0, 1.0, 2.0, 5.0, 10.0]}
+    more |= {"proportionality": 0.2} if rng.integers(2) else {}
+    more |= {"concordance": 0.2, "hold_out": 0.5} if rng.integers(2) else {}
     if rng.integers(2):
         columns = (*features, *late, "time", "sick")
         high = [COLUMNS[n].high for n in (*features, *late)]

@@ -51,17 +51,18 @@ def _weights(columns: int, hidden: int, classes: int) -> NDArray[np.float64]:
 
 
 _COX: dict[str, Any] = {"columns": 3, "lower": [-3.0], "upper": [5.0], "edges": [0, 0.5, 1, 2]}
-# A row at the upper end of its range has length 1. The hazard is next to nothing in the first bin and then rises.
+# Short rows have second moments that are small beside the score, and the events that a row of length 1 expects may
+# cancel that of an event.
 _COX_STEP: dict[str, Any] = {
-    **{"columns": 3, "lower": [-1.0], "upper": [0.1], "edges": [0, 3, 6, 100]},
+    **{"columns": 3, "lower": [-1.0], "upper": [1.0], "edges": [0, 3, 6, 100]},
     "coefficients": [0.1],
-    "hazards": [[0, 0.001, 40, 41]],
+    "hazards": [[0, 0.5, 1, 12]],
     "parts": [2, 3],
-    "matrix": [[0.8]],
-    "shift": [0.1],
-    "part_weight": 0.3,
-    "stratum_weight": math.sqrt(0.1),
-    "curvature": 1.0,
+    "matrix": [[1.0]],
+    "shift": [0.01],
+    "part_weight": 0.02,
+    "stratum_weight": 0.02,
+    "curvature": 2.0,
 }
 
 SMALL: list[Case] = [
@@ -315,8 +316,11 @@ SMALL: list[Case] = [
     ("survival_table", {"columns": 2, "edges": [0, 0.5, 1, 2]}),
     ("covariate_moments", _COX),
     ("exit_table", _COX),
+    ("score_table", {**_COX, "coefficients": [1.0], "cuts": [-0.5, 0.5]}),
+    ("score_table", {**_COX, "coefficients": [1.0], "cuts": [0.0], "part": "held-out", "hold_out": 0.5}),
     ("cox_step", _COX_STEP),
-    ("cox_step", {**_COX_STEP, "curvature": 0.7, "all_rows": True}),
+    ("cox_step", {**_COX_STEP, "matrix": [[3.0]], "curvature": 0.2, "all_rows": True}),
+    ("cox_step", {**_COX_STEP, "since": 2.0}),
     ("survival_table", {"columns": 3, "edges": [0, 1], "group": 2, "groups": 2, "fill": [0.5, None, None]}),
 ]
 

@@ -179,7 +179,8 @@ _SENSITIVITIES = [
             "rounded_scatter:RoundedScatter",
             "super().sensitivity(adjacency) * (LARGEST_NORM / TARGET) ** 2",
         ),
-        ("cox_step", "cox:CoxStep", "2.0"),
+        ("cox_step", "cox_step:CoxStep", "2.0"),
+        ("score_table", "concordance:ScoreTable", "math.sqrt(2)"),
         ("unmixing_score", "sources:SourceStatistic", "2.0"),
         ("band_scatter", "bands:BandScatter", "math.sqrt(2)"),
         ("user", "user:UserStatistic", "2 * self.clip"),
@@ -222,7 +223,26 @@ _SENSITIVITIES.append(
     Fault(
         "weightless-constants",
         "the weight of a row of a Cox regression forgets its constants",
-        (Edit("statistics.cox:CoxStep.sum_block", "fold(z * z) + constants", "fold(z * z) + 0.0 * constants"),),
+        (
+            Edit(
+                "statistics.cox_step:CoxStep.sum_block",
+                "n = fold(z * z) + self.part_weight**2 + self.stratum_weight**2",
+                "n = fold(z * z) + 1e-9",
+            ),
+        ),
+    )
+)
+_SENSITIVITIES.append(
+    Fault(
+        "rows-apart",
+        "each row of a person in a Cox regression is bounded by itself",
+        (
+            Edit(
+                "statistics.cox_step:CoxStep._path",
+                "here = order[first:last]",
+                "here, g2, T = order[first:last], 0 * g2, 0 * T",
+            ),
+        ),
     )
 )
 

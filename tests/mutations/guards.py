@@ -53,6 +53,8 @@ GUARDS = {
     "unmixing-score-sensitivity": f"{SENSITIVITY}[unmixing_score-*",
     "cox-step-sensitivity": f"{SENSITIVITY}[cox_step-*",
     "weightless-constants": COX,
+    "rows-apart": COX,
+    "score-table-sensitivity": f"{SENSITIVITY}[score_table-*",
     "band-scatter-sensitivity": f"{SENSITIVITY}[band_scatter-*",
     "user-sensitivity": f"{SENSITIVITY}[attacked_by_tests-*",
     "augmented-scatter-sensitivity": MOMENTS,

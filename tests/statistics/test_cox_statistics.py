@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -12,7 +13,8 @@ from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
 from zerosum.kernel.statistic import Adjacency
-from zerosum.statistics.cox import ALL_ROWS, CovariateMoments, CoxStep, ExitTable, free_curvature
+from zerosum.statistics.cox import CovariateMoments, ExitTable
+from zerosum.statistics.cox_step import ALL_ROWS_MOST, CURVATURE_MOST, CoxStep, weights
 
 COMMON: dict[str, Any] = {"lower": [-1.0], "upper": [1.0], "edges": [0.0, 1.0, 2.0, 4.0]}
 
@@ -32,7 +34,7 @@ def one(statistic: Any, *row: float) -> Floats:
 
 def random_step(rng: np.random.Generator, *, all_rows: bool, entry: bool) -> CoxStep:
     p, strata, parts = int(rng.integers(1, 4)), int(rng.integers(1, 3)), int(rng.integers(1, 5))
-    bins, weight = parts + int(rng.integers(0, 3)), float(rng.uniform(0.05, 0.5))
+    bins, weight = parts + int(rng.integers(0, 3)), float(rng.uniform(0.01, 0.5))
     rates = rng.exponential(1, (strata, bins)) * 10 ** rng.uniform(-2, 2, (strata, bins))
     ends = sorted(rng.choice(np.arange(1, bins), parts - 1, replace=False).tolist())
     return CoxStep(
@@ -45,42 +47,139 @@ def random_step(rng: np.random.Generator, *, all_rows: bool, entry: bool) -> Cox
         coefficients=rng.normal(size=p),
         hazards=np.concatenate([np.zeros((strata, 1)), np.cumsum(rates, axis=1)], axis=1),
         parts=(*ends, bins),
-        matrix=rng.normal(size=(p, p)) * rng.choice([0.3, 1.0, 5.0]),
+        matrix=rng.normal(size=(p, p)) * rng.choice([0.1, 0.3, 1.0, 5.0]),
         shift=0.1 * rng.normal(size=p),
-        bound=float(rng.choice([1.0, 1.5])),
+        bound=float(rng.choice([1.0, 1.5, 4.0])),
         part_weight=weight,
         stratum_weight=float(rng.uniform(0, 0.6)),
-        curvature=ALL_ROWS if all_rows else free_curvature(weight),
+        curvature=float(rng.uniform(0.1, ALL_ROWS_MOST if all_rows else CURVATURE_MOST)),
         all_rows=all_rows,
+        since=float(rng.choice([0.0, 0.5])),
     )
 
 
-def random_rows(statistic: CoxStep, rng: np.random.Generator, count: int) -> Floats:
-    """Rows with features near the ends of their ranges, and times on and just after edges as well as between."""
+def random_unit(statistic: CoxStep, rng: np.random.Generator, rows: int) -> Floats:
+    """Rows of one unit, with features near the ends of their ranges, and times on and just after edges as well as
+    between; they may overlap and follow an event."""
     p, bins = statistic.features, statistic.bins
-    features = np.sign(rng.normal(size=(count, p))) * rng.random((count, p)) ** 0.3
-    after = rng.choice(statistic.edges, count) + 1e-3 * rng.random(count)
-    times = np.where(rng.random(count) < 0.5, rng.uniform(0, bins, count), after)
-    roles: list[Any] = [rng.uniform(0, bins, count) * rng.integers(0, 2, count)] if statistic.entry else []
-    roles += [rng.integers(0, statistic.strata, count)] if statistic.strata > 1 else []
-    return np.column_stack([features, *roles, times, rng.integers(0, 2, count)])
+    features = np.sign(rng.normal(size=(rows, p))) * rng.random((rows, p)) ** 0.3
+    after = rng.choice(statistic.edges, rows) + 1e-3 * rng.random(rows)
+    times = np.where(rng.random(rows) < 0.5, rng.uniform(0, bins, rows), after)
+    roles: list[Any] = [times * rng.random(rows) * rng.integers(0, 2, rows)] if statistic.entry else []
+    roles += [rng.integers(0, statistic.strata, rows)] if statistic.strata > 1 else []
+    return np.column_stack([features, *roles, times, rng.random(rows) < 1 / (1 + rows / 3)])
 
 
+def attack(statistic: CoxStep, rng: np.random.Generator, most_rows: int) -> tuple[float, float]:
+    """The largest distance of two units, and the largest norm of one, over the sensitivity."""
+    units = [random_unit(statistic, rng, int(rng.integers(1, most_rows + 1))) for _ in range(80)]
+    sums = np.array([statistic.total(Units.from_list([unit])) for unit in units] + [np.zeros(statistic.size)])
+    norms = np.sum(sums**2, axis=1)
+    apart = np.sqrt(np.maximum(norms[:, None] + norms - 2 * sums @ sums.T, 0))
+    return (
+        float(np.max(apart)) / statistic.sensitivity(Adjacency.REPLACE_ONE),
+        math.sqrt(np.max(norms)) / statistic.sensitivity(Adjacency.ADD_REMOVE),
+    )
+
+
+@pytest.mark.parametrize("most_rows", [1, 6])
 @pytest.mark.parametrize("entry", [False, True])
 @pytest.mark.parametrize("all_rows", [False, True])
-def test_cox_step_random_designs_have_no_pair_beyond_sensitivity(all_rows: bool, entry: bool) -> None:
+def test_cox_step_random_designs_have_no_pair_beyond_sensitivity(all_rows: bool, entry: bool, most_rows: int) -> None:
     rng = np.random.default_rng(5 + all_rows)
-    farthest = longest = 0.0
-    for _ in range(20):
-        statistic = random_step(rng, all_rows=all_rows, entry=entry)
-        rows = random_rows(statistic, rng, 80)
-        sums = np.array([one(statistic, *row) for row in rows] + [np.zeros(statistic.size)])
-        norms = np.sum(sums**2, axis=1)
-        apart = np.sqrt(np.maximum(norms[:, None] + norms - 2 * sums @ sums.T, 0))
-        farthest = max(farthest, float(np.max(apart)) / statistic.sensitivity(Adjacency.REPLACE_ONE))
-        longest = max(longest, math.sqrt(np.max(norms)) / statistic.sensitivity(Adjacency.ADD_REMOVE))
-    assert 0.9 < farthest <= 1 + 1e-9
-    assert 0.9 < longest <= 1 + 1e-9
+    found = [attack(random_step(rng, all_rows=all_rows, entry=entry), rng, most_rows) for _ in range(20)]
+    for farthest in np.max(found, axis=0):
+        assert 0.8 < farthest <= 1 + 1e-9
+
+
+def switching(step_: CoxStep, intervals: int, sign: float, event: bool = False) -> Floats:
+    """A unit whose feature changes its sign between intervals of 1/`intervals` of the time."""
+    ends = np.arange(1, intervals + 1) * float(step_.edges[-1]) / intervals
+    feature = sign * (-1.0) ** np.arange(intervals)
+    died = np.zeros(intervals)
+    died[-1] = event
+    return np.column_stack([feature, np.concatenate([[0.0], ends[:-1]]), ends, died])
+
+
+@pytest.mark.parametrize("intervals", [1, 2, 3, 8, 100])
+def test_cox_step_unit_with_alternating_features_keeps_the_sensitivity(intervals: int) -> None:
+    """Residuals of opposite features add up in the second moments while they cancel in the score."""
+    for a, c, size in ((0.01, 0.0, 0.9), (0.3, 0.3, 0.6), (0.01, 0.0, 3.0)):
+        statistic = step(
+            columns=4, entry=True, hazards=[[0.0, 2.0, 5.0, 9.0]], matrix=[[size]], part_weight=a, stratum_weight=c
+        )
+        sums = [
+            statistic.total(Units.from_list([switching(statistic, intervals, sign, event)]))
+            for sign in (-1.0, 1.0)
+            for event in (False, True)
+        ]
+        for one_ in sums:
+            assert np.linalg.norm(one_) <= math.sqrt(2)
+            for other in sums:
+                assert np.linalg.norm(one_ - other) <= 2
+
+
+def test_cox_step_rows_of_a_unit_split_anywhere_give_the_same_sum() -> None:
+    """(0, 3] and (0, 1], (1, 1.7], (1.7, 3] with equal features are one observation, stopped or not."""
+    statistic = step(columns=4, entry=True, hazards=[[0.0, 0.6, 1.5, 3.0]], matrix=[[0.9]])
+    for end, event in ((1.5, 1), (3.0, 1), (3.0, 0), (0.9, 1)):
+        cuts = [0.0, *(cut for cut in (0.4, 1.0, 1.7) if cut < end), end]
+        rows = [[0.8, a, b, event * float(b == end)] for a, b in itertools.pairwise(cuts)]
+        split = statistic.total(Units.from_list([rows[::-1]]))  # in any order
+        assert np.allclose(split, one(statistic, 0.8, 0.0, end, event), atol=1e-12)
+
+
+def test_cox_step_both_sensitivities_are_attained_within_two_percent() -> None:
+    given: dict[str, Any] = {"matrix": [[1.0]], "part_weight": 0.01, "stratum_weight": 0.0, "curvature": 2.0}
+    statistic = step(hazards=[[0.0, 1.0, 40.0, 100.0]], **given)
+    apart = one(statistic, 0.1, 4.0, 0) - one(statistic, -0.1, 4.0, 0)
+    assert 1.96 < np.linalg.norm(apart) <= statistic.sensitivity(Adjacency.REPLACE_ONE)
+    # An event where one event is expected: the score is zero and the second moments are full.
+    whole = max(float(np.linalg.norm(one(statistic, 1.0, time, 1))) for time in np.linspace(0.5, 1.1, 200))
+    assert 0.98 * math.sqrt(2) < whole <= statistic.sensitivity(Adjacency.ADD_REMOVE)
+
+
+def test_cox_step_time_between_rows_of_a_unit_does_not_count() -> None:
+    statistic = step(columns=4, entry=True)
+    gap = statistic.total(Units.from_list([[[0.5, 0.0, 1.0, 0.0], [0.5, 2.0, 3.0, 1.0]]]))
+    score, _moments = statistic.split(gap)
+    assert score[1:3].sum() == pytest.approx(0.2 * (1 - 0.1 - 0.2))
+
+
+def test_cox_step_rows_after_the_event_of_a_unit_do_not_count() -> None:
+    statistic = step(columns=4, entry=True)
+    first = [0.5, 0.0, 1.0, 1.0]
+    assert np.array_equal(statistic.total(Units.from_list([[first, [0.9, 1.0, 3.0, 1.0]]])), one(statistic, *first))
+
+
+def test_cox_step_without_entry_begins_a_row_where_the_one_before_it_ends() -> None:
+    rows = [[0.5, 1.0, 0.0], [-0.5, 3.0, 1.0]]
+    late = [[0.5, 0.0, 1.0, 0.0], [-0.5, 1.0, 3.0, 1.0]]
+    with_entry = step(columns=4, entry=True).total(Units.from_list([late]))
+    assert np.array_equal(step().total(Units.from_list([rows])), with_entry)
+
+
+def test_cox_step_since_equals_late_entry_of_all() -> None:
+    rng = np.random.default_rng(3)
+    rows = np.column_stack([rng.uniform(-1, 1, 50), np.zeros(50), rng.uniform(1.5, 4, 50), rng.integers(0, 2, 50)])
+    late = rows.copy()
+    late[:, 1] = 1.2
+    statistic = step(columns=4, entry=True)
+    later = step(columns=4, entry=True, since=1.2)
+    assert np.array_equal(later.total(Units.from_rows(rows)), statistic.total(Units.from_rows(late)))
+
+
+def test_weights_leave_room_for_one_expected_event_before_the_stop() -> None:
+    """The time of a row is not stopped before it expects `bound` events, at any length."""
+    for curvature in (0.3, 1.0, 2.0, CURVATURE_MOST):
+        n = np.geomspace(1e-3, 1e6, 400)
+        w = weights(n, curvature, all_rows=False)
+        for B in (1.0, 2.0, 10.0):
+            e = np.linspace(0, B * (1 - 1e-8), 50)[:, None]
+            alive = 2 * (w**2 * n) * (e / B) ** 2 + (curvature * w * n * e / (2 * B)) ** 2
+            dead = 2 * (w**2 * n) * ((1 - e) / B) ** 2 + (curvature * w * n * (1 + e) / (2 * B)) ** 2
+            assert np.all(alive <= 2)
+            assert np.all(dead <= 2)
 
 
 def test_cox_step_residuals_at_the_true_model_have_mean_zero() -> None:
@@ -114,9 +213,12 @@ def test_cox_step_split_has_score_and_moments_of_one_row() -> None:
 
 
 def test_cox_step_row_is_stopped_where_its_expected_number_reaches_the_bound() -> None:
-    statistic = step(hazards=[[0.0, 0.6, 5.0, 9.0]])
-    score, _moments = statistic.split(one(statistic, 0.0, 3.0, 1))
-    assert np.allclose(score[1:3], [0.2 * -0.6, 0.2 * -0.4])
+    # |x|^2 = 1 and b = 1: 2 e^2 + e^2/4 = 2 at e = 0.9428.
+    statistic = step(hazards=[[0.0, 0.6, 5.0, 9.0]], matrix=[[math.sqrt(0.92)]], parts=[3])
+    score, _moments = statistic.split(one(statistic, 1.0, 3.0, 1))
+    weight = weights(np.array([1.0]), 1.0, all_rows=False)[0]
+    stop = math.sqrt(8 / 9) / weight
+    assert score[1] == pytest.approx(-0.2 * weight * stop, abs=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e6, 1e16, 1e17])
@@ -165,6 +267,21 @@ def test_exit_table_counts_bins_events_and_entries() -> None:
     assert entries.tolist() == [[0, 0, 0], [1, 1, 0]]
 
 
+def test_exit_table_counts_a_unit_once_from_its_first_entry_to_its_last_time() -> None:
+    table = ExitTable(columns=4, entry=True, **COMMON)
+    unit = [[0.1, 0.5, 0.8, 0], [0.3, 2.5, 3.5, 1], [0.2, 0.8, 2.5, 0], [0.3, 3.5, 4.0, 1]]
+    exits, events, entries = table.split(table.total(Units.from_list([unit])))
+    assert exits.tolist() == [[0, 0, 0, 0, 0, 1, 0]]
+    assert events == 1
+    assert entries.tolist() == [[1, 0, 0]]
+
+
+@pytest.mark.parametrize("rows", [[[0.1, 0.0, 2.0, 0], [0.1, 1.0, 3.0, 1]], [[0.1, 0.0, 1.0, 1], [0.1, 1.0, 3.0, 0]]])
+def test_cox_statistics_owner_is_told_of_overlaps_and_of_rows_after_the_event(rows: list[list[float]]) -> None:
+    with pytest.raises(BadData):
+        ExitTable(columns=4, entry=True, **COMMON).check_values(Units.from_list([rows]))
+
+
 def test_exit_table_with_entry_attains_root_five() -> None:
     table = ExitTable(columns=4, entry=True, **COMMON)
     apart = one(table, 0.0, 0.5, 3.0, 1) - one(table, 0.0, 1.5, 3.0, 0)
@@ -175,8 +292,11 @@ def test_exit_table_with_entry_attains_root_five() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"curvature": 1.4},
-        {"curvature": 0.8, "all_rows": True},
+        {"curvature": 5.0},
+        {"curvature": 1.3, "all_rows": True},
+        {"hazards": [[0.0, 1.0, 2.0, 1e101]]},
+        {"matrix": [[1e51]]},
+        {"since": -1.0},
         {"hazards": [[0.0, 1.0, 0.5, 2.0]]},
         {"parts": [1, 2]},
         {"bound": 0.5},

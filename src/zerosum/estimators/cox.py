@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from zerosum.algorithms import Estimate
+from zerosum.algorithms.intervals import Z
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadData, BadParameter
-from zerosum.estimators.base import ColumnRanges, Tables
+from zerosum.estimators.base import ColumnRanges, Tables, several_tables
 from zerosum.estimators.documentation import documented
 from zerosum.estimators.supervised import Supervised
 from zerosum.estimators.validation import BOOLEAN, LIST, MAPPING, POSITIVE, Constraint, optional
@@ -57,6 +58,13 @@ class CoxRegression(Supervised, ColumnRanges):
         Parts of the time in which the level of the baseline is fitted jointly with the coefficients.
     rounds : int, default=5
         Number of rounds.
+    proportionality : float, default=0
+        Share of the budget, at most 0.5, for a test whether hazards are proportional; 0.1 is a usual choice. The rest
+        of the budget is for the coefficients.
+    concordance : float, default=0
+        Share of the budget, at most 0.5, for the concordance index on people who are held out of the fit.
+    hold_out : float, default=0.2
+        The share of people who are held out if `concordance` is positive.
     %(missing)s
     measured_in : dict of str to str, optional
         Unit of measurement of columns, for the table of coefficients.
@@ -88,6 +96,24 @@ class CoxRegression(Supervised, ColumnRanges):
         Interval of 95 % about the pooled data: privacy noise, and what stopping, weighting and bins of time change.
     baseline_population_interval_ : ndarray of shape (strata, bins, 2)
         Interval of 95 % about the population: the same and sampling.
+    baseline_log_variance_ : ndarray of shape (strata, bins)
+        Variance of the logarithm of the cumulative baseline hazard about the population.
+    baseline_covariance_ : ndarray of shape (strata, bins, n_features)
+        Its covariance with the coefficients.
+    coefficient_covariance_ : ndarray of shape (n_features, n_features)
+        Covariance of the coefficients about the population, without a prior.
+    concordance_ : float
+        With `concordance`: C on the people who were held out, that is the probability that of two people the one with
+        the earlier event has the higher score.
+    concordance_interval_ : ndarray of shape (2,)
+        Its interval of 95 %%, with privacy noise and sampling.
+    proportionality_p_value_ : float
+        With `proportionality`: the p-value of the hypothesis that all hazards are proportional.
+    late_difference_ : ndarray of shape (n_features,)
+        With `proportionality`: coefficients of late times, from about the middle of the events on, less those of all
+        times.
+    late_p_values_ : ndarray of shape (n_features,)
+        Their p-values.
     %(fitted)s
 
     %(notes)s
@@ -129,11 +155,21 @@ class CoxRegression(Supervised, ColumnRanges):
     time_step: float | None = None
     parts: int = 4
     rounds: int = 5
+    proportionality: float = 0.0
+    concordance: float = 0.0
+    hold_out: float = 0.2
     missing: Missing = None
     measured_in: Mapping[str, str] | None = None
 
     def fit(
-        self, X: Any, time: Any = None, event: Any = None, *, sites: ArrayLike | None = None, entry: Any = None
+        self,
+        X: Any,
+        time: Any = None,
+        event: Any = None,
+        *,
+        sites: ArrayLike | None = None,
+        entry: Any = None,
+        people: Any = None,
     ) -> Self:
         """Run one study over the sites and charge their ledgers.
 
@@ -147,6 +183,10 @@ class CoxRegression(Supervised, ColumnRanges):
         %(fit_sites)s
         entry : as time, optional
             Time at which the observation of a row began (left truncation), before its `time`.
+        people : as time, optional
+            The person of each row, where people have several rows: intervals from `entry` to `time` with the covariates
+            of that interval (time-varying covariates). Only the last row of a person may have an event. Without `entry`
+            an interval begins where the one before it ends. The bound of privacy is for all rows of a person together.
 
         %(fit_returns)s
         """
@@ -162,6 +202,9 @@ class CoxRegression(Supervised, ColumnRanges):
                 self._by_table(what, values, found, X, sites) for what, values in (("time", time), ("event", event))
             )
             begins = None if entry is None else self._by_table("entry", entry, found, X, sites)
+            owners = None if people is None else self._by_table("people", people, found, X, sites)
+            if owners is not None:
+                self._check_people(owners, found, by_site=isinstance(X, Mapping) or several_tables(X, self._dimensions))
             self._site_names = tuple(found)
             for at, (name, units) in enumerate(found.items()):
                 joined = units if begins is None else self._with_role("entry", units, begins[name])
@@ -171,10 +214,25 @@ class CoxRegression(Supervised, ColumnRanges):
                     joined = self._with_role("site", joined, np.full(len(units.rows), float(at)))
                 joined = self._with_role("time", joined, times[name])
                 self._check_times(joined, begins is not None)
-                found[name] = self._with(joined, events[name])
+                joined = self._with(joined, events[name])
+                found[name] = joined if owners is None else Units.from_groups(joined.rows, owners[name])
             return found
 
         return self._fit(tables)
+
+    @staticmethod
+    def _check_people(owners: Mapping[str, Any], tables: Tables, *, by_site: bool) -> None:
+        """Refuse rows that are grouped already, and a person of one array at two sites, whose ledgers are apart."""
+        if any(units.offsets is not None for units in tables.values()):
+            raise BadParameter("people= labels the rows of tables, but the rows of X are grouped by person already")
+        for name, labels in owners.items():
+            if len(labels) != len(tables[name].rows):
+                raise BadData("inconsistent numbers of samples: people must have a value for each row of X")
+        counted = [set(np.asarray(labels).tolist()) for labels in owners.values()]
+        if not by_site and len(set().union(*counted)) < sum(map(len, counted)):
+            raise BadData(
+                "a label of people= has rows at two sites: give sites=, and different labels to other persons"
+            )
 
     def _check_times(self, units: Units, late: bool) -> None:
         """Refuse times that are negative or not after the entry."""
@@ -233,6 +291,16 @@ class CoxRegression(Supervised, ColumnRanges):
         self.baseline_survival_: Floats = survival.value.copy()
         self.baseline_interval_: Floats = estimate["baseline_interval"].value.copy()
         self.baseline_population_interval_: Floats = estimate["baseline_population_interval"].value.copy()
+        self.baseline_log_variance_: Floats = estimate["baseline_log_variance"].value.copy()
+        self.baseline_covariance_: Floats = estimate["baseline_covariance"].value.copy()
+        self.coefficient_covariance_: Floats = estimate["coefficient_covariance"].value.copy()
+        if "concordance" in estimate:
+            self.concordance_ = float(estimate["concordance"].value[0])
+            self.concordance_interval_: Floats = estimate["concordance_interval"].value.copy()
+        if "proportionality_p_value" in estimate:
+            self.proportionality_p_value_ = float(estimate["proportionality_p_value"].value[0])
+            self.late_difference_: Floats = estimate["late_difference"].value.copy()
+            self.late_p_values_: Floats = estimate["late_p_values"].value.copy()
         unidentified = sum(not row.identified for row in self.table_.rows)
         if unidentified:
             self._note(f"{unidentified} of {len(self.table_.rows)} coefficients are not identified at this budget")
@@ -268,11 +336,42 @@ class CoxRegression(Supervised, ColumnRanges):
         ndarray of shape (rows, bins)
             Probabilities.
         """
+        own = self.baseline_survival_[self._stratum(stratum)]
+        # Proportional hazards: S(t | x) = S_0(t)^exp(score), with the baseline S_0 at `baseline_at_`.
+        return np.asarray(own[None, :] ** self.predict(X)[:, None])
+
+    def predict_survival_interval(self, X: Any, stratum: str | None = None) -> Floats:
+        """Intervals of 95 % of the probabilities of `predict_survival` for the population, pointwise.
+
+        They contain privacy noise and the sampling error of coefficients and baseline.
+
+        Parameters
+        ----------
+        X : array of shape (rows, n_features)
+            Rows of one site.
+        stratum : str, optional
+            Site whose baseline is used; required if there are several.
+
+        Returns
+        -------
+        ndarray of shape (rows, bins, 2)
+            Lower and upper ends.
+        """
+        at = self._stratum(stratum)
+        d = self._own_rows(X) - self.baseline_at_
+        # The logarithm of the cumulative hazard log H_0(t) + d.b has about normal errors.
+        variance = self.baseline_log_variance_[at] + 2 * d @ self.baseline_covariance_[at].T
+        variance = variance + np.einsum("ri,ij,rj->r", d, self.coefficient_covariance_, d)[:, None]
+        # The limits prevent overflow of exp.
+        reach = np.exp(np.minimum(Z * np.sqrt(np.maximum(variance, 0.0)), 50.0))
+        hazard = -np.log(np.clip(self.baseline_survival_[at], 1e-300, 1.0))[None, :] * self.predict(X)[:, None]
+        return np.stack([np.exp(-hazard * reach), np.exp(-hazard / reach)], axis=-1)
+
+    def _stratum(self, stratum: str | None) -> int:
+        """The position of a stratum; the only one if there is one."""
         check_is_fitted(self, "result_")
         if stratum is None and len(self.strata_) > 1:
             raise BadParameter(f"name the site whose baseline is used: one of {', '.join(self.strata_)}")
         if stratum is not None and stratum not in self.strata_:
             raise BadParameter(f"stratum must be one of {', '.join(self.strata_)}, got {stratum!r}")
-        own = self.baseline_survival_[0 if stratum is None else self.strata_.index(stratum)]
-        # Proportional hazards: S(t | x) = S_0(t)^exp(score), with the baseline S_0 at `baseline_at_`.
-        return np.asarray(own[None, :] ** self.predict(X)[:, None])
+        return 0 if stratum is None else self.strata_.index(stratum)

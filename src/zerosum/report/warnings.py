@@ -26,6 +26,8 @@ _COLLINEAR = 2  # number of the reason in `unidentified_reason`
 _LEAST_EVENTS = 10  # events per column of a Cox regression
 _LARGE_STEP = 0.3  # root mean square step of the logarithm of the baseline between parts of the time
 _LARGE_LOSS = 0.15
+_LARGE_DISCORD = 1.5  # mean squared standardised residual of the rounds of a Cox regression
+_LEVEL = 0.05  # of the test of proportional hazards
 _MOST_NAMES = 5  # largest number of columns named in a sentence
 
 
@@ -202,6 +204,14 @@ def _hazards(estimate: Mapping[str, Quantity]) -> Iterator[str]:
             "the baseline differs from the table of exits: follow-up or censoring depends on the columns, or effects "
             "change with the time. Pooled intervals may be too narrow"
         )
+    if float(estimate["discord"][0]) > _LARGE_DISCORD:
+        yield (
+            "the rounds disagree by more than their noise: the fit has not converged, for instance because a level is "
+            "rare among all and frequent among events. Intervals are widened; more rounds may help"
+        )
+    if "proportionality_p_value" in estimate and float(estimate["proportionality_p_value"][0]) < _LEVEL:
+        columns = _column_names(names, estimate["late_p_values"].value < _LEVEL) or "some columns"
+        yield f"hazards are not proportional: late effects differ from those of all times ({columns})"
     if float(estimate["lost_information"][0]) > _LARGE_LOSS:
         yield (
             "stopping and weighting leave out more than "

@@ -13,7 +13,9 @@ from zerosum.compute.statistic import BoundedStatistic
 from zerosum.errors import UnknownStatistic
 from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
-from zerosum.statistics.cox import CovariateMoments, CoxStep, ExitTable
+from zerosum.statistics.concordance import ScoreTable
+from zerosum.statistics.cox import CovariateMoments, ExitTable
+from zerosum.statistics.cox_step import CoxStep
 from zerosum.statistics.cumulants import FourthCumulants
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.groups import GroupedCounts, GroupedMoments, GroupedRanks
@@ -105,6 +107,7 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     CovariateMoments,
     ExitTable,
     CoxStep,
+    ScoreTable,
     DistinctSecondMoment,
     InfomaxGradient,
     TensorClippedGradient,

@@ -22,10 +22,6 @@ from zerosum.arrays import Floats
 
 # Nodes of the quadrature over a normal variable; 21 are exact for polynomials of degree 41.
 NODES = 21
-# Least share of a stratum that is taken to be at risk: a divisor.
-_AT_RISK_LEAST = 0.02
-# Least number of events of a merged bin, so that its logarithm exists.
-_EVENTS_LEAST = 0.3
 
 
 @cache
@@ -46,7 +42,7 @@ class Exits:
     @property
     def total(self) -> float:
         """Number of events, at least 5."""
-        return max(float(np.sum(self.events)), 5.0)
+        return max(float(np.sum(self.events)), TUNING.stand_out_events)
 
 
 def exits_of(
@@ -122,18 +118,17 @@ def _marginal(
     """
     bins, k = len(died), 0
     hazard, smooth = [0.0], np.zeros(bins)
-    least = _AT_RISK_LEAST * units
+    least = TUNING.at_risk_least * units
     # Units that enter later are not at risk at time 0.
     risk = units - (max(float(np.sum(entries)), 0.0) if entry else 0.0)
     while k < bins:
         j, events, left, came = k, 0.0, 0.0, 0.0
         while j < bins:
             events, left, came, j = events + died[j], left + gone[j], came + entries[j], j + 1
-            # The noise of a sum of j - k bins; the 5 events are a margin for small noise, chosen by hand, no benchmark
-            # recorded.
-            if events > TUNING.stand_out * noise * np.sqrt(j - k) + 5:
+            # The noise of a sum of j - k bins.
+            if events > TUNING.stand_out * noise * np.sqrt(j - k) + TUNING.stand_out_events:
                 break
-        events = max(events, _EVENTS_LEAST)
+        events = max(events, TUNING.events_least)
         # Noise may make exits fewer than the events among them.
         after = max(risk + came - max(left, events), least)
         # The mean of the numbers at risk at both ends times the length is the time at risk (trapezoidal rule).

@@ -78,6 +78,33 @@ def merged(rounds: Sequence[Score], hessian: Floats, to: Floats, parts: slice) -
     return information, weighted
 
 
+def discord(rounds: Sequence[Score], hessian: Floats, at: Floats, parts: slice) -> float:
+    """How far the rounds are from one maximiser: the mean of squared standardised residuals of their scores.
+
+    A score at theta_i is H (t - theta_i) and an error of the covariance that `merged` assumes. About 1 if H and the
+    errors are right; larger if Newton's steps have not converged, or if the model of the errors is too good.
+
+    Parameters
+    ----------
+    rounds, hessian, parts : as for `merged`.
+    at : (m,), the joint estimate t.
+
+    Returns
+    -------
+    float
+        Sum of squares over the degrees of freedom, (number of rounds - 1) m.
+    """
+    total, kept = 0.0, np.trace(hessian[parts, parts])
+    for each in rounds:
+        root = np.linalg.inv(each.inverse)
+        residual = root @ (each.score - hessian @ (at - each.at))
+        way, own = each.inverse.T @ (at - each.at), root @ hessian @ root.T
+        variance = each.noise**2 + each.blur**2 @ way**2
+        variance = variance + (TUNING.bend * float(way @ own @ way)) ** 2 * np.diag(own) / kept
+        total += float(np.sum(residual**2 / np.maximum(variance, 1e-18 * kept)))
+    return total / max((len(rounds) - 1) * len(at), 1)
+
+
 def likely_size(information: Floats, weighted: Floats, p: int) -> float:
     """The prior deviation of the coefficients with the largest posterior density.
 
@@ -94,13 +121,13 @@ def likely_size(information: Floats, weighted: Floats, p: int) -> float:
     Returns
     -------
     float
-        One of 41 values from exp(-4) to exp(1). The grid was chosen by hand; no benchmark recorded.
+        One of `TUNING.sizes`.
     """
     covariance = np.linalg.inv(information)
     values, vectors = np.linalg.eigh(covariance[:p, :p])
     # In the eigenvectors of V the estimates are independent under a prior with equal variances.
     squares = (vectors.T @ (covariance @ weighted)[:p]) ** 2
-    grid = np.exp(np.linspace(-4, 1, 41))
+    grid = np.array(TUNING.sizes)
     variance = np.maximum(values, 0.0) + grid[:, None] ** 2
     density = -0.5 * np.sum(np.log(variance) + squares / variance, axis=1)
     density -= 0.5 * ((np.log(grid) - TUNING.size_log) / TUNING.size_spread) ** 2
@@ -146,8 +173,8 @@ def shrunk_moments(moments: Floats, noise: float, weight: float, low: Floats) ->
     correlation = kept * correlation
     np.fill_diagonal(correlation, 1.0)
     values, vectors = np.linalg.eigh(correlation)
-    # No eigenvalue below the noise: about half of the semicircle's radius, chosen on made-up cohorts.
-    values = np.maximum(values, 0.03 + 0.45 * np.sqrt(variance * kept * size))
+    # No eigenvalue below the noise.
+    values = np.maximum(values, TUNING.correlation_floor + TUNING.semicircle * np.sqrt(variance * kept * size))
     whole = (vectors * values) @ vectors.T * np.sqrt(np.outer(diagonal, diagonal))
     return whole, float(np.sqrt(variance * kept) * np.mean(1 / values))
 

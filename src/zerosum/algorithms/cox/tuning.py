@@ -1,9 +1,9 @@
 """Constants of Cox regression.
 
 They were chosen on made-up cohorts (`benchmarks/cox.py --cohorts`): proportional hazards, staggered entry, effects that
-fade, rare levels and nearly collinear columns. `parts`, `smooth`, `drift`, `within` and `band` were changed after a
-look at the real sets of that benchmark, so that its figures are not blind for them. No record says which run chose
-which value.
+fade, rare levels and nearly collinear columns. `parts`, `smooth`, `drift`, `drift_weight`, `within`, `band`, `wander`,
+`fade` and the curvatures were changed after a look at the real sets of that benchmark, so that its figures are not
+blind for them. No record says which run chose which value.
 
 No privacy depends on these constants. `zerosum.statistics.cox` proves the sensitivity for any stop, weight and matrix
 within its limits. The constants decide three things:
@@ -13,11 +13,12 @@ within its limits. The constants decide three things:
 - the priors of the fit and the errors beside privacy noise that intervals contain (`shift`, `smooth`, `wander`,
   `within`, `band`, `loose`).
 
-Constants of one step, such as floors of eigenvalues, stand beside their use in `program`, `baseline` and `estimation`.
+Numbers that only prevent a division by zero or an overflow stand beside their use.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -47,13 +48,19 @@ class Tuning:
     """The same if there is one stratum only."""
     rooms: tuple[float, ...] = (0.5, 0.65, 0.8, 1.0, 1.25, 1.6, 2.0, 2.5, 3.2)
     """Squared clips over the mean squared length of rows that are compared."""
-    drift: float = 0.15
-    """How far effects of the information that is lost may be from those of the rest, for the choice of the bounds."""
-    wander: float = 0.2
-    """The same, in intervals."""
+    drift: float = 0.06
+    """How far effects of stopped times may be from those of the rest, for the choice of the bounds: the bias of a
+    coefficient over the root of the share of events that are stopped."""
+    drift_weight: float = 0.1
+    """The same of rows with small weights."""
+    wander: float = 0.3
+    """How far effects of the information that is lost may be from those of the rest, in intervals."""
+    fade: float = 0.06
+    """Relative error of a coefficient from stopping where effects change with the time or are not linear, in intervals:
+    on real sets such coefficients were off by 0.02 to 0.2 of their size at large budgets."""
     within: float = 0.15
     """What steps of the baseline between parts leave open within parts, in intervals."""
-    band: float = 0.06
+    band: float = 0.1
     """Standard error of the logarithm of the baseline's cumulative hazard that bins of constant hazard leave."""
     shift: float = 0.6
     """Prior deviation of the logarithm of a part's baseline from that of the table."""
@@ -71,6 +78,61 @@ class Tuning:
     """Relative deviation of a Hessian from events times second moments."""
     loose_parts: float = 0.12
     """The same for means of columns by part of the time, in standard deviations of a column."""
+    curvature: float = 1.0
+    """b, the weight of second moments beside the score."""
+    first_curvature: float = 1.0
+    """The same in the first round, of all rows."""
+    predictor: float = 0.8
+    """Standard deviation of the linear predictor in the model that chooses the bounds. Chosen by hand."""
+    center: float = 0.5
+    """Prior deviation of the mean of a column, in half ranges, which a mean rarely exceeds. Chosen by hand."""
+    scale_least: float = 0.05
+    """Least scale of a column, in half ranges, as `scale_least` of the other regressions."""
+    variance_out: float = 1.5
+    """Deviations of its noise that a variance must exceed to be known as positive. Chosen by hand."""
+    weight_error: float = 0.1
+    """Prior relative deviation of the sum of the weights of rows, and of the number of events that are left from round
+    to round. Chosen by hand."""
+    weight_least: float = 0.2
+    """Least mean weight of a row: a divisor. Chosen by hand."""
+    first_floor: float = 0.02
+    """Least eigenvalue of the first Hessian in units of its diagonal. Chosen by hand."""
+    floor: float = 0.03
+    """The same in later rounds."""
+    correlation_floor: float = 0.03
+    """Least eigenvalue of the correlations of all people, beside what noise requires. Chosen by hand."""
+    semicircle: float = 0.45
+    """Further floor of these eigenvalues, in spectral norms of a matrix of the noise: about half of the semicircle's
+    radius. Chosen on made-up cohorts."""
+    whiten_floor: float = 0.03
+    """Least eigenvalue of correlations that whitening enlarges to 1: noise of such a direction is enlarged at most by
+    its inverse root. Chosen by hand."""
+    variance_floor: float = 0.01
+    """Least variance of a scaled column among events in whitening. Chosen by hand."""
+    at_risk_least: float = 0.02
+    """Least share of a stratum that is taken to be at risk: a divisor. Chosen by hand."""
+    events_least: float = 0.3
+    """Least number of events of a merged bin, so that its logarithm exists. Chosen by hand."""
+    stand_out_events: float = 5.0
+    """Events of a merged bin where the noise is small. Chosen by hand."""
+    smooth_factors: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
+    """Factors of `smooth` that the releases choose from."""
+    sizes: tuple[float, ...] = tuple(math.exp(-4 + 0.125 * step) for step in range(41))
+    """Prior deviations of the coefficients that the releases choose from: exp(-4) to exp(1)."""
+    share_least: float = 0.005
+    """Least share of a level, and of the rest, in the first step: a divisor. Chosen by hand."""
+    tilt_most: float = 8.0
+    """Most by which the first step changes the variance of a two-valued column. Chosen by hand."""
+    late_loose: float = 0.2
+    """Relative deviation of late second moments from those of all time, in the test of proportional hazards. Chosen by
+    hand."""
+    late_least: float = 0.1
+    """Least share of late events in that test: a divisor."""
+    score_bins: int = 6
+    """Bins of the score in the table for the concordance index. Noise grows with the root of their number, and pairs in
+    one bin count half."""
+    score_times: int = 6
+    """Bins of the time there, with about equal numbers of events; pairs in one bin are left out."""
     bend: float = 0.3
     """What third derivatives leave out of a score that is moved by one standard deviation."""
     rare: float = 1.4

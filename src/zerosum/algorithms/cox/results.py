@@ -1,0 +1,196 @@
+"""Results of a Cox regression: coefficients with intervals, reasons against them, and survival. Free post-processing.
+
+With J the information of the releases, H the Hessian after stopping and weighting, and `lost` the share of events that
+they take away,
+
+    pooled      J^-1 + lost H^-1 + drift,
+    population  J^-1 + H^-1 + drift,
+
+with J^-1 multiplied by the discord of the rounds if that is above 1, each combined with a weak prior of deviation
+`TUNING.weak`. With H = (1 - lost) H_all the variance of the difference of the two fits is about H^-1 - H_all^-1 = lost
+H^-1 (Hausman 1978, for an efficient fit beside one with less information).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from zerosum.algorithms.cox.concordance import concordance_of
+from zerosum.algorithms.cox.estimation import discord, inverted
+from zerosum.algorithms.cox.fit import Fit
+from zerosum.algorithms.cox.tuning import TUNING
+from zerosum.algorithms.intervals import ENDS, Z
+from zerosum.algorithms.program import Estimate
+from zerosum.algorithms.regression.inference import table as interval_table
+from zerosum.arrays import Floats
+from zerosum.kernel.quantity import Axis, Quantity
+
+# Why a coefficient is not identified; `zerosum.report.coefficients` has the sentences.
+NOISE, COLLINEAR, FEW = 1, 2, 3
+
+
+def estimate_of(fit: Fit) -> Estimate:
+    """The results, in the units of the data."""
+    p, plan = fit.p, fit.plan
+    # A coefficient of u, over half a range times the scale, is one in the units of the data.
+    half = plan.half[:p] * fit.scale
+    J, y = fit.merged()
+    prior = fit.prior(TUNING.weak)
+    sampling, noise = inverted(fit.hessian), inverted(J)
+    # Both numbers are noisy: limits keep the variances of the results finite.
+    lost = float(np.clip(1 - fit.kept / fit.exits.total, 0, 0.9))
+    # Effects that are not proportional differ between the information that is lost and the rest.
+    # The model's share does not depend on how long people were observed, and counts times at which few units were left.
+    # A baseline that steps from part to part is not known within parts either.
+    steps = np.diff(fit.theta[p : p + fit.K])
+    rough = float(np.mean(steps**2)) if len(steps) else 0.0
+    drift = np.zeros_like(noise)
+    mean = inverted(J + prior) @ y
+    # Rounds that disagree by more than their errors have larger errors (the factor of Birge 1932).
+    apart = discord(fit.rounds, fit.hessian, noise @ y, slice(p, p + fit.K))
+    noise = noise * max(apart, 1.0)
+    drift[:p, :p] = np.diag((TUNING.fade * mean[:p]) ** 2) + (
+        (TUNING.wander * max(lost, fit.bounds.lost)) ** 2 + TUNING.within**2 * rough
+    ) * inverted(fit.own_moments())
+
+    # Posterior covariance of an estimate with this variance and the prior: (V^-1 + prior)^-1.
+    def about(variance: Floats) -> Floats:
+        return inverted(inverted(variance + drift) + prior)
+
+    # Stopping and weighting lose part of the information: the fit differs from that of all by as much sampling.
+    pooled, population = about(noise + lost * sampling), about(noise + sampling)
+    units = np.outer(half, half)
+    found = interval_table(mean[:p] / half, pooled[:p, :p] / units, population[:p, :p] / units, np.full(p, math.inf))
+    reasons = reasons_of(fit, J, noise)
+    found["identified"] = (reasons == 0).astype(np.float64)
+    found["unidentified_reason"] = reasons
+    axis = plan.coefficient_axis
+    estimate = {
+        "coefficients": Quantity(mean[:p] / half, "coefficient", (axis,), found["pooled_std"]),
+        "score_coefficients": Quantity(fit.theta[:p] / half, "coefficient", (axis,)),
+    }
+    for name, value in found.items():
+        estimate[name] = Quantity(value, "diagnostic", (axis, ENDS)[: value.ndim])
+    at = plan.middle[:p] + plan.half[:p] * fit.center
+    estimate["baseline_at"] = Quantity(at, "number", (axis,))
+    estimate |= survival_of(fit, noise + lost * sampling, noise + sampling)
+    single = {
+        "discord": apart,
+        "baseline_steps": math.sqrt(rough),
+        "events": fit.exits.total,
+        "lost_information": lost,
+        "stop": fit.bounds.stop,
+        "clip": fit.bounds.clip,
+    }
+    return estimate | {name: Quantity(np.array([value]), "diagnostic") for name, value in single.items()}
+
+
+def reasons_of(fit: Fit, J: Floats, noise: Floats) -> Floats:
+    """Why coefficients are not identified, as numbers; 0 for those that are; (p,).
+
+    Parameters
+    ----------
+    J : array of shape (m, m)
+        Information of all rounds.
+    noise : array of shape (m, m)
+        Its inverse: the covariance of theta from privacy noise.
+    """
+    p = fit.p
+    deviation = np.sqrt(np.maximum(np.diag(noise)[:p], 0.0))
+    # Deviation of a coefficient if all others were known; the ratio of both is the root of the variance inflation
+    # factor.
+    alone = 1 / np.sqrt(np.maximum(np.diag(J)[:p], 1e-300))
+    # Eigenvalues of the columns' correlations that are below their own error: such combinations are not known.
+    own = fit.own_moments()
+    root = np.sqrt(np.maximum(np.diag(own), 1e-12))
+    values, vectors = np.linalg.eigh(own / np.outer(root, root))
+    # The norm of a p x p matrix of independent errors is of the order of their deviation times sqrt(p).
+    error = float(np.mean(fit.loose[:p, :p])) * math.sqrt(p)
+    hidden = np.sum(vectors[:, values < TUNING.collinear * error] ** 2, axis=1) > TUNING.hidden_share
+    noisy = deviation > TUNING.known
+    inflated = deviation > TUNING.inflation * alone
+    reasons = np.where(noisy, np.where(inflated, COLLINEAR, NOISE), np.where(hidden, COLLINEAR, 0))
+    few = fit.exits.total < TUNING.events_each * p
+    return np.asarray(np.where((reasons == NOISE) & few, FEW, reasons), dtype=np.float64)
+
+
+def survival_of(fit: Fit, pooled: Floats, population: Floats) -> Estimate:
+    """Survival of a unit at the centers by stratum at the ends of bins, with intervals.
+
+    The logarithm of the cumulative hazard has normal errors: of the parts and strata, and of the table, which
+    alone gives the shape within a part and, with several strata, of each stratum.
+
+    Parameters
+    ----------
+    pooled, population : array of shape (m, m)
+        Covariances of theta.
+    """
+    hazards = fit.hazards()[:, 1:]
+    bins, ends = hazards.shape[1], np.array([0, *fit.parts])
+    # Share of each part in the hazard up to the end of each bin: the derivative by the part's logarithm.
+    full = np.concatenate([np.zeros((fit.G, 1)), hazards], axis=1)
+    upto = np.minimum(np.arange(1, bins + 1)[:, None], ends[1:]), np.broadcast_to(ends[:-1], (bins, fit.K))
+    share = (full[:, np.maximum(*upto)] - full[:, upto[1]]) / np.maximum(hazards, 1e-300)[:, :, None]
+    slopes = np.zeros((fit.G, bins, len(pooled)))
+    slopes[:, :, fit.p : fit.p + fit.K] = share
+    for g in range(1, fit.G):
+        slopes[g, :, fit.p + fit.K + g - 1] = 1.0
+    # Events up to a bin have the noise of as many counts.
+    counts = np.maximum(np.cumsum(fit.exits.events, axis=1), 1.0)
+    # Delta method: variance of log H is that of the count of events over its square.
+    shape = fit.table_noise**2 * np.arange(1, bins + 1) / counts**2
+    if fit.G == 1:
+        # The parts correct the level at their ends: what is left is the interpolation between them. With position f
+        # within a part its variance is f (1 - f) times that of the part's increment, as of a Brownian bridge.
+        inside = np.maximum(np.diff(full, axis=1), 0)[0]
+        size = np.diff(ends)
+        events = np.add.reduceat(fit.exits.events[0], ends[:-1])
+        spent = np.cumsum(inside) - np.repeat(full[0, ends[:-1]], size)
+        whole = np.repeat(np.diff(full[0, ends]), size)
+        position = np.clip(spent / np.maximum(whole, 1e-300), 0, 1)
+        relative = fit.table_noise**2 * np.repeat(size / np.maximum(events, 1.0) ** 2, size)
+        shape = (position * (1 - position) * relative * (whole / np.maximum(hazards[0], 1e-300)) ** 2)[None, :]
+    # The hazard is constant within bins that were merged; that misfit has no noise to estimate it from.
+    shape = np.minimum(shape, 4.0) + TUNING.band**2
+    axes = fit.plan.stratum_axis, Axis("time", tuple(f"{end:g}" for end in fit.plan.times[1:]))
+    found = {"baseline_survival": Quantity(np.exp(-hazards), "share", axes)}
+    # Sampling variance of the logarithm of a cumulative hazard of N events, 1/N (Nelson and Aalen).
+    greenwood = 1 / counts
+    for kind, covariance, extra in (
+        ("baseline_interval", pooled, shape),
+        ("baseline_population_interval", population, shape + (greenwood if fit.G > 1 else 0.0)),
+    ):
+        deviation = np.sqrt(np.einsum("gbi,ij,gbj->gb", slopes, covariance, slopes) + extra)
+        # An interval of log H, mapped to survival exp(-H): its ends stay in [0, 1]. 50 prevents overflow.
+        reach = np.exp(np.minimum(Z * deviation, 50.0))
+        ends_ = np.stack([np.exp(-hazards * reach), np.exp(-hazards / reach)], axis=-1)
+        found[kind] = Quantity(ends_, "number", (*axes, ENDS))
+    # For other covariates than the centers: log H(t | x) = log H(t) + d.b with d = x - centers has the variance
+    # V(t) + 2 d.c(t) + d.V_b.d, by the last covariance and deviation of the loop, those of the population.
+    p, axis = fit.p, fit.plan.coefficient_axis
+    half = fit.plan.half[:p] * fit.scale
+    return found | {
+        "baseline_log_variance": Quantity(deviation**2, "diagnostic", axes),
+        "baseline_covariance": Quantity((slopes @ population)[:, :, :p] / half, "diagnostic", (*axes, axis)),
+        "coefficient_covariance": Quantity(population[:p, :p] / np.outer(half, half), "diagnostic", (axis, axis)),
+    }
+
+
+def concordance_results(table: Floats, noise: float) -> Estimate:
+    """The concordance index of held-out people with its interval of 95 %.
+
+    Parameters
+    ----------
+    table : array of shape (Q, 2 T + 1)
+        The noisy table of scores by exit.
+    noise : float
+        Standard deviation of the noise of an entry.
+    """
+    found = concordance_of(table, noise)
+    ends = np.clip(np.array([found.index - Z * found.std, found.index + Z * found.std]), 0, 1)
+    return {
+        "concordance": Quantity(np.array([found.index]), "diagnostic", std=np.array([min(found.noise, 1.0)])),
+        "concordance_interval": Quantity(ends, "diagnostic", (ENDS,)),
+    }
