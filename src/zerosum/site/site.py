@@ -113,9 +113,9 @@ class Site:
     def _(self, message: Propose) -> Reply:
         plan = message.plan
         before = None if self._plan is None or self._session is None else self._plan.digest()
-        # the plan is known; each round is checked against the cap when it is charged
         # Policy and schema are checked again also for a known plan: the steward may have changed the policy meanwhile.
         if message.keep and before == plan.digest():
+            # `_review` and not `review`: the cap was checked at consent, and is checked again at each charge.
             self._review(plan)
         else:
             self.review(plan)
@@ -183,8 +183,8 @@ class Site:
             # depends on the number of rows. A failure without charge could be requested again and again.
             self._charge(plan, round, attempt, asked)
             raise
-        # The charge is durable before the masked bytes exist that could be sent: a crash can charge too much, never too
-        # little.
+        # The charge is durable before this handler returns anything, and under secure-sum before the vector is masked: a
+        # crash can charge too much, never too little.
         noisy = self._noisy(share, values, message.noise_input)
         self._charge(plan, round, attempt, asked)
         payload: Floats | Steps | bytes = noisy

@@ -421,7 +421,7 @@ def choose_clip(
 
     A loose clip keeps the units' sizes as weights, as in the ordinary second moment. A tight clip makes all units
     equal: this changes the components (`TUNING.normalisation_loss`), but each unit contributes more relative to the
-    noise. The predicted loss of an eigenvalue l_k is min(1, (r/(f l_k))^2), with r half the edge of the noise and f the
+    noise. The predicted loss of an eigenvalue l_k is min(1, (h/(f l_k))^2), with h half the edge of the noise and f the
     mean contribution of a unit. The first-order error of an eigenvector has this form (1 - e^2/(4 x^2) in `spectrum`).
 
     Parameters
