@@ -160,7 +160,8 @@ _NOISE = [
     ),
 ]
 
-# Sensitivities that are 3 % too small, one for each statistic without a fault of its own: (name, class, returned expression).
+# Sensitivities that are 3 % too small, one for each statistic without a fault of its own: (name, class, returned
+# expression).
 _SENSITIVITIES = [
     Fault(
         f"{name.replace('_', '-')}-sensitivity",

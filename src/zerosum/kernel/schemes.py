@@ -259,8 +259,8 @@ class Scheme:
             The public facts of the S sites, in the order of the plan.
         honest:
             H, the number of sites that neither collude nor are lost in the worst case. The variance of the pairwise
-            streams is divided by H, so that the cancelling noise at a site has variance of about ratio^2, since only streams between honest
-            sites protect it.
+            streams is divided by H, so that the cancelling noise at a site has variance of about ratio^2, since only
+            streams between honest sites protect it.
         """
         S = len(shapes)
         ones, zeros = np.ones(S), np.zeros(S)

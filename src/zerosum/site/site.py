@@ -183,8 +183,8 @@ class Site:
             # depends on the number of rows. A failure without charge could be requested again and again.
             self._charge(plan, round, attempt, asked)
             raise
-        # The charge is durable before this handler returns anything, and under secure-sum before the vector is masked: a
-        # crash can charge too much, never too little.
+        # The charge is durable before this handler returns anything, and under secure-sum before the vector is masked:
+        # a crash can charge too much, never too little.
         noisy = self._noisy(share, values, message.noise_input)
         self._charge(plan, round, attempt, asked)
         payload: Floats | Steps | bytes = noisy
