@@ -225,6 +225,8 @@ def raked(p: Floats, shares: Floats) -> Floats:
     # category is almost empty. The least value keeps categories without any mass from staying there.
     p = np.maximum(p, _HISTOGRAM_LEAST)
     for _ in range(200):
-        p = p * (shares / np.mean(p, axis=0))
+        mean = np.mean(p, axis=0)
+        # A category with the public total 0 is 0 from the first round on.
+        p = p * np.divide(shares, mean, out=np.zeros_like(mean), where=mean > 0)
         p = p / np.sum(p, axis=1, keepdims=True)
     return np.asarray(p)
