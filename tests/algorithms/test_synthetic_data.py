@@ -19,6 +19,7 @@ from zerosum.algorithms.synthetic.program import Fit
 from zerosum.algorithms.synthetic.records import Model, distance, shares_of
 from zerosum.algorithms.synthetic.tuning import TUNING
 from zerosum.compute.units import Units
+from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import Release
 from zerosum.kernel.statistic import Adjacency
@@ -104,6 +105,21 @@ def test_synthetic_data_of_noise_alone_are_finite(noise: float) -> None:
         found = result_of(program, Units(people(30)), adjacency, noise=noise)
         assert np.all(np.isfinite(found["component_shares"]))
         assert found["component_shares"].min() >= 0
+
+
+@pytest.mark.parametrize("size", [1e9, 1e15, 1e30])
+def test_synthetic_data_of_a_faulty_site_are_finite(size: float) -> None:
+    """Numbers far beyond the stated noise, such as a faulty site may send, are no reason to lose the releases."""
+    program = SyntheticDataProgram(target="sex", **PEOPLE)
+    for adjacency in Adjacency:
+        rng = np.random.default_rng(0)
+
+        def answer(request: Any, rng: np.random.Generator = rng, adjacency: Adjacency = adjacency) -> Release:
+            value = size * rng.normal(size=request.statistic.size)
+            return Release(value, 0.1, 1e9 if adjacency is Adjacency.REPLACE_ONE else None, ())
+
+        estimate, _ = drive(program.program(adjacency), answer)
+        assert all(np.all(np.isfinite(each.value)) for each in estimate.values())
 
 
 @pytest.mark.parametrize(

@@ -307,7 +307,7 @@ class SyntheticTable:
 
     def _drawn(self, model: Model, rng: np.random.Generator) -> Records:
         """As many records of a model as there are units."""
-        return self._decoded(model.records(self.units, rng), rng)
+        return self._decoded(model.records(_rows(None, self.units), rng), rng)
 
 
 def _plain(level: Level) -> Level:
@@ -325,8 +325,7 @@ def _is_range(wanted: Any) -> bool:
 
 def _rows(rows: int | None, units: int) -> int:
     """The number of records, checked."""
-    if rows is None:
-        return units
+    rows = units if rows is None else rows
     if isinstance(rows, bool) or not isinstance(rows, Integral) or not 1 <= rows <= 100_000_000:
         raise BadParameter(f"the number of rows must be a whole number from 1 to 100000000, got {rows!r}")
     return int(rows)

@@ -38,7 +38,7 @@ from zerosum.algorithms.histogram import nearest_probabilities
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
 from zerosum.algorithms.quantiles import bin_edges, check_whole
 from zerosum.algorithms.synthetic.bins import Coding, grouped, merged, one_hot
-from zerosum.algorithms.synthetic.model import Mixture, PairsTerm, TableTerm, raked
+from zerosum.algorithms.synthetic.model import Mixture, PairsTerm, TableTerm, plausible, raked
 from zerosum.algorithms.synthetic.records import Model, Twin, distance
 from zerosum.algorithms.synthetic.tuning import TUNING
 from zerosum.arrays import Floats
@@ -519,7 +519,7 @@ class Fit:
             self.units = max(float(precision @ [table.sum() for table in tables] / precision.sum()), 1.0)
         noise = max(release.noise_std, TUNING.std_least * float(np.max(weights)))
         self.std = noise / self.units / weights  # s_1 by column
-        self.shares = [table / self.units for table in tables]
+        self.shares = [plausible(table / self.units, std) for table, std in zip(tables, self.std.tolist(), strict=True)]
         # Noise of one table that took the whole budget, as a share: all later noise follows from it.
         self.unit = noise * math.sqrt(TUNING.shares[0]) / self.units
         self.fine = [self._shares(at) for at in self.columns]
@@ -571,7 +571,9 @@ class Fit:
         """Read the second release: the terms of the fit, and how much each pair depends."""
         statistic = self.program.pairs(self.pair_codings)
         self.pair_std = max(release.noise_std / statistic.scale, TUNING.std_least) / self.units
-        tables = {pair: table / self.units for pair, table in statistic.split(release.value).items()}
+        tables = {
+            pair: plausible(table / self.units, self.pair_std) for pair, table in statistic.split(release.value).items()
+        }
         self.mixture = Mixture(
             self.binned,
             np.concatenate([grouped(shares, bins) for shares, bins in zip(self._values, self.working, strict=True)]),
@@ -698,9 +700,9 @@ class Fit:
             for at, coding in zip(table.columns, table.codings, strict=True):
                 _, first = np.unique(self.working[at], return_index=True)
                 merges.append(one_hot(coding)[first])
-            shares = (value / self.units).astype(np.float32)
-            flat = shares if shares.ndim == 2 else shares.reshape(-1, shares.shape[-1])
             std = max(release.noise_std / weight, TUNING.std_least) / self.units
+            shares = plausible(value / self.units, std).astype(np.float32)
+            flat = shares if shares.ndim == 2 else shares.reshape(-1, shares.shape[-1])
             self.mixture.tables.append(TableTerm(table.columns, tuple(merges), flat, std))
 
     def finish(self, noise: tuple[float, ...]) -> Fitted:
