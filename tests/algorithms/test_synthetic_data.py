@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,14 @@ from numpy.typing import NDArray
 from helpers.program_results import result_of
 from zerosum.algorithms import SyntheticDataProgram
 from zerosum.algorithms.program import PublicFacts
+from zerosum.algorithms.synthetic import program as synthetic_program
 from zerosum.algorithms.synthetic.bins import merged
-from zerosum.algorithms.synthetic.model import Mixture, PairsTerm, TableTerm
+from zerosum.algorithms.synthetic.model import Mixture, PairsTerm, TableTerm, raked
+from zerosum.algorithms.synthetic.program import Fit
 from zerosum.algorithms.synthetic.records import Model, distance, shares_of
+from zerosum.algorithms.synthetic.tuning import TUNING
 from zerosum.compute.units import Units
+from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadParameter
 from zerosum.kernel.request import Release
 from zerosum.kernel.statistic import Adjacency
@@ -102,6 +107,69 @@ def test_synthetic_data_of_noise_alone_are_finite(noise: float) -> None:
         assert found["component_shares"].min() >= 0
 
 
+@pytest.mark.parametrize("size", [1e9, 1e15, 1e30])
+def test_synthetic_data_of_a_faulty_site_are_finite(size: float) -> None:
+    """Numbers far beyond the stated noise, such as a faulty site may send, are no reason to lose the releases."""
+    program = SyntheticDataProgram(target="sex", **PEOPLE)
+    for adjacency in Adjacency:
+        rng = np.random.default_rng(0)
+
+        def answer(request: Any, rng: np.random.Generator = rng, adjacency: Adjacency = adjacency) -> Release:
+            value = size * rng.normal(size=request.statistic.size)
+            return Release(value, 0.1, 1e9 if adjacency is Adjacency.REPLACE_ONE else None, ())
+
+        estimate, _ = drive(program.program(adjacency), answer)
+        assert all(np.all(np.isfinite(each.value)) for each in estimate.values())
+
+
+@pytest.mark.parametrize(
+    "totals", [{"sex": (4000.0, 0.0)}, {"smoker": (0.0, 1.0, 0.0)}, {"sex": (1e300, 1e-300), "smoker": (1.0, 2.0, 3.0)}]
+)
+def test_synthetic_data_with_an_empty_public_level_have_none_of_it(totals: dict[str, tuple[float, ...]]) -> None:
+    """The divisor of an empty level is 0 in iterative proportional fitting; a crash there would waste the budget."""
+    program = SyntheticDataProgram(**PEOPLE, totals=totals)
+    found = result_of(program, Units(people(500)), noise=5.0)
+    model = Model(found["component_shares"], program.sizes)
+    for name, counts in totals.items():
+        shares = model.table((program.columns.index(name),))
+        assert shares[:-1] == pytest.approx(np.array(counts) / sum(counts), abs=1e-5)
+
+
+def test_raked_distributions_of_empty_categories_are_finite() -> None:
+    p = raked(np.array([[0.5, 0.5], [0.9, 0.1]]), np.array([1.0, 0.0]))
+    assert p.tolist() == [[1.0, 0.0], [1.0, 0.0]]
+
+
+def test_model_of_impossible_combinations_alone_has_possible_records() -> None:
+    """Noise may leave shares that are impossible together: the tables stay finite, and the records are possible."""
+    p = np.array([[1.0, 0.0, 0.0, 1.0, 0.0, 0.0]])
+    model = Model(p, (3, 3), ({0: 0, 1: 0},))
+    assert model.table((0, 1)).sum() == pytest.approx(1)
+    assert model.table((0, 1))[0, 0] == 0
+    records = model.records(10, np.random.default_rng(0))
+    assert len(records) == 10
+    assert not np.any((records[:, 0] == 0) & (records[:, 1] == 0))
+
+
+def test_twin_of_very_many_units_has_fewer_records_and_the_same_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = SyntheticDataProgram(**PEOPLE)
+    model = Model(np.full((1, sum(program.sizes)), 0.1), program.sizes)
+    monkeypatch.setattr(synthetic_program, "TUNING", replace(TUNING, twin_numbers=3000))
+    seen: list[float] = []
+    take = Fit.take_histograms
+
+    def looked_at(self: Fit, release: Release) -> None:
+        take(self, release)
+        seen.append(float(self.std[1]))
+
+    monkeypatch.setattr(Fit, "take_histograms", looked_at)
+    for units in (1000.0, 1e9):
+        noise = [0.05 * units] * 3
+        twin = program.twin(model, noise, units, Adjacency.REPLACE_ONE, np.random.default_rng(0))
+        assert len(twin.codes) == 1000
+    assert seen[0] == pytest.approx(seen[1])
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -112,7 +180,11 @@ def test_synthetic_data_of_noise_alone_are_finite(noise: float) -> None:
         {"totals": {"sex": (1.0, 2.0, 3.0)}},
         {"totals": {"sex": (0.0, 0.0)}},
         {"totals": {"income": (1.0,)}},
+        {"totals": {"sex": (1.7e308, 1.7e308)}},
         {"totals": {"age": (1.0,) * 12}, "bins": None},
+        {"impossible": tuple({"sex": a, "smoker": b} for a in ("f", "m") for b in ("no", "yes", "past"))},
+        {"levels": {"sex": tuple(range(60_000)), "smoker": ("no", "yes")}},
+        {"levels": {"sex": tuple(range(2000)), "smoker": tuple(range(2000))}},
         {"impossible": ({"sex": "m"},)},
         {"impossible": ({"sex": "m", "smoker": "often"},)},
         {"bins": 1},
@@ -223,6 +295,13 @@ def test_records_meet_the_histograms_of_the_model() -> None:
             assert np.abs(np.bincount(records[:, at], minlength=sizes[at]) - wanted).max() < 2
     again = model.records(1000, np.random.default_rng(0))
     assert np.array_equal(records, again)
+
+
+def test_records_of_a_rounded_model_meet_its_histograms() -> None:
+    """The sum of rounded probabilities is not 1; the difference must not add up over the components."""
+    p = np.tile(np.array([[0.6, 0.41]]), (300, 1))
+    records = Model(p, (2,)).records(30_000, np.random.default_rng(0))
+    assert np.bincount(records[:, 0]) == pytest.approx(30_000 * p[0] / p[0].sum(), abs=2)
 
 
 def test_twin_has_errors_like_those_of_the_study() -> None:

@@ -13,6 +13,7 @@ import pytest
 import zerosum
 from helpers.command_line import as_json
 from helpers.command_line import zerosum as command
+from zerosum.cli.synth import _of_one_kind
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,17 @@ def test_synth_sample_refuses_other_formats_and_existing_files(folder: Path, tmp
     (tmp_path / "made.csv").write_text("")
     assert command("synth", "sample", str(folder), "--out", "made.csv", cwd=tmp_path).returncode == 2
     assert (tmp_path / "made.csv").read_text() == ""
+    # no half of the answer: the schema is not written if the records cannot be
+    schema = tmp_path / "schema.json"
+    for out in ("made.xls", "made.csv", "schema.json"):
+        asked = ("synth", "sample", str(folder), "--out", out, "--schema", str(schema))
+        assert command(*asked, cwd=tmp_path).returncode == 2
+        assert not schema.exists()
+
+
+def test_columns_of_several_types_are_words_in_parquet() -> None:
+    found = _of_one_kind({"a": [1, "f", None, True], "b": [1, 2.5, None, 3]})
+    assert found == {"a": ["1", "f", None, "True"], "b": [1, 2.5, None, 3]}
 
 
 def test_synth_table_lists_cells_with_errors(folder: Path, tmp_path: Path) -> None:

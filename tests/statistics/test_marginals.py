@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,27 @@ def test_weighted_tables_have_planned_length_for_any_tables() -> None:
     assert not np.any(total[3:])
 
 
+def test_weighted_tables_of_many_codings_need_the_memory_of_one_table() -> None:
+    """A coordinator may send thousands of codings; a site holds the bins of those of one table at a time."""
+    many = WeightedTables(
+        columns=1,
+        levels=(1,),
+        edges=((),),
+        cells=20,
+        of=(0,) * 2000,
+        bins=((0, 1),) * 2000,
+        tables=((0,), (1999,)),
+        weights=np.array([0.6, 0.8]),
+    )
+    units = Units(np.zeros((10_000, 1)))
+    tracemalloc.start()
+    many.total(units)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # the bins of all codings would be 160 MB
+    assert peak < 10_000_000
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -67,6 +89,9 @@ def test_weighted_tables_have_planned_length_for_any_tables() -> None:
         {"tables": ((0,), (3,))},
         {"bins": ((0, 1, 2), (0, 1, 2), (0, 0, 2, 2))},
         {"bins": ((0, 1, 2), (0, 1), (0, 0, 1, 1))},
+        {"bins": ((0, 1, 2), (0, 1, 2), (0, 0, 1, 10**30))},
+        {"bins": ((0, 1, 2), (0, 1, 2), (0, 0, 1, 2**63 - 1))},
+        {"bins": ((0, 1, 2), (0, 1, 2), ())},
         {"of": (0, 1, 3)},
         {"levels": (2, 1, 3)},
         {"levels": (2, 0)},

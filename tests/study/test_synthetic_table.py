@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 import zerosum
+from zerosum.algorithms.synthetic.tuning import TUNING
 from zerosum.errors import BadParameter
+from zerosum.study import synthetic_table
 from zerosum.study.synthetic_table import SyntheticTable
 
 Floats = NDArray[np.float64]
@@ -44,6 +47,8 @@ def test_records_have_values_of_their_columns(fitted: zerosum.SyntheticData) -> 
     assert all(isinstance(each, int) and 20 <= each <= 80 for each in found["x0"])
     assert all(isinstance(each, float) and 0 <= each <= 20 for each in found["x1"])
     assert set(found["x2"]) == {0, 1}
+    # as the sites write them: a file of records has 1 and not 1.0
+    assert all(isinstance(each, int) for each in found["x2"])
     assert found == fitted.sample(500, random_state=1)
     assert len(fitted.sample()["x0"]) == 6000
 
@@ -64,6 +69,15 @@ def test_answer_contains_the_truth_within_its_error(fitted: zerosum.SyntheticDat
     both = fitted.answer({"x2": [0, 1]})
     assert both[0] == pytest.approx(1.0)
     assert fitted.answer({"x2": None})[0] == 0
+    assert fitted.answer({"x0": (60, np.inf), "x2": [1, None]})[0] == pytest.approx(found[0])
+
+
+def test_marginal_of_more_cells_than_fit_is_refused(
+    fitted: zerosum.SyntheticData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(synthetic_table, "TUNING", replace(TUNING, answer_cells_most=100))
+    with pytest.raises(BadParameter):
+        fitted.marginal(["x0", "x1"])
 
 
 def test_marginal_has_shares_that_add_up_and_errors(fitted: zerosum.SyntheticData) -> None:
@@ -84,6 +98,10 @@ def test_marginal_has_shares_that_add_up_and_errors(fitted: zerosum.SyntheticDat
         lambda model: model.answer({"x0": 3}),
         lambda model: model.answer({"x0": (60, 20)}),
         lambda model: model.answer({"x2": 7}),
+        lambda model: model.answer({"x0": ("a", 30)}),
+        lambda model: model.answer({"x0": (np.nan, 30)}),
+        lambda model: model.records(5, -1),
+        lambda model: model.records(5, 1.5),
         lambda model: model.inference(np.mean, twins=1),
     ],
 )

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -14,8 +14,11 @@ from rich.table import Table
 from zerosum.cli import terminal
 from zerosum.cli.app import Json, synth_app
 from zerosum.cli.results import IdOrFolder, stored_result
-from zerosum.errors import BadParameter
+from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.names import counted, visible
+
+if TYPE_CHECKING:
+    from zerosum.study.synthetic_table import Records
 
 # Cells of a table that the terminal shows; --json has all of them. Chosen by hand.
 _MOST_SHOWN = 40
@@ -26,13 +29,14 @@ def synth_sample(
     id: IdOrFolder,
     rows: Annotated[int | None, typer.Option(help="Number of records; by default that of the people.")] = None,
     out: Annotated[Path | None, typer.Option(help="A new .csv or .parquet file; else CSV on stdout.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same records.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The same seed gives the same records.")] = None,
     schema: Annotated[Path | None, typer.Option(help="A new JSON file that describes the columns.")] = None,
 ) -> None:
     """Draw synthetic records from a result, as often as you like. Nothing is spent."""
     from zerosum.report.record import write_whole
     from zerosum.study.synthetic_table import SyntheticTable
 
+    _check_places(out, schema)
     table = SyntheticTable.of(stored_result(id))
     records = table.records(rows, seed)
     if schema is not None:
@@ -46,16 +50,36 @@ def synth_sample(
         import pyarrow.parquet
 
         buffer = io.BytesIO()
-        pyarrow.parquet.write_table(pyarrow.table(records), buffer)
+        pyarrow.parquet.write_table(pyarrow.table(_of_one_kind(records)), buffer)
         write_whole(out, buffer.getvalue())
-    elif out.suffix == ".csv":
-        write_whole(out, _csv(records).encode())
     else:
-        raise BadParameter(f"--out must end in .csv or .parquet, got {out.name!r}")
+        write_whole(out, _csv(records).encode())
     terminal.out.print(f"written to {out}: {counted(count, 'record')}", soft_wrap=True)
 
 
-def _csv(records: dict[str, list[bool | float | str | None]]) -> str:
+def _check_places(out: Path | None, schema: Path | None) -> None:
+    """Refuse files that cannot be written, before records are drawn and one of both files is there."""
+    if out is not None and out.suffix not in (".csv", ".parquet"):
+        raise BadParameter(f"--out must end in .csv or .parquet, got {out.name!r}")
+    if out is not None and out == schema:
+        raise BadParameter(f"--out and --schema must be two files, got {out} twice")
+    for path in (out, schema):
+        if path is not None and path.exists():
+            raise BadInput(f"{path} exists already; choose another place")
+
+
+def _of_one_kind(records: Records) -> Records:
+    """Records for formats whose columns have one type: levels of several types are written as words."""
+    from zerosum.algorithms.groups import shown
+
+    found: Records = {}
+    for name, values in records.items():
+        kinds = {float if type(value) is int else type(value) for value in values if value is not None}
+        found[name] = [None if each is None else shown(each) for each in values] if len(kinds) > 1 else values
+    return found
+
+
+def _csv(records: Records) -> str:
     """Records as CSV; a missing value is an empty cell."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

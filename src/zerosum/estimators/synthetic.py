@@ -46,7 +46,8 @@ class SyntheticData(TableEstimator):
     impossible : sequence of dict
         Combinations of levels that no unit has, such as ``{"sex": "m", "pregnant": "yes"}``.
     table_cells : int, optional
-        Most cells of the tables of the third release; by default chosen from the number of columns.
+        Most cells of the tables of the third release; by default 6000, or 1024 for each pair of columns if that is
+        fewer.
     %(privacy)s
 
     Attributes
@@ -203,7 +204,8 @@ class SyntheticData(TableEstimator):
         Parameters
         ----------
         query : dict
-            For each column a level, a collection of levels, or a pair (lowest, highest); None for a missing value.
+            For each column a level, a collection of levels, or a pair (lowest, highest) of numbers, either of which may
+            be infinite; None for a missing value.
 
         Returns
         -------

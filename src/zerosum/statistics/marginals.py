@@ -17,6 +17,7 @@ both bounds follow from units of one row.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import combinations
 from typing import ClassVar, Self
@@ -95,7 +96,9 @@ class Categorised(BoundedStatistic):
 
     @property
     def row_bytes(self) -> int:
-        """Working memory of one row in bytes: its categories, and one table's places at a time."""
+        """Working memory of one row in bytes: its categories, its bins in each column, and one table's places at a
+        time.
+        """
         return 8 * (2 * self.columns + 6)
 
     def check_values(self, units: Units) -> None:
@@ -123,20 +126,18 @@ class Categorised(BoundedStatistic):
         inner = np.searchsorted(self.edges[at][1:-1], values, side="right")
         return np.where(np.isnan(values), last, inner)
 
-    def _places(self, block: Units, codings: tuple[tuple[int, NDArray[np.intp]], ...]) -> list[Codes]:
-        """The bin of every row under each coding, each of shape (rows,).
+    def _categorised(self, block: Units, used: Iterable[int]) -> dict[int, Codes]:
+        """The category of every row in some columns, each of shape (rows,).
 
         Parameters
         ----------
         block : Units
             The units.
-        codings : tuple of (int, array)
-            Column and map from categories to bins.
+        used : iterable of int
+            Positions of columns.
         """
         rows = to_numpy(block.rows).astype(np.float64, copy=False)
-        used = {at for at, _ in codings}
-        category = {at: self._category(rows[:, at], at) for at in used}
-        return [bins[category[at]] for at, bins in codings]
+        return {at: self._category(rows[:, at], at) for at in used}
 
     def _padded(self, parts: list[Floats]) -> Floats:
         """The cells of all tables one after another, with zeros up to the planned length."""
@@ -156,10 +157,10 @@ def _coding(bins: tuple[int, ...], categories: int) -> NDArray[np.intp]:
     categories : int
         The number of categories of the column.
     """
-    found = np.array(bins, dtype=np.intp)
-    if found.shape != (categories,) or found.min() < 0 or len(np.unique(found)) != found.max() + 1:
+    # In Python's integers: a coordinator may send numbers that do not fit into an array.
+    if len(bins) != categories or not all(0 <= each < categories for each in bins) or len(set(bins)) != max(bins) + 1:
         raise ValueError(f"a coding must map the {categories} categories of its column to bins 0, 1, ... without gaps")
-    return found
+    return np.array(bins, dtype=np.intp)
 
 
 class WeightedTables(Categorised):
@@ -228,11 +229,13 @@ class WeightedTables(Categorised):
 
     def sum_block(self, block: Units) -> Floats:
         """The weighted counts of a block, table after table, each row by row."""
-        places = self._places(block, self._codings)
+        category = self._categorised(block, set(self.of))
         weights = block.row_weights(np.empty(0))
         parts = []
         for table, shape, size, weight in zip(self.tables, self.shapes, self.sizes, self.weights, strict=True):
-            place = np.ravel_multi_index([places[c] for c in table], shape)
+            # Bins are looked up for one table at a time: those of all codings may be many times the data.
+            own = [bins[category[at]] for at, bins in (self._codings[c] for c in table)]
+            place = np.ravel_multi_index(own, shape)
             parts.append(weight * np.asarray(counts(place, weights, size)))
         return self._padded(parts)
 
@@ -339,7 +342,8 @@ class CentredPairs(Categorised):
 
     def sum_block(self, block: Units) -> Floats:
         """The scaled and centred tables of a block, pair after pair, each row by row."""
-        places = self._places(block, self._codings)
+        category = self._categorised(block, range(self.columns))
+        places = [bins[category[at]] for at, bins in self._codings]
         weights = block.row_weights(np.empty(0))
         parts = []
         for i, j in self.pairs:

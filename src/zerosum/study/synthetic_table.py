@@ -7,8 +7,8 @@ cells have larger errors, about in proportion to the root of their share, so tha
     v_c = f^2 mean(e^2) (p_c + p)/(2 p),
 
 with p_c its share in the model, p the mean share of the table's cells and f = `Tuning.error_factor`: a model's own
-records depend less than the data, so that twins are more accurate than the study was (docs/synthetic.md has the
-coverage).
+records depend less than the data, so that twins are more accurate than the study was (benchmarks/synthetic.py computes
+the coverage).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,8 @@ from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.report.record import Result
 
 Records = dict[str, list[Level | None]]
-Query = Mapping[str, Level | Collection[Level] | tuple[float, float] | None]
-# Columns of one table: beyond that the array has millions of cells. Chosen by hand.
+Query = Mapping[str, Level | Collection[Level | None] | tuple[float, float] | None]
+# Columns of one table. Relations of more are hardly known from tables of pairs. Chosen by hand.
 _MOST_COLUMNS = 4
 # Twins for error bars and for `inference`; the latter estimates a standard deviation from them alone, to about
 # 1/sqrt(2 * 20) = 16 per cent. Chosen by hand: a twin takes as long as the fit.
@@ -117,7 +118,9 @@ class SyntheticTable:
         seed : int, optional
             The same seed gives the same records.
         """
-        rng = np.random.default_rng(seed)
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0):
+            raise BadParameter(f"the seed must be a whole number of 0 or more, got {seed!r}")
+        rng = np.random.default_rng(None if seed is None else int(seed))
         return self._decoded(self.model.records(_rows(rows, self.units), rng), rng)
 
     def _decoded(self, codes: Any, rng: np.random.Generator) -> Records:
@@ -134,7 +137,7 @@ class SyntheticTable:
         for at, name in enumerate(self.program.columns):
             own, edges = codes[:, at], self.program.edges[at]
             if name in self.program.levels:
-                values: list[Level | None] = [*self.program.levels[name], None]
+                values: list[Level | None] = [*map(_plain, self.program.levels[name]), None]
                 found[name] = [values[code] for code in own.tolist()]
                 continue
             missing = own == edges.size - 1
@@ -152,7 +155,7 @@ class SyntheticTable:
         found: dict[str, dict[str, Any]] = {}
         for at, name in enumerate(self.program.columns):
             if name in self.program.levels:
-                found[name] = {"kind": "levels", "levels": list(self.program.levels[name])}
+                found[name] = {"kind": "levels", "levels": [_plain(each) for each in self.program.levels[name]]}
             else:
                 kind = "whole number" if name in self.program.whole else "number"
                 found[name] = {"kind": kind, "range": list(self.program.ranges[name])}
@@ -188,7 +191,8 @@ class SyntheticTable:
         ----------
         query : mapping
             For each column a level, a collection of levels, or a pair (lowest, highest) for a column of numbers; None
-            for a missing value. Bins that a range covers in part count in part.
+            for a missing value. Bins that a range covers in part count in part. A value outside the public range of its
+            column is in the first or last bin at the sites, and counts as one within it.
         """
         at = self._positions(tuple(query))
         weights = [self._weight(name, wanted) for name, wanted in query.items()]
@@ -220,17 +224,20 @@ class SyntheticTable:
         elif name in self.program.levels:
             many = isinstance(wanted, Collection) and not isinstance(wanted, str)
             for level in wanted if many else (wanted,):
+                if level is None:
+                    found[-1] = 1.0
+                    continue
                 if level not in self.program.levels[name]:
                     raise BadParameter(f"column {name!r} has no level {level!r}")
                 found[self.program.levels[name].index(level)] = 1.0
         else:
-            if not (isinstance(wanted, tuple | list) and len(wanted) == 2 and wanted[0] <= wanted[1]):
+            if not _is_range(wanted):
                 raise BadParameter(f"column {name!r} holds numbers: give a pair (lowest, highest), got {wanted!r}")
             edges = self.program.edges[at]
             low, high = wanted
             if name in self.program.whole:
-                low, high = math.ceil(low) - 0.5, math.floor(high) + 0.5
-            # Values outside the range count in the outer bins, as at the sites.
+                # NumPy's functions: an end may be infinite.
+                low, high = np.ceil(low) - 0.5, np.floor(high) + 0.5
             inside = np.clip(np.minimum(edges[1:], high) - np.maximum(edges[:-1], low), 0, None)
             found[:-1] = inside / np.diff(edges)
         return found
@@ -242,7 +249,13 @@ class SyntheticTable:
         for name in columns:
             if name not in self.program.columns:
                 raise BadParameter(f"there is no column {name!r}: the columns are {', '.join(self.program.columns)}")
-        return tuple(self.program.columns.index(name) for name in columns)
+        at = tuple(self.program.columns.index(name) for name in columns)
+        if (cells := math.prod(self.program.sizes[each] for each in at)) > TUNING.answer_cells_most:
+            raise BadParameter(
+                f"the table of {', '.join(columns)} has {cells} cells, and {TUNING.answer_cells_most} are possible: "
+                "name fewer columns"
+            )
+        return at
 
     # ---- errors --------------------------------------------------------------------------------------------------
 
@@ -294,13 +307,25 @@ class SyntheticTable:
 
     def _drawn(self, model: Model, rng: np.random.Generator) -> Records:
         """As many records of a model as there are units."""
-        return self._decoded(model.records(self.units, rng), rng)
+        return self._decoded(model.records(_rows(None, self.units), rng), rng)
+
+
+def _plain(level: Level) -> Level:
+    """A level as the sites write it: 1 and not 1.0."""
+    # Floats beyond 1e15 do not hold every whole number.
+    return int(level) if isinstance(level, float) and level.is_integer() and abs(level) < 1e15 else level
+
+
+def _is_range(wanted: Any) -> bool:
+    """Whether a value is a pair of rising numbers; false for NaN."""
+    if not isinstance(wanted, tuple | list) or len(wanted) != 2:
+        return False
+    return all(isinstance(each, Real) for each in wanted) and bool(wanted[0] <= wanted[1])
 
 
 def _rows(rows: int | None, units: int) -> int:
     """The number of records, checked."""
-    if rows is None:
-        return units
-    if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= 100_000_000:
+    rows = units if rows is None else rows
+    if isinstance(rows, bool) or not isinstance(rows, Integral) or not 1 <= rows <= 100_000_000:
         raise BadParameter(f"the number of rows must be a whole number from 1 to 100000000, got {rows!r}")
-    return rows
+    return int(rows)

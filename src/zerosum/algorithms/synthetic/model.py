@@ -33,6 +33,8 @@ from zerosum.arrays import Floats
 
 Singles = NDArray[np.float32]
 _LEAST = np.float32(1e-12)  # added to probabilities in logarithms
+_STEEPEST = np.float32(1e18)  # largest gradient: its square is below the largest single-precision number, 3e38
+_FARTHEST = 10.0  # standard deviations of noise by which a released share may lie outside -1 to 1; chosen by hand
 _HISTOGRAM_LEAST = 1e-7  # least probability of a working bin in logits: exp(-16), far below any released share
 
 
@@ -150,7 +152,7 @@ class Mixture:
             q = p @ term.merge - term.center
             residual = (q.T @ q / count - term.value) * term.mask
             # The matrix has every pair twice: half of it counts.
-            squares += float(np.sum(residual**2)) / term.std**2 / 2
+            squares += float(np.sum((residual / np.float32(term.std)) ** 2)) / 2
             cells += float(np.sum(term.mask)) / 2
             g += (q @ (residual / np.float32(term.std**2)) / count) @ term.merge.T
         for table in self.tables:
@@ -158,7 +160,7 @@ class Mixture:
             # The first two columns of three as one, (M, b1 b2): the residual is then a matrix in both cases.
             left = q3[0] if len(q3) == 2 else (q3[0][:, :, None] * q3[1][:, None, :]).reshape(self.components, -1)
             residual = left.T @ q3[-1] / count - table.value
-            squares += float(np.sum(residual**2)) / table.std**2
+            squares += float(np.sum((residual / np.float32(table.std)) ** 2))
             cells += residual.size
             scaled = residual / np.float32(table.std**2) / count
             by_left, by_last = q3[-1] @ scaled.T, left @ scaled
@@ -194,6 +196,7 @@ class Mixture:
         mean, square = np.zeros_like(self.logits), np.zeros_like(self.logits)
         for step in range(iterations):
             g, self.misfit = self.gradient(self.probabilities)
+            g = np.clip(g, -_STEEPEST, _STEEPEST)
             mean += np.float32(1 - first) * (g - mean)
             square += np.float32(1 - second) * (g * g - square)
             # Cosine from the largest step to a small one (Loshchilov and Hutter 2017).
@@ -205,6 +208,25 @@ class Mixture:
                 # Too small a misfit means that noise is fitted: a larger penalty.
                 factor = math.sqrt(TUNING.misfit / max(self.misfit, 1e-12))
                 self.penalty *= min(max(factor, TUNING.penalty_change[0]), TUNING.penalty_change[1])
+
+
+def plausible(shares: Floats, std: Floats | float) -> Floats:
+    """Released shares, or centred ones, limited to what noise can make of numbers from -1 to 1.
+
+    A faulty site may add anything to a sum. The fit must still end with a result, as the release is paid for.
+
+    Parameters
+    ----------
+    shares : array
+        Released shares.
+    std : array or float
+        Standard deviation of their noise.
+
+    >>> plausible(np.array([0.3, 1e15]), 0.1).tolist()
+    [0.3, 2.0]
+    """
+    reach = 1 + _FARTHEST * np.asarray(std)
+    return np.asarray(np.clip(shares, -reach, reach))
 
 
 def raked(p: Floats, shares: Floats) -> Floats:
@@ -225,6 +247,8 @@ def raked(p: Floats, shares: Floats) -> Floats:
     # category is almost empty. The least value keeps categories without any mass from staying there.
     p = np.maximum(p, _HISTOGRAM_LEAST)
     for _ in range(200):
-        p = p * (shares / np.mean(p, axis=0))
+        mean = np.mean(p, axis=0)
+        # A category with the public total 0 is 0 from the first round on.
+        p = p * np.divide(shares, mean, out=np.zeros_like(mean), where=mean > 0)
         p = p / np.sum(p, axis=1, keepdims=True)
     return np.asarray(p)

@@ -38,7 +38,7 @@ from zerosum.algorithms.histogram import nearest_probabilities
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
 from zerosum.algorithms.quantiles import bin_edges, check_whole
 from zerosum.algorithms.synthetic.bins import Coding, grouped, merged, one_hot
-from zerosum.algorithms.synthetic.model import Mixture, PairsTerm, TableTerm, raked
+from zerosum.algorithms.synthetic.model import Mixture, PairsTerm, TableTerm, plausible, raked
 from zerosum.algorithms.synthetic.records import Model, Twin, distance
 from zerosum.algorithms.synthetic.tuning import TUNING
 from zerosum.arrays import Floats
@@ -103,6 +103,14 @@ class SyntheticDataProgram(Algorithm):
         """Refuse columns without a public domain, and totals, targets and combinations that do not fit the columns."""
         check_domains(self.columns, self.ranges, self.levels)
         check_whole(self.whole, self.ranges)
+        sizes = sorted(self.sizes)
+        # The result has a distance for each pair, from a table of all its categories.
+        if sum(sizes) > TUNING.categories_most or sizes[-1] * sizes[-2] > MOST_CELLS:
+            raise ValueError(
+                f"the columns have {sum(sizes)} categories together, and the two largest {sizes[-1]} and {sizes[-2]}. "
+                f"At most {TUNING.categories_most} together and a product of {MOST_CELLS} are possible: declare fewer "
+                "levels or bins"
+            )
         if self.target is not None and self.target not in self.columns:
             raise ValueError(f"target = {self.target!r} is not one of the columns {', '.join(self.columns)}")
         for name, counts in self.totals.items():
@@ -113,15 +121,29 @@ class SyntheticDataProgram(Algorithm):
             if len(counts) != self.sizes[self.columns.index(name)] - 1:
                 wanted = self.sizes[self.columns.index(name)] - 1
                 raise ValueError(f"totals of column {name!r} must have {wanted} numbers, got {len(counts)}")
-            if not all(each >= 0 and math.isfinite(each) for each in counts) or not sum(counts) > 0:
-                raise ValueError(f"totals of column {name!r} must not be negative, and not all 0")
+            if not all(each >= 0 for each in counts) or not 0 < sum(counts) < math.inf:
+                raise ValueError(f"totals of column {name!r} must be finite, not negative, and not all 0")
         for combination in self.impossible:
             if len(combination) < 2:
                 raise ValueError("an impossible combination must name two columns or more: leave out a single level")
             for name, level in combination.items():
                 if level not in self.levels.get(name, ()):
                     raise ValueError(f"impossible names {level!r} of column {name!r}, which is not one of its levels")
+        if not self._possible:
+            raise ValueError("impossible names every combination of levels: leave one that units may have")
         return self
+
+    @property
+    def _possible(self) -> bool:
+        """Whether some combination of levels is possible, as far as a table of the named columns is small enough."""
+        named = sorted({at for combination in self.forbidden for at in combination})
+        shape = tuple(self.sizes[at] - 1 for at in named)
+        if math.prod(shape) > MOST_CELLS:
+            return True
+        possible = np.ones(shape, dtype=bool)
+        for combination in self.forbidden:
+            possible[tuple(combination.get(at, slice(None)) for at in named)] = False
+        return bool(np.any(possible))
 
     # ---- public facts --------------------------------------------------------------------------------------------
 
@@ -354,18 +376,20 @@ class SyntheticDataProgram(Algorithm):
         noise : sequence of float
             Standard deviation of the noise of each release.
         units : float
-            The number of records.
+            The number of units of the study. There are as many records, up to `Tuning.twin_numbers`.
         adjacency : Adjacency
             As in the study.
         rng : Generator
             For records, noise and fit.
         """
-        codes = truth.records(max(1, round(units)), rng)
+        count = max(1, min(round(units), TUNING.twin_numbers // len(self.columns)))
+        codes = truth.records(count, rng)
         records = Units.from_rows(self.coordinates(codes))
         program = self.fitted(adjacency, rng)
         request = next(program)
         known = None if adjacency is Adjacency.ADD_REMOVE else float(len(records))
-        for std in noise:
+        # Fewer records than units have less noise: the noise of a share is that of the study.
+        for std in (each * min(1.0, count / units) for each in noise):
             total = request.statistic.total(records)
             release = Release(total + rng.normal(0, std, total.shape), std, known, ())
             try:
@@ -495,7 +519,7 @@ class Fit:
             self.units = max(float(precision @ [table.sum() for table in tables] / precision.sum()), 1.0)
         noise = max(release.noise_std, TUNING.std_least * float(np.max(weights)))
         self.std = noise / self.units / weights  # s_1 by column
-        self.shares = [table / self.units for table in tables]
+        self.shares = [plausible(table / self.units, std) for table, std in zip(tables, self.std.tolist(), strict=True)]
         # Noise of one table that took the whole budget, as a share: all later noise follows from it.
         self.unit = noise * math.sqrt(TUNING.shares[0]) / self.units
         self.fine = [self._shares(at) for at in self.columns]
@@ -547,7 +571,9 @@ class Fit:
         """Read the second release: the terms of the fit, and how much each pair depends."""
         statistic = self.program.pairs(self.pair_codings)
         self.pair_std = max(release.noise_std / statistic.scale, TUNING.std_least) / self.units
-        tables = {pair: table / self.units for pair, table in statistic.split(release.value).items()}
+        tables = {
+            pair: plausible(table / self.units, self.pair_std) for pair, table in statistic.split(release.value).items()
+        }
         self.mixture = Mixture(
             self.binned,
             np.concatenate([grouped(shares, bins) for shares, bins in zip(self._values, self.working, strict=True)]),
@@ -674,9 +700,9 @@ class Fit:
             for at, coding in zip(table.columns, table.codings, strict=True):
                 _, first = np.unique(self.working[at], return_index=True)
                 merges.append(one_hot(coding)[first])
-            shares = (value / self.units).astype(np.float32)
-            flat = shares if shares.ndim == 2 else shares.reshape(-1, shares.shape[-1])
             std = max(release.noise_std / weight, TUNING.std_least) / self.units
+            shares = plausible(value / self.units, std).astype(np.float32)
+            flat = shares if shares.ndim == 2 else shares.reshape(-1, shares.shape[-1])
             self.mixture.tables.append(TableTerm(table.columns, tuple(merges), flat, std))
 
     def finish(self, noise: tuple[float, ...]) -> Fitted:

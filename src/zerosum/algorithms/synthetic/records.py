@@ -58,14 +58,19 @@ class Model:
         Returns
         -------
         shares : array of shape (K_j for each column)
-            The sum is 1; impossible combinations of these columns have 0.
+            The sum is 1; impossible combinations of these columns have 0. Where the model has impossible combinations
+            only, all others are equal.
         """
         letters = "abcdefghijlmnopqrstuvwxyz"[: len(columns)]  # without k, the component
         subscripts = ",".join(f"k{letter}" for letter in letters)
         found = np.einsum(f"{subscripts}->{letters}", *(self.column(at) for at in columns), optimize=True)
+        possible = np.ones(found.shape, dtype=bool)
         for combination in self.impossible:
             if set(combination) <= set(columns):
-                found[tuple(combination.get(at, slice(None)) for at in columns)] = 0.0
+                possible[tuple(combination.get(at, slice(None)) for at in columns)] = False
+        found = np.where(possible, found, 0.0)
+        # Shares that noise has made 0 may leave nothing: a result is still needed, as its release is paid for.
+        found = found if np.sum(found) > 0 else possible.astype(np.float64)
         return np.asarray(found / np.sum(found))
 
     def records(self, rows: int, rng: np.random.Generator) -> Codes:
@@ -118,8 +123,27 @@ class Model:
                 draws = rng.random((len(wrong), 1)) * rising[:, -1:]
                 codes[wrong, at] = np.sum(rising <= draws, axis=1).clip(max=self.sizes[at] - 1)
         else:
-            codes = codes[~self._hit(codes)] if self.impossible else codes
+            codes = self._others(codes) if self.impossible else codes
         return codes[rng.permutation(len(codes))]
+
+    def _others(self, codes: Codes) -> Codes:
+        """The records without an impossible combination. If there is none, all records, with missing values in place of
+        the impossible combinations: a missing value is in no combination.
+
+        Parameters
+        ----------
+        codes : array of shape (rows, columns)
+            Records.
+        """
+        hit = self._hit(codes)
+        if not np.all(hit):
+            return codes[~hit]
+        codes = codes.copy()
+        for combination in self.impossible:
+            rows = np.all([codes[:, at] == category for at, category in combination.items()], axis=0)
+            first = next(iter(combination))
+            codes[rows, first] = self.sizes[first] - 1
+        return codes
 
     def _hit(self, codes: Codes) -> NDArray[np.bool_]:
         """Whether each record has one of the impossible combinations, shape (rows,)."""
@@ -149,7 +173,8 @@ def _diffused(own: Codes, probabilities: Floats, rng: np.random.Generator) -> li
     # Equal weights, although the numbers of records differ by one between components.
     each = float(np.sum(own)) / len(own)
     for rows, p in zip(own.tolist(), probabilities, strict=True):
-        carried += each * p
+        # A stored model is rounded: without the division its error would add up over many records.
+        carried += each * (p / np.sum(p))
         whole = np.maximum(np.floor(carried), 0).astype(int)
         while whole.sum() > rows:
             # What was carried may exceed the records of the component: least harm where the excess is largest.

@@ -7,7 +7,8 @@ No privacy depends on these constants: the weights of every release are scaled t
 are. They decide how the budget is split, which tables are measured and how the model is fitted.
 
 "Prototype" is a study of about 45 variants on the discretised Adult data (39 124 people, 14 columns, epsilon 1, delta
-1e-9, seed 0), which chose its values; NLTCS (16 binary columns) was not looked at. docs/synthetic.md has both tables.
+1e-9, seed 0), which chose its values; NLTCS (16 binary columns) was not looked at. benchmarks/synthetic.py repeats the
+comparison with the data.
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ class Tuning:
     announced to be no better than independent columns. On Adult 5000 people at epsilon 1 and delta 1e-5 (0.013) were
     worse than independent columns and 39 124 people at epsilon 0.5 and delta 1e-9 (0.0044) were better; the value
     between them was chosen by hand."""
+
+    categories_most: int = 50_000
+    """Most categories of all columns together: the model has `components` numbers for each, and is part of the result.
+    Chosen by hand, for 120 MB of memory."""
+    answer_cells_most: int = 1 << 25
+    """Most cells of a table that a reader asks for. Chosen by hand, for 268 MB of memory: four columns of 64 bins."""
 
     # ---- program: bins of the three rounds -----------------------------------------------------------------------
 
@@ -90,10 +97,6 @@ class Tuning:
     """Steps between two changes of the penalty. Prototype's value."""
     penalty_change: tuple[float, float] = (0.88, 1.15)
     """Least and largest factor of one change. Prototype's value."""
-    zero_std: float = 1e-4
-    """Standard deviation that stands for an exact zero of a structural zero in the fit, as a share of units. Chosen by
-    hand: an order of magnitude below the noise of cells."""
-
     std_least: float = 0.5
     """Least standard deviation of the noise of a cell, in units: without noise the weights would be infinite. Half a
     unit, far below any noise that protects somebody."""
@@ -103,6 +106,9 @@ class Tuning:
     twins: int = 2
     """Repetitions of the whole study on synthetic records from which the errors in the result are computed. Chosen by
     hand: each costs as much time as the fit."""
+    twin_numbers: int = 20_000_000
+    """Most numbers in the records of a repetition, rows times columns. Larger studies are repeated on fewer records,
+    with less noise. Chosen by hand, for 160 MB of memory."""
     error_factor: float = 1.6
     """Factor on the errors of the repetitions. The prototype's true errors of pairs on Adult were 1.4 to 1.6 times
     those of repetitions in nine of ten pairs: a model's own records depend less than the data."""
