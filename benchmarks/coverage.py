@@ -397,6 +397,18 @@ def _softplus(rng: np.random.Generator, eta: Floats) -> Floats:
     return rng.poisson(2 * np.log1p(np.exp(2 * eta))).astype(np.float64)
 
 
+def _few(law: Callable[[np.random.Generator, Floats], Floats]) -> Callable[[np.random.Generator, int], Sample]:
+    """Two levels of 1 and 2 per thousand of the people, with slopes of 1 and -1, beside six other columns."""
+    slopes = np.array([1.0, 0.3, -0.3, 0.4, 0.2, -0.2, -1.0, 0.3])
+
+    def draw(rng: np.random.Generator, people: int) -> Sample:
+        x = rng.normal(size=(people, 8))
+        x[:, [0, 3, 6]] = rng.random((people, 3)) < np.array([0.001, 0.3, 0.002])
+        return x, law(rng, x @ slopes)
+
+    return draw
+
+
 def _tumour() -> Sample:
     """Malignant or not, from eight measurements."""
     from sklearn.datasets import load_breast_cancer
@@ -422,6 +434,7 @@ LOGISTIC: dict[str, Kind] = {
     "link": Kind(10_000, _response(_mixed_columns, _other_link, 1.0)),
     "steep": Kind(10_000, _response(_mixed_columns, _classes(0.0), 4.0)),
     "small": Kind(1_500, _response(_mixed_columns, _classes(0.2), 1.0)),
+    "ten": Kind(10_000, _few(_classes(-1.0))),
     "tumour": Kind(5_000, _drawn(_tumour)),
     "worse": Kind(2_000, _drawn(_worse)),
 }
@@ -438,6 +451,7 @@ POISSON: dict[str, Kind] = {
     "heavy": Kind(10_000, _response(_heavy_columns, _counted(2.0), 0.5)),
     "collinear": Kind(10_000, _response(_collinear_columns, _counted(2.0), 0.6)),
     "link": Kind(10_000, _response(_mixed_columns, _softplus, 0.7)),
+    "ten": Kind(10_000, _few(_counted(1.0))),
 }
 
 

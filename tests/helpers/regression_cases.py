@@ -75,6 +75,20 @@ REGRESSIONS: list[tuple[str, dict[str, Any]]] = [
             "upper": [1, 1, 4, 20],
         },
     ),
+    # Most residuals are clipped, where the count stands for the rate in h.
+    (
+        "count_step",
+        {
+            "columns": 3,
+            "clip": 1.0,
+            "coefficients": [0.2, 0.1],
+            "intercept": 0,
+            "curvature": 1.2,
+            "bound": 0.3,
+            "most": 20.0,
+            "rate_bound": 1.5,
+        },
+    ),
     # a negative binomial
     (
         "count_step",

@@ -110,17 +110,22 @@ def test_count_step_weights_long_rows_and_predicts_with_whole_ones() -> None:
     short = 0.6 * max(float(np.max(np.linalg.norm(u, axis=1))) for u, _y in whole)
     stat = CountStep(**BOUNDS | {"clip": short}, coefficients=W, bound=2.0, most=6.0, rate_bound=1.5, curvature=0.7)
     gradient, hessian, square, weighted = np.zeros(3), np.zeros((3, 3)), 0.0, 0
+    replaced = 0
     for u, y in whole:
         weight = np.minimum(1.0, short / np.linalg.norm(u, axis=1)) ** 2
         weighted += int(np.sum(weight < 1))
         rate = np.exp(u @ W)
-        r, h = np.clip(3 * (y + 1) - rate, -2, 2), np.minimum(rate, 1.5)
+        r = np.clip(3 * (y + 1) - rate, -2, 2)
+        far = np.abs(r) == 2  # the count stands for the rate where the residual is clipped
+        replaced += int(np.sum(far))
+        h = np.minimum(np.where(far, 3 * (y + 1), rate), 1.5)
         gradient += (u * (weight * r)[:, None]).mean(axis=0)
         hessian += (u * (weight * h)[:, None]).T @ u / len(u)
         square += float(np.mean(r**2))
     total = stat.total(units)
     found = stat.split(total)
     assert weighted > 0
+    assert replaced > 0
     assert np.allclose(found[0], gradient)
     assert np.allclose(found[1], hessian)
     assert stat.mean_square(total) == pytest.approx(square)

@@ -545,7 +545,8 @@ class CountStep(NewtonStep):
     x is the clipped row s u/c. In contrast to the other statistics the predictor is that of the whole row u. So the
     release holds gradient and Hessian of the log-likelihood in which a row has the weight s^2: u r s^2/c and h u u'
     s^2/c^2. Weights that depend on features alone leave the maximiser unbiased, whereas clipped features would not.
-    r is the residual over its bound, clipped, and h the rate over `rate_bound`, clipped to 1. The mean of r^2 gives the
+    r is the residual over its bound, clipped, and h the rate over `rate_bound`, clipped to 1; where r is clipped, h is
+    the count in place of the rate. The mean of r^2 gives the
     dispersion of the counts, and the clip of the next round. b is `curvature`.
 
     With a `shape` a > 0 the model is the negative binomial, with variance m + a m^2 at mean m: the residual is (y - m)/
@@ -601,8 +602,11 @@ class CountStep(NewtonStep):
         r, expected = self.residuals(rows)
         x, weights = rows.x, rows.weight
         xp = array_namespace(x)
-        # As in `NewtonStep`: the clip of the rate makes the sensitivity finite.
-        bent = xp.clip(expected / self.rate_bound, 0.0, 1.0)
+        count = 0.5 * self.most * (rows.response + 1.0)
+        # Where the residual is clipped the rate is far off, and the count itself is the better estimate of the rate at
+        # the maximum. As in `NewtonStep`, the clip of h makes the sensitivity finite.
+        curved = xp.where(xp.abs(r) < 1.0, expected, count / (1.0 + self.shape * count))
+        bent = xp.clip(curved / self.rate_bound, 0.0, 1.0)
         # After the clips nothing is decided about a row any more, so that matrix products over rows may round.
         weighted = r * weights
         gradient = products((weighted * rows.shrunk)[:, None], x)[0, :]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from zerosum.algorithms.regression.inference import GradientRelease
-from zerosum.algorithms.regression.shrinkage import average, denoised, shrunk_posterior
+from zerosum.algorithms.regression.shrinkage import average, denoised, moved, shrunk_posterior
 from zerosum.arrays import Floats
 
 COLUMNS = 40
@@ -41,6 +41,38 @@ def test_average_of_linear_gradients_is_exact_whatever_the_hessians_noise() -> N
 def test_average_with_remainder_leaves_far_points_out() -> None:
     far, near = (GradientRelease(np.full(2, at), np.ones(2), np.eye(2), 0.1, 0.1) for at in (9.0, 0.0))
     assert np.allclose(average([far, near, near], bend=1.0).at, 0.0, atol=1e-3)
+
+
+def test_average_near_last_point_counts_hessians_of_far_points_less() -> None:
+    # the mean of h is 4 far away, and 1 near the maximiser
+    far, near = (
+        GradientRelease(np.full(2, at), np.zeros(2), size * np.eye(2), 0.01, 0.01)
+        for at, size in ((2.0, 4.0), (0.0, 1.0))
+    )
+    alike, weighted = (average([far, near, near], 0.2, *more) for more in ((), (np.ones(2), 1.0)))
+    assert alike.hessian[0, 0] == pytest.approx(2.0)
+    assert weighted.hessian[0, 0] == pytest.approx(1.0, abs=0.01)
+    # the error that remains is a doubt, and no noise
+    assert weighted.hessian_noise < 0.01
+    assert alike.hessian_doubt == 0
+
+
+def test_average_with_reach_doubts_only_a_column_that_moved() -> None:
+    points = [GradientRelease(np.array([at, 0.0]), np.zeros(2), np.eye(2), 5.0, 0.1) for at in (0.3, -0.3)]
+    doubts = np.diag(np.asarray(average(points, 1e-9, np.array([10.0, 10.0])).doubt))
+    # reach H_jj d^2/2 = 0.45 in each point; noise makes their weights nearly equal
+    assert doubts[0] == pytest.approx(0.45**2 / 2, rel=0.1)
+    assert doubts[1] < 1e-9
+
+
+def test_moved_point_has_wider_posterior_with_same_mean() -> None:
+    point = GradientRelease(np.zeros(2), np.full(2, 0.5), np.eye(2), 0.01, 0.01)
+    way = moved(point, np.ones(2), 0.25)
+    found, wider = (shrunk_posterior(each, np.full(2, 3.0), cautious=True).covariance[0, 0] for each in (point, way))
+    # the error of the gradient is 0.25 d'd = 0.5, and H is 1
+    assert np.sqrt(wider) == pytest.approx(0.5, rel=0.05)
+    assert np.sqrt(found) < 0.05
+    assert np.array_equal(shrunk_posterior(point, np.ones(2)).mean, shrunk_posterior(way, np.ones(2)).mean)
 
 
 def test_denoised_entries_of_noise_alone_are_shrunk() -> None:

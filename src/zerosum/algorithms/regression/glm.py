@@ -36,11 +36,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.pca.subspace import GUESSED_UNITS
-from zerosum.algorithms.program import Program, PublicFacts
+from zerosum.algorithms.program import Estimate, Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, Regression, counted_units
 from zerosum.algorithms.regression.functional import lowest_quadratic
 from zerosum.algorithms.regression.inference import GradientRelease, relative_clip
-from zerosum.algorithms.regression.shrinkage import average, denoised, shrunk_posterior
+from zerosum.algorithms.regression.shrinkage import average, denoised, moved, shrunk_posterior
 from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel import coordinates
@@ -228,6 +228,28 @@ class NewtonRegression(Regression):
         room = self._rooms[0] if self.clip is None else self.clip**2 / frame.width
         return lost_information(frame.width, room)
 
+    def _doubt(self, frame: Frame, loss: float) -> float:
+        """Variance of the bias of the gradient where a model of counts is wrong for long rows, over dispersion H_jj.
+
+        Rows of less weight leave the maximiser of a true model as it is. Of a model that is wrong for long rows the
+        mean residual m of these rows is not 0, and the gradient has the bias E[(1 - s^2) m u]; the clip of residuals
+        adds to it. With m^2 in proportion to the variance of a residual, Cauchy and Schwarz give a square of at most
+        q^2 E(1 - s^2) loss dispersion H_jj. For tails of the power 3 the loss falls as 1/clip and E(1 - s^2) as its
+        third power, so that loss^3 is a cautious measure of the product while clips are near the typical row. The
+        loss that normal rows would have is left out: it is no sign of long rows.
+
+        Parameters
+        ----------
+        frame : Frame
+            How features enter.
+        loss : float
+            Released share of the information that is lost in rows of less weight.
+        """
+        if self.family != "poisson" or frame.square is None or self.clip is not None:
+            return 0.0
+        excess = max(loss - lost_information(frame.width, self._rooms[0]), 0.0)
+        return TUNING.misfit_residual**2 * excess**3
+
     def _scaled(self, statistic: NewtonStep, value: Floats, noise: float, weight: float, scale: Scale) -> Scale:
         """What a release says about the size of the residuals, for the next round: for a class, nothing.
 
@@ -264,7 +286,7 @@ class NewtonRegression(Regression):
         # without limit, whose variance would make the gradients of all other columns uncertain. Its prior is that of
         # the change of the predictor over half the range of the column, which is 1/scale in the frame.
         if noise > 0:
-            certainty = 1 + np.minimum(diagonal[:-1] / noise, 1e3) ** 2 / 2
+            certainty = 1 + np.minimum(diagonal[:-1] / noise / TUNING.range_certainty, 1e3) ** 2
             prior[:-1] = np.minimum(prior[:-1], TUNING.range_spread * frame.scale * certainty)
         prior[-1] = self._prior_intercept / frame.intercept
         return np.asarray(prior)
@@ -321,38 +343,50 @@ class NewtonRegression(Regression):
         even : h of all rows in the first round, if they are equal there; its Hessian then gives `square`.
         """
         center = at if self.family == "poisson" else None
+        points: list[GradientRelease] = []
         # the remainder in one entry of the gradient is proportional to a typical entry of a row, clip/sqrt(width)
         bend = TUNING.remainder * frame.clip / math.sqrt(frame.width)
-        points: list[GradientRelease] = []
         units = 1.0
-        for share in shares:
+        for turn, share in enumerate(shares):
             statistic = self._step(frame, at, adjacency, scale)
             release = yield PrivateSum(statistic, share)
             units = counted_units(release)
             points.append(self._point(statistic, at, release.value, release.noise_std, units))
-            if even is not None and len(points) == 1:
-                square = float(np.trace(points[0].hessian)) / even
             scale = self._scaled(statistic, release.value / units, release.noise_std / units, frame.weight, scale)
+            if even is not None and turn == 0:
+                square = float(np.trace(points[0].hessian)) / even
             # The posterior mean of all points so far is the next point of expansion: a Newton step that is shrunk
-            # towards the center where the noise exceeds the prior, so that it cannot diverge.
+            # towards the center where the noise exceeds the prior, so that it cannot diverge. The prior of steps is
+            # narrower, since noise that moves the points adds errors of second order, and h falls far from the center.
             point = average(points, bend)
             prior = self._prior(frame, point.hessian, point.hessian_noise)
-            at = shrunk_posterior(point, prior, center=center).mean
+            at = shrunk_posterior(point, prior / TUNING.step_prior, center=center).mean
+        # a feature lies in [-1, 1] before it is centred and scaled
+        reach = np.append((1 + np.abs(frame.center)) / frame.scale, frame.intercept)[: frame.width]
+        reach = np.minimum(reach, frame.clip)
+        near = average(points, bend, reach, frame.intercept)
+        at = shrunk_posterior(near, prior, center=center).mean
+        near = moved(near, at, bend)
         # The sampling variance of the mean gradient is dispersion H/n. Rows of less weight make the estimate differ
-        # from that of all rows in full by part of it.
+        # from that of all rows in full by part of it, and by a bias that does not fall with n where the model is wrong.
         sampling, loss = scale.dispersion / units, self._loss(frame, square)
-        pooled = shrunk_posterior(point, prior, loss * sampling, center, cautious=True)
-        population = shrunk_posterior(point, prior, sampling, center, cautious=True)
-        matrix, constant = self._in_data_units(frame)
+        bias = scale.dispersion * self._doubt(frame, loss)
+        pooled = shrunk_posterior(near, prior, loss * sampling + bias, center, cautious=True)
+        population = shrunk_posterior(near, prior, sampling + bias, center, cautious=True)
         # a narrower prior of the slopes makes the scores less variable
         narrow = prior / np.append(np.full(self.features, TUNING.score_prior), np.ones(frame.width - self.features))
-        scores = matrix @ shrunk_posterior(point, narrow, center=center).mean + constant
-        estimate = self._report(frame, at, pooled, population, prior)
-        estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
+        scores = shrunk_posterior(point, narrow, center=center).mean
+        estimate = self._with_scores(frame, scores, self._report(frame, at, pooled, population, prior))
         if self.family == "poisson":
             estimate["dispersion"] = Quantity(np.array([scale.dispersion]), "diagnostic")
             estimate["shape"] = Quantity(np.array([scale.shape]), "diagnostic")
         return (yield from self._evaluated(frame, at, adjacency, estimate))
+
+    def _with_scores(self, frame: Frame, at: Floats, estimate: Estimate) -> dict[str, Quantity]:
+        """An estimate with the coefficients `at` (width,) as scores, in the units of the data."""
+        matrix, constant = self._in_data_units(frame)
+        scores = matrix @ at + constant
+        return {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
 
 
 def lost_information(width: int, room: float) -> float:
@@ -497,8 +531,6 @@ class LogisticRegressionProgram(NewtonRegression):
             # the quadratic part is the mean of u u'/8, with the weights of the rounds
             square = 8 * float(np.trace(second))
             return (yield from self._rounds(frame, at, adjacency, tuple(rest), CLASSES, square))
-        matrix, constant = self._in_data_units(frame)
-        scores = matrix @ at + constant
         # the start as a release at w = 0: the log-likelihood is minus the loss, and the Hessian of w'Lw is 2 L
         first = GradientRelease(
             np.zeros(frame.width),
@@ -511,8 +543,7 @@ class LogisticRegressionProgram(NewtonRegression):
         # The loss is quadratic by construction, so there is no remainder. Sampling: dispersion 1 of a class.
         pooled = shrunk_posterior(first, prior, cautious=True)
         population = shrunk_posterior(first, prior, 1 / units, cautious=True)
-        estimate = self._report(frame, pooled.mean, pooled, population, prior)
-        estimate = {**estimate, **self._named({"score_coefficients": scores[:-1], "score_intercept": scores[-1:]})}
+        estimate = self._with_scores(frame, at, self._report(frame, pooled.mean, pooled, population, prior))
         return (yield from self._evaluated(frame, at, adjacency, estimate))
 
 
@@ -560,7 +591,10 @@ class PoissonRegressionProgram(NewtonRegression):
     def resolve(self, facts: PublicFacts) -> Self:
         """As in `NewtonRegression`, and sets `tails`: the less noise, the wider the clips of counts and rates."""
         noise = self._coefficient_noise(facts, self.features + int(self.intercept), TUNING.newton_room)
-        wide = float(np.clip((TUNING.tail_noise / max(noise, 1e-300)) ** TUNING.tail_exponent, 1, TUNING.tail_most))
+        # The tails of residuals fall exponentially at best, and noise grows with the clip: the clip at which bias and
+        # noise are alike grows with the logarithm of the noise.
+        grown = 1 + TUNING.tail_growth * math.log(TUNING.tail_noise / max(noise, 1e-300))
+        wide = float(np.clip(grown, 1, TUNING.tail_most))
         return super().resolve(facts).model_copy(update={"tails": self.tails or wide})
 
     @property

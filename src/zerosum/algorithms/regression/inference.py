@@ -42,6 +42,8 @@ class GradientRelease:
     hessian: Floats  # (D, D)
     gradient_noise: float  # standard deviation of an entry of the gradient
     hessian_noise: float  # standard deviation of an isometric coordinate of the Hessian (a diagonal entry)
+    hessian_doubt: float = 0.0  # standard deviation of the other errors of such a coordinate
+    doubt: Floats | float = 0.0  # (D, D), covariance of the other errors of the gradient
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,11 @@ log-likelihood, both with normal noise of known size (`inference.GradientRelease
 
 1. `average` merges rounds. Near the maximiser w* the gradient is linear, g(w) = H (w* - w), so that the mean of the g_i
    is the gradient at the mean of the w_i whatever H is: no noise of a Hessian enters. The error of second order,
-   bend (d'H d) with d = w_i - mean, is counted as noise of round i. Weights are inverse variances. The Hessian changes
-   little near w*, and the mean over all rounds has the noise of a single release of the whole budget.
+   bend (d'H d) with d = w_i - mean, is counted as noise of round i. Weights are inverse variances. The mean of the
+   Hessians over all rounds has the noise of a single release of the whole budget. For coefficients and their errors
+   Hessians of far rounds count less: h of a logistic model is largest at eta = 0, so that early rounds overstate H.
+   The errors of second order of the rounds, and of the last way to the posterior mean (`moved`), are doubts of the
+   point: they enter covariances and no means.
 
 2. `shrunk_posterior` solves g = H d + noise for d = w* - w under the prior d_j ~ N(t_j, q_j^2). With many columns the
    spectral norm of the noise of H, about noise sqrt(2 D), exceeds most eigenvalues of H, although each diagonal entry
@@ -24,6 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,13 +36,20 @@ from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 
 
-def average(points: Sequence[GradientRelease], bend: float = 0.0) -> GradientRelease:
+def average(
+    points: Sequence[GradientRelease], bend: float = 0.0, reach: Floats | None = None, constant: float = 0.0
+) -> GradientRelease:
     """Rounds merged into one point at the weighted mean of their coefficients.
 
     Parameters
     ----------
     points : in the order of the rounds; the last one is the best known.
     bend : the error of second order in an entry of the gradient, over d'H d; 0 where the log-likelihood is quadratic.
+    reach : (D,), largest absolute entry of a row by column. Where a column is 0 for most rows and large for a few, the
+        error of second order of its own entry is reach_j H_jj d_j^2/2, which d'H d hardly shows. With it, Hessians
+        of far points also count less, since h changes with the predictor. Their mean then has less bias and more
+        noise: for coefficients and their errors. Steps and scores need a mean with little noise, without `reach`.
+    constant : value of the constant column, the last; its entry of H gives the mean of h. 0 without one.
 
     Returns
     -------
@@ -48,25 +59,72 @@ def average(points: Sequence[GradientRelease], bend: float = 0.0) -> GradientRel
     # no noise: the last point is exact, and any average would be farther away
     if not (last.gradient_noise > 0 and last.hessian_noise > 0):
         return last
-    # inverse-variance weights; their own sum of squares gives the noise of the mean
-    precision = np.array([point.hessian_noise**-2 for point in points])
-    hessian = sum(share * point.hessian for share, point in zip(precision / np.sum(precision), points, strict=True))
-    hessian = np.asarray(hessian)
-    # Distances in the metric of H. A noisy Hessian may be indefinite, so that only its positive part measures lengths.
-    values, vectors = np.linalg.eigh(hessian)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    center = last.at
-    # Two passes: distances from the last coefficients give weights and a mean, distances from that mean better weights.
-    for _ in range(2):
-        lengths = np.array([float(np.sum((root.T @ (center - point.at)) ** 2)) for point in points])
-        variances = np.array([point.gradient_noise**2 for point in points]) + (bend * lengths) ** 2
-        shares = 1 / variances
-        shares = shares / np.sum(shares)
-        center = np.asarray(sum(share * point.at for share, point in zip(shares, points, strict=True)))
-    gradient = np.asarray(sum(share * point.gradient for share, point in zip(shares, points, strict=True)))
-    return GradientRelease(
-        center, gradient, hessian, math.sqrt(float(shares**2 @ variances)), float(1 / math.sqrt(np.sum(precision)))
+    places, gradients, hessians = (
+        np.array([getattr(point, what) for point in points]) for what in ("at", "gradient", "hessian")
     )
+    gradient_noise, noise = (
+        np.array([getattr(point, what) ** 2 for point in points]) for what in ("gradient_noise", "hessian_noise")
+    )
+    shares, center = 1 / noise / np.sum(1 / noise), last.at
+    # Distances from the last coefficients give weights and means of gradients and Hessians, distances from that mean
+    # better weights.
+    for _ in range(2):
+        hessian = np.tensordot(shares, hessians, axes=1)
+        # Lengths in the metric of H. A noisy Hessian may be indefinite: only its positive part measures them.
+        values, vectors = np.linalg.eigh(hessian)
+        positive = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        remainders, blurs = second_order(places - center, positive, bend, reach, constant)
+        weights = 1 / (gradient_noise + np.mean(remainders, axis=1))
+        weights = weights / np.sum(weights)
+        center = weights @ places
+        error = noise + blurs
+        shares = 1 / error / np.sum(1 / error)
+    return GradientRelease(
+        center,
+        weights @ gradients,
+        np.tensordot(shares, hessians, axes=1),
+        math.sqrt(float(weights**2 @ gradient_noise)),
+        math.sqrt(float(shares**2 @ noise)),
+        math.sqrt(float(shares**2 @ (error - noise))),
+        np.diag(weights**2 @ remainders),
+    )
+
+
+def second_order(
+    away: Floats, hessian: Floats, bend: float, reach: Floats | None = None, constant: float = 0.0
+) -> tuple[Floats, Floats]:
+    """Squared errors of a gradient and of a Hessian that are moved by `away`.
+
+    Parameters
+    ----------
+    away : (n, D), ways in coefficients.
+    hessian : (D, D), positive semidefinite.
+    bend, reach, constant : as for `average`.
+
+    Returns
+    -------
+    gradient : (n, D), squared errors of the entries of the gradient.
+    hessian : (n,), squared error of an entry of the Hessian; 0 without `reach`.
+    """
+    lengths = np.sum((away @ hessian) * away, axis=1)
+    if reach is None or bend == 0:
+        return np.broadcast_to((bend * lengths[:, None]) ** 2, away.shape), np.zeros(len(away))
+    diagonal = np.diag(hessian)
+    own = reach * diagonal * away**2 / 2
+    # h of a row changes by at most its own size times the change of the predictor (h'/h is between -1 and 1). The mean
+    # square of that change, d'H d over the mean of h, bounds the squared relative error of an entry of H.
+    level = max(diagonal[-1] / constant**2, 1e-9) if constant > 0 else 1.0
+    return (bend * lengths[:, None] + own) ** 2, TUNING.bending * np.mean(diagonal) ** 2 * lengths / level
+
+
+def moved(point: GradientRelease, to: Floats, bend: float) -> GradientRelease:
+    """A point of `average` with the error of second order of the way to the coefficients `to` (D,) in its doubt."""
+    # without noise the point is exact, and the last one
+    if not (point.gradient_noise > 0 and point.hessian_noise > 0):
+        return point
+    hessian, _variance = denoised(point.hessian, point.hessian_noise)
+    gradient, _blur = second_order((to - point.at)[None, :], hessian, bend)
+    return replace(point, doubt=point.doubt + np.diag(gradient[0]))
 
 
 def denoised(hessian: Floats, noise: float, *, cautious: bool = False) -> tuple[Floats, Floats]:
@@ -124,7 +182,8 @@ def shrunk_posterior(
     sampling : dispersion over the number of units, so that sampling * H is the covariance of the sampled gradient
         (information equality); 0 for the posterior about the pooled data.
     center : (D,), prior mean; 0 if not given.
-    cautious : as for `denoised`; for covariances. Steps with it are longer, as small entries are divisors.
+    cautious : for covariances. As for `denoised`, and `point.doubt` is added to the noise of the gradient. Steps with
+        it are longer, as small entries are divisors.
 
     Returns
     -------
@@ -134,11 +193,14 @@ def shrunk_posterior(
     >>> shrunk_posterior(exact, np.ones(2)).mean.round(9).tolist()
     [2.0, 1.5]
     """
-    hessian, variance = denoised(point.hessian, point.hessian_noise, cautious=cautious)
+    blur = math.hypot(point.hessian_noise, point.hessian_doubt) if cautious else point.hessian_noise
+    hessian, variance = denoised(point.hessian, blur, cautious=cautious)
     towards = -point.at if center is None else center - point.at
     squares = prior**2
     values, vectors = np.linalg.eigh(hessian)
     sampled = sampling * (vectors * np.maximum(values, 0.0)) @ vectors.T
+    if cautious:
+        sampled = sampled + point.doubt
     step, covariance = towards, np.zeros_like(hessian)
     # E d_k^2 is the squared posterior mean plus its variance. The iteration starts at d = 0; a fixed length suffices,
     # since more digits are not in the model.
