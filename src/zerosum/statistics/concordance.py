@@ -14,7 +14,7 @@ from zerosum.compute.units import Units
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.cox import CoxRows
 from zerosum.statistics.groups import MOST_BINS
-from zerosum.statistics.holdout import chosen
+from zerosum.statistics.holdout import units_of_part
 
 
 class ScoreTable(CoxRows):
@@ -61,7 +61,7 @@ class ScoreTable(CoxRows):
 
     def sum_block(self, block: Units) -> Floats:
         """The table of a block, one bin of the score after another."""
-        rows = self.episodes(chosen(block, self.part, self.hold_out))
+        rows = self.episodes(units_of_part(block, self.part, self.hold_out))
         first = rows.place == 0
         # The next row belongs to another unit.
         last = np.concatenate([first[1:], [True]])[: len(first)]

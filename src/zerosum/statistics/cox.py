@@ -29,7 +29,7 @@ from zerosum.compute.units import Units
 from zerosum.errors import BadData
 from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray
 from zerosum.statistics.groups import MOST_BINS, codes_of
-from zerosum.statistics.holdout import Part, chosen
+from zerosum.statistics.holdout import Part, units_of_part
 from zerosum.statistics.missing import Filled
 from zerosum.statistics.regression import SQUARE
 
@@ -258,7 +258,7 @@ class CovariateMoments(CoxRows):
 
     def sum_block(self, block: Units) -> Floats:
         """The sum over a block: values, then squares."""
-        block = chosen(block, self.part, self.hold_out)
+        block = units_of_part(block, self.part, self.hold_out)
         v, *_rest, known = self._read(block)
         # The mean over the rows of a unit; a row that does not count has the weight zero.
         weights = np.asarray(block.row_weights(np.zeros(1)), dtype=np.float64) * known / math.sqrt(self.features)
@@ -303,7 +303,7 @@ class ExitTable(CoxRows):
 
     def sum_block(self, block: Units) -> Floats:
         """The table of a block, stratum after stratum, then the events, then the entries."""
-        rows = self.episodes(chosen(block, self.part, self.hold_out))
+        rows = self.episodes(units_of_part(block, self.part, self.hold_out))
         first = rows.place == 0
         # The next row belongs to another unit.
         last = np.concatenate([first[1:], [True]])[: len(first)]

@@ -41,7 +41,7 @@ from zerosum.compute.units import Units
 from zerosum.kernel import coordinates
 from zerosum.kernel.statistic import Adjacency, FloatArray
 from zerosum.statistics.cox import CoxRows, Episodes
-from zerosum.statistics.holdout import chosen
+from zerosum.statistics.holdout import units_of_part
 
 # Largest weight b of second moments with `all_rows`, which leaves |g| <= 1/2 of the room; and otherwise.
 ALL_ROWS_MOST, CURVATURE_MOST = 1.2, 4.0
@@ -164,7 +164,7 @@ class CoxStep(CoxRows):
 
     def sum_block(self, block: Units) -> Floats:
         """The sum over a block: score of features, parts and strata, then the second moments."""
-        block = chosen(block, self.part, self.hold_out)
+        block = units_of_part(block, self.part, self.hold_out)
         rows = self.episodes(block).since(self.since)
         part, counts = self._expected(rows)
         z = np.stack([fold(rows.v * row[None, :]) for row in self.matrix], axis=1) + self.shift
