@@ -99,6 +99,33 @@ def test_cox_program_requests_are_as_planned() -> None:
         assert math.fsum(share for *_rest, share in planned) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e3, 1e7, 1e12])
+def test_cox_program_asks_for_every_planned_release_whatever_the_releases_are(scale: float) -> None:
+    """The budget is charged when a study begins: a site that sends anything may not end it early."""
+    columns, rng = ("a", "b", "site", "time", "event"), np.random.default_rng(3)
+    more = {"columns": columns, "lower": [-2, 0, 0, 0, 0], "upper": [2, 1, 1, 4, 1]}
+    asked = program(
+        **more, stratum="site", strata=("north", "south"), rounds=4, parts=2, proportionality=0.1, concordance=0.1
+    )
+    for kind in Adjacency:
+        running, planned = asked.program(kind), asked.requests(kind)
+        request, units = next(running), 300.0 if kind is Adjacency.REPLACE_ONE else None
+        for at, each in enumerate(planned):
+            assert isinstance(request, PrivateSum)
+            assert (request.statistic.name, request.statistic.size) == (each.statistic.name, each.statistic.size)
+            value = scale * (rng.random(each.statistic.size) - (0.5 if at % 2 else 1.0))
+            try:
+                request = running.send(Release(value, 0.01, units, ("all",)))
+            except StopIteration:
+                assert each is planned[-1]
+
+
+def test_cox_program_test_of_proportional_hazards_needs_two_parts() -> None:
+    """With one part no time is late: the statistic would see nobody."""
+    with pytest.raises((BadParameter, ValidationError), match="two parts"):
+        program(parts=1, proportionality=0.1)
+
+
 @pytest.mark.parametrize("features", [1, 12])
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_cox_program_rounds_are_within_the_plan_at_any_number_of_covariates(
