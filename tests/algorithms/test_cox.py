@@ -15,7 +15,7 @@ from zerosum.algorithms import CoxRegressionProgram, Estimate
 from zerosum.algorithms.cox.baseline import bent, exits_of, parts_of, uncover
 from zerosum.algorithms.cox.bounds import chosen_bounds
 from zerosum.algorithms.cox.concordance import concordance_of
-from zerosum.algorithms.cox.estimation import likely_size, positive, shrunk_moments
+from zerosum.algorithms.cox.estimation import evidence, likely_size, positive, shrunk_moments
 from zerosum.algorithms.cox.proportionality import late_parts
 from zerosum.algorithms.cox.tuning import TUNING
 from zerosum.arrays import Floats
@@ -118,6 +118,13 @@ def test_cox_program_asks_for_every_planned_release_whatever_the_releases_are(sc
                 request = running.send(Release(value, 0.01, units, ("all",)))
             except StopIteration:
                 assert each is planned[-1]
+
+
+def test_estimation_of_singular_information_raises_nothing() -> None:
+    """Releases far beyond their noise make it: the charged rounds after them are asked for all the same."""
+    singular = np.full((2, 2), 1e20)
+    assert likely_size(singular, np.ones(2), 1) in TUNING.sizes
+    assert not math.isnan(evidence(singular, np.ones(2), np.eye(2)))
 
 
 def test_cox_program_test_of_proportional_hazards_needs_two_parts() -> None:
