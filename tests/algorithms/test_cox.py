@@ -15,7 +15,7 @@ from zerosum.algorithms import CoxRegressionProgram, Estimate
 from zerosum.algorithms.cox.baseline import bent, exits_of, parts_of, uncover
 from zerosum.algorithms.cox.bounds import chosen_bounds
 from zerosum.algorithms.cox.concordance import concordance_of
-from zerosum.algorithms.cox.estimation import likely_size, positive, shrunk_moments
+from zerosum.algorithms.cox.estimation import evidence, likely_size, positive, shrunk_moments
 from zerosum.algorithms.cox.proportionality import late_parts
 from zerosum.algorithms.cox.tuning import TUNING
 from zerosum.arrays import Floats
@@ -97,6 +97,40 @@ def test_cox_program_requests_are_as_planned() -> None:
             pass
         assert planned == [(each.statistic.name, each.statistic.size, each.share) for each in asked.requests(adjacency)]
         assert math.fsum(share for *_rest, share in planned) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e3, 1e7, 1e12])
+def test_cox_program_asks_for_every_planned_release_whatever_the_releases_are(scale: float) -> None:
+    """The budget is charged when a study begins: a site that sends anything may not end it early."""
+    columns, rng = ("a", "b", "site", "time", "event"), np.random.default_rng(3)
+    more = {"columns": columns, "lower": [-2, 0, 0, 0, 0], "upper": [2, 1, 1, 4, 1]}
+    asked = program(
+        **more, stratum="site", strata=("north", "south"), rounds=4, parts=2, proportionality=0.1, concordance=0.1
+    )
+    for kind in Adjacency:
+        running, planned = asked.program(kind), asked.requests(kind)
+        request, units = next(running), 300.0 if kind is Adjacency.REPLACE_ONE else None
+        for at, each in enumerate(planned):
+            assert isinstance(request, PrivateSum)
+            assert (request.statistic.name, request.statistic.size) == (each.statistic.name, each.statistic.size)
+            value = scale * (rng.random(each.statistic.size) - (0.5 if at % 2 else 1.0))
+            try:
+                request = running.send(Release(value, 0.01, units, ("all",)))
+            except StopIteration:
+                assert each is planned[-1]
+
+
+def test_estimation_of_singular_information_raises_nothing() -> None:
+    """Releases far beyond their noise make it: the charged rounds after them are asked for all the same."""
+    singular = np.full((2, 2), 1e20)
+    assert likely_size(singular, np.ones(2), 1) in TUNING.sizes
+    assert not math.isnan(evidence(singular, np.ones(2), np.eye(2)))
+
+
+def test_cox_program_test_of_proportional_hazards_needs_two_parts() -> None:
+    """With one part no time is late: the statistic would see nobody."""
+    with pytest.raises((BadParameter, ValidationError), match="two parts"):
+        program(parts=1, proportionality=0.1)
 
 
 @pytest.mark.parametrize("features", [1, 12])

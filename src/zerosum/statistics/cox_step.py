@@ -272,9 +272,11 @@ class CoxStep(CoxRows):
         for first, last in zip([0, *bounds[:-1]], bounds, strict=True):
             here = order[first:last]
             here = here[alive[rows.unit[here]]]
-            for k in range(K):
-                # Parts in which a row is neither observed nor has its event are left out; then its unit moves on.
-                here_now = here[(counts[here, k] > 0) | ((part[here] == k) & rows.event[here])]
+            # Parts in which a row is neither observed nor has its event are left out; then its unit moves on. A unit of
+            # thousands of rows, most of them in one part, or stopped early, takes few passes.
+            passes = (counts[here] > 0) | ((part[here][:, None] == np.arange(K)) & rows.event[here][:, None])
+            for k in np.flatnonzero(np.any(passes, axis=0)):
+                here_now = here[passes[:, k]]
                 at = here_now[alive[rows.unit[here_now]]]
                 if not len(at):
                     continue

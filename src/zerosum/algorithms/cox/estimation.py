@@ -123,7 +123,7 @@ def likely_size(information: Floats, weighted: Floats, p: int) -> float:
     float
         One of `TUNING.sizes`.
     """
-    covariance = np.linalg.inv(information)
+    covariance = inverted(information)
     values, vectors = np.linalg.eigh(covariance[:p, :p])
     # In the eigenvectors of V the estimates are independent under a prior with equal variances.
     squares = (vectors.T @ (covariance @ weighted)[:p]) ** 2
@@ -145,7 +145,7 @@ def evidence(information: Floats, weighted: Floats, prior: Floats) -> float:
     # log N(t; 0, J^-1 + prior^-1) up to terms without the prior, by completing the square.
     whole = information + prior
     size = np.linalg.slogdet(prior)[1] - np.linalg.slogdet(whole)[1]
-    return 0.5 * float(size + weighted @ np.linalg.solve(whole, weighted))
+    return 0.5 * float(size + weighted @ inverted(whole) @ weighted)
 
 
 def shrunk_moments(moments: Floats, noise: float, weight: float, low: Floats) -> tuple[Floats, float]:

@@ -25,6 +25,10 @@ from zerosum.statistics.cox_step import CoxStep
 if TYPE_CHECKING:
     from zerosum.algorithms.cox.program import CoxRegressionProgram
 
+# Largest absolute logarithm of the baseline of a part or a stratum over that of the table. Priors have deviations of at
+# most 2. Chosen by hand.
+_STEEPEST = 20.0
+
 
 def second_moments(part: float, *, first: bool) -> dict[str, Any]:
     """Weights of a part of the time and of second moments, and whether these are of all rows.
@@ -115,8 +119,10 @@ class Fit:
     def hazards(self) -> Floats:
         """Cumulative baseline hazards (G, bins + 1) for u = 0 at theta."""
         base = uncover(self.exits.hazards, self.spread)
-        strata = np.concatenate([[0.0], self.theta[self.p + self.K :]])
-        found = bent(base, self.parts, self.theta[self.p : self.p + self.K])
+        # A guard against overflow by noise: a round with hazards that are not finite could not be asked for.
+        logarithms = np.clip(self.theta[self.p :], -_STEEPEST, _STEEPEST)
+        strata = np.concatenate([[0.0], logarithms[self.K :]])
+        found = bent(base, self.parts, logarithms[: self.K])
         return np.asarray(found * np.exp(strata)[:, None])
 
     def score_bins(self, count: int) -> tuple[Floats, Floats]:

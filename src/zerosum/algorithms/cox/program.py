@@ -123,7 +123,7 @@ class CoxRegressionProgram(RangedAlgorithm):
     rounds: int = Field(default=TUNING.rounds, ge=2, le=12)
     """Number of rounds of score and second moments."""
     proportionality: float = Field(default=0.0, ge=0, le=0.5)
-    """Share of the budget for the test of proportional hazards; 0: no test."""
+    """Share of the budget for the test of proportional hazards, which needs two parts or more; 0: no test."""
     concordance: float = Field(default=0.0, ge=0, le=0.5)
     """Share of the budget for the concordance index on people who are held out; 0: no unit is held out."""
     hold_out: float = Field(default=0.2, gt=0, le=0.5)
@@ -160,6 +160,8 @@ class CoxRegressionProgram(RangedAlgorithm):
             or not np.all(np.diff(self.edges) > 0)
         ):
             raise ValueError(f"edges must rise from 0 and make {self.parts} to 500 bins of time")
+        if self.proportionality and self.parts < 2:
+            raise ValueError("the test of proportional hazards needs two parts of the time or more, got parts = 1")
         if strangers := [name for name in self.measured_in if name not in self.columns]:
             raise ValueError(f"measured_in has {strangers[0]!r}, which is not one of the columns")
         return self
