@@ -42,6 +42,7 @@ def convert_redcap(
         raise BadParameter("an export and the file to write belong together: --export FILE --out FILE")
     if export is not None and out is not None:
         rows = convert(known, export, out)
+    # A project with repeated events has several rows with one record: without `unit_column` each row would be a unit.
     _finish(known.columns, out, rows, study, json_, left_out=known.left_out, unit_column=known.record)
 
 
@@ -62,6 +63,7 @@ def convert_fhir(
     if (folder is None) != (out is None):
         raise BadParameter("a folder and the file to write belong together: --folder FOLDER --out FILE")
     if folder is not None and out is not None:
+        # Records are read only with both options. The draft of a study needs the definitions alone.
         rows = convert(known, folder, out)
     _finish(known.columns(), out, rows, study, json_)
 
@@ -116,5 +118,6 @@ def _finish(
         for name, own in columns.items():
             shown = ", ".join(f"{key} = {value}" for key, value in own.items() if key != "definition")
             terminal.out.print(f"{name}: {shown}", soft_wrap=True)
+    # Named, because a reader of the dictionary would look for these fields in the table.
     if left_out:
         terminal.out.print(f"left out (free text, files, identifiers): {', '.join(left_out)}", soft_wrap=True)

@@ -203,6 +203,7 @@ def assumptions_of(
             raise BadParameter(f"a guess must be COLUMN=SHAPE, got {option!r}")
         columns[name.strip()] = ColumnShape.parse(own)
     if like is not None and columns:
+        # The file determines the distribution of every column: a guess beside it would have no effect.
         raise BadParameter("people are drawn from a public file (--like) or from guesses (--guess): not both")
     drawn = None if like is None else read_like(study, like)
     kind = None if spectrum is None else read_spectrum(study, spectrum)
@@ -475,6 +476,7 @@ def _show_comparison(comparison: Comparison) -> None:
     """
     terminal.print_titled(visible(comparison.study), f" ({comparison.algorithm}): the error, {comparison.unit}")
     terminal.out.print(f"Data: {visible(comparison.data)}. {comparison.seeds} seeds.")
+    # A hidden number is in no error: without this column a scheme that hides more would look better.
     hides = any(line.hidden for line in comparison.lines)
     table = Table("scheme", "trusted", "error", "least", "largest", *(["hidden"] if hides else []), "epsilon")
     for line in comparison.lines:
@@ -482,6 +484,7 @@ def _show_comparison(comparison: Comparison) -> None:
             continue
         cells = [_figure(math.nan if each is None else each) for each in (line.error, line.low, line.high)]
         cells += [f"{line.hidden:.3g}"] if hides else []
+        # A run without noise protects no unit: its epsilon is infinite, and not unknown.
         table.add_row(line.heading, line.trusted, *cells, "infinite" if line.epsilon is None else f"{line.epsilon:.4f}")
     terminal.show_table(table)
     if hides:

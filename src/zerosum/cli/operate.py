@@ -37,11 +37,13 @@ def site_show(site: SiteOption = Path("site.toml"), json_: Json = False) -> None
     policy, key = loaded.own_policy(), loaded.folder / loaded.identity
     if not key.exists():  # `keep_identity` would make one
         raise BadInput(f"the site {loaded.name!r} has no key at {key}: zerosum site init, or restore a backup")
+    # Before the first release there is no ledger, which `Ledger.inspect` would refuse: nothing was spent.
     total, releases = Total(), 0
     if policy.ledger_path.exists():
         with Ledger.inspect(policy.ledger_path, counter=policy.counter) as ledger:
             total, releases = ledger.total, len(ledger.entries())
     try:
+        # A new site has no confirmed schema yet. That must not hide its identity and its budget.
         schema: str | None = confirmed_schema(loaded).digest()
     except BadStudy:
         schema = None
@@ -105,10 +107,12 @@ def site_audit_verify(
     from zerosum.site.desk import ask
     from zerosum.study import SiteFile
 
+    # An auditor with a copy of the log, or with the socket alone, may not be able to read the site's file.
     path = log or desk or SiteFile.load(site).audit_log
     try:
         if desk is not None:
             found = ask(desk, do="audit")
+            # The desk returns a fault as a value: here it has the exit code that a check of the files has.
             if found["fault"]:
                 raise CheckFailed(found["fault"])
             first, last = found["first"], found["last"]
@@ -119,9 +123,11 @@ def site_audit_verify(
     if json_:
         terminal.print_json({"log": str(path), "first": first, "last": last})
         return
+    # A new log, or one of version 0.2: there is no chain yet, so "complete" would be a false statement.
     if not last:
         terminal.out.print(f"{path} has no numbered line yet", soft_wrap=True)
         return
+    # Parts that were moved away and lines that were deleted at the beginning look the same from here.
     older = f"; it begins at line {first}: check the parts before it where they are kept" if first > 1 else ""
     terminal.out.print(f"the audit log is complete up to line {last}, and no line was changed{older}", soft_wrap=True)
 
@@ -163,6 +169,7 @@ def site_restore(
     from zerosum.study import SiteFile
     from zerosum.study.site_backup import restore
 
+    # The charge stays in the restored ledger for good: a wrong number has to stop here, before a file is written.
     for name, value in (("--cap", cap), ("--each", each)):
         if value is not None and not 0 < value < float("inf"):
             raise BadParameter(f"{name} must be positive")
@@ -173,6 +180,7 @@ def site_restore(
         f"{lost} later entries are lost"
     )
     words += f", and mu {found.charged:.4g} was charged for them" if found.charged else ", and nothing was charged"
+    # A charge without a release needs an explanation later: a line of the kind "decided" names the user, too.
     AuditLog(SiteFile.load(found.site).audit_log).write("decided", words)
     if json_:
         record = {"site": str(found.site), "made": found.made, "entries": found.entries, "lost": found.lost}
@@ -210,6 +218,7 @@ def site_upgrade(
         if not found.faults:
             terminal.out.print(f"Zerosum {VERSION} can serve this site", soft_wrap=True)
     if found.faults:
+        # The faults were printed above, as JSON or text. `CheckFailed` would print them a second time.
         raise typer.Exit(CheckFailed.exit_code)
 
 
@@ -228,6 +237,9 @@ def _passphrase(file: Path | None, *, new: bool = False) -> str:
             return file.read_text(encoding="utf-8").split("\n")[0]
         except (OSError, UnicodeError) as error:
             raise BadInput(f"{file} cannot be read: {error}") from None
+    # For backups by a timer. There is no option for the passphrase: other users see arguments in the list of processes.
     if given := os.environ.get("ZEROSUM_PASSPHRASE"):
         return given
+    # A new passphrase is typed twice, because an error in it would show only when the backup is needed. On stderr, so
+    # that stdout has nothing but the JSON.
     return str(typer.prompt("passphrase", hide_input=True, confirmation_prompt=new, err=True))

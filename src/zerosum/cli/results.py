@@ -195,6 +195,7 @@ def results_export(
         return
     if out is None:
         raise BadParameter("give --out, a new folder; or --format, for tables alone")
+    # Refused and not ignored: the files of the whole result would lack the table that the option names.
     if table or per or contrast or margin or label or test or random_intercept or correction is not Adjustment.NONE:
         raise BadParameter(
             "--table, --per, --contrast, --margin, --test, --correction, --random-intercept and --label are about "
@@ -204,6 +205,7 @@ def results_export(
     whole = ArchivedStudy.load(id).export(out, None if loaded is None else loaded.build_algorithm())
     has_plan = whole and (out / "plan.json").exists()  # early versions wrote no plan
     maps = []
+    # `illustrate` writes the report too. Without the study file there is no grid, so no maps of images.
     if has_plan and loaded is not None:
         maps = loaded.illustrate(out)
     elif has_plan:

@@ -120,10 +120,12 @@ def site_init(
     from zerosum.study import SiteFile
 
     site_name = folder.absolute().name if name is None else name
+    # A folder may have a name that no roster accepts: checked before the file and the key exist.
     check_name("a site", site_name)
     path = folder / "site.toml"
     # Refuses to overwrite a file: a second call must not replace a policy.
     write_whole(path, _TEMPLATE.format(name=json.dumps(site_name)).encode())
+    # By the file that was just written: the key lies where the serving site will look for it.
     public = SiteFile.load(path).keep_identity().public.hex()
     if json_:
         terminal.print_json({"file": str(path), "name": site_name, "identity": public})
@@ -247,6 +249,8 @@ def site_run(
     check_device(site.device)
     # Everything that can be wrong with the file fails here, before the socket exists.
     policy, identity, limits = site.own_policy(), site.keep_identity(), site.limits
+    # Before the data are compared with the schema: a file that is replaced during the comparison has another version,
+    # which the site refuses to read.
     version = data_version(site)
     schema = ready_schema(site, policy)
     start_logging(log_json)
@@ -287,8 +291,9 @@ def site_run(
         for each in (signal.SIGTERM, signal.SIGINT):
             # `stop` returns at once and lets requests in progress finish: they may have been charged already.
             signal.signal(each, lambda *_: server.stop())
-        # Before the threads that write files start.
+        # Before the threads that write files start: the sockets are made under a umask, which is that of the process.
         stack.enter_context(_desk(site, policy, consents, log))
+        # Before a request is answered: a site that cannot write its audit log does not serve.
         log.write("started", f"site {site.name!r} serves, with identity {identity.public.hex()}")
         log_event("serving", f"site {site.name!r} serves at {site.socket}")
         stack.enter_context(
@@ -384,6 +389,7 @@ def _decide(path: Path, plan: str, decision: Decision, reason: str = "", desk: P
     if desk is not None:
         from zerosum.site.desk import ask
 
+        # Computed here, from the file that the steward has read: the decision cannot be about another plan.
         digest = read_plan(Path(plan)).digest() if Path(plan).is_file() else plan
         do = "approve" if decision == "approved" else "refuse"
         terminal.out.print(ask(desk, do=do, digest=digest, reason=reason), soft_wrap=True)
@@ -437,6 +443,7 @@ def site_status(site: SiteOption = Path("site.toml"), desk: DeskOption = None, j
     terminal.print_titled(visible(loaded.name), ": serves" if record["serves"] else ": does not serve")
     spent = f"{record['spent']:.4f} of {policy.epsilon:g} at delta {policy.delta:g}"
     terminal.out.print(f"epsilon spent: {spent}, in {counted(record['releases'], 'release')}")
+    # The figures of a process that has ended name studies that no process continues.
     for each in record["open"] if record["serves"] else []:
         rounds = f"{each['rounds']} of {counted(each['planned'], 'round')}"
         terminal.out.print(f"in progress: {visible(each['study'])}, {rounds}", soft_wrap=True)
@@ -575,6 +582,7 @@ def site_health(
 
     loaded = SiteFile.load(site)
     policy = loaded.own_policy()
+    # First: the figures of a site that is down are old, and would give a misleading reason.
     if not alive(loaded.socket, seconds):
         raise CheckFailed(f"the site {loaded.name!r} does not answer at {loaded.socket}")
     try:
@@ -593,6 +601,7 @@ def site_health(
     if record and record["age_seconds"] > max(3 * loaded.limits.metrics_seconds, _STALE):
         found.append(f"the metrics are {record['age_seconds']:.0f} s old: the site's process hangs or cannot write")
     if found:
+        # In one message: an operator who repairs one fault must not wait for the next alarm to learn of another.
         raise CheckFailed("; ".join(found))
     # An expired certificate would show only when FLARE connects again, perhaps in the middle of a study.
     if days is not None and days < 0:

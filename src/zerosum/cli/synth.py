@@ -42,6 +42,7 @@ def synth_sample(
     if schema is not None:
         write_whole(schema, (json.dumps({"columns": table.schema()}, indent=2) + "\n").encode())
     if out is None:
+        # Not by rich, which would wrap and colour lines: the output may be piped into a file.
         print(_csv(records), end="")
         return
     count = len(next(iter(records.values())))
@@ -49,6 +50,7 @@ def synth_sample(
         import pyarrow
         import pyarrow.parquet
 
+        # Through memory and not to the path: `write_whole` replaces no file and leaves no half of one.
         buffer = io.BytesIO()
         pyarrow.parquet.write_table(pyarrow.table(_of_one_kind(records)), buffer)
         write_whole(out, buffer.getvalue())
@@ -82,6 +84,7 @@ def _of_one_kind(records: Records) -> Records:
 def _csv(records: Records) -> str:
     """Records as CSV; a missing value is an empty cell."""
     text = io.StringIO()
+    # The default of `csv` is \r\n, which line-based tools take as part of the last cell.
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(records)
     writer.writerows(zip(*records.values(), strict=True))
@@ -105,6 +108,7 @@ def synth_table(
             "share": float(found.value[place]),
             "half_width": float(half[place]),
         }
+        # Largest shares first: the terminal shows the first `_MOST_SHOWN` cells only.
         for place in sorted(_places(found.value.shape), key=lambda place: -found.value[place])
     ]
     if json_:

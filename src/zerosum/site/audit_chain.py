@@ -52,6 +52,7 @@ def head_path(log: Path) -> Path:
 @contextmanager
 def locked(log: Path) -> Iterator[int]:
     """The open file of the head, locked: commands and the serving process append one after the other."""
+    # The head and not the log is locked: the log may be renamed by a rotation while a process waits for the lock.
     handle = os.open(head_path(log), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if sys.platform != "win32":
@@ -70,6 +71,8 @@ def last(handle: int, log: int) -> Head:
         The open files of the head and of the log.
     """
     found = _HEAD.fullmatch(os.pread(handle, 200, 0))
+    # A torn head, after a crash while it was overwritten, counts as none: then the last line of the log gives the
+    # number.
     head = Head(int(found[1]), found[2].decode()) if found else Head(0, START)
     size = os.fstat(log).st_size
     text = os.pread(log, min(size, _TAIL), max(size - _TAIL, 0)).rstrip(b"\n")
@@ -91,13 +94,26 @@ def advance(handle: int, head: Head) -> None:
 
 
 def linked(line: dict[str, Any], before: Head) -> tuple[bytes, Head]:
-    """A line with its place in the chain as bytes, without a line break, and the new head."""
+    """A line with its place in the chain as bytes, without a line break, and the new head.
+
+    Parameters
+    ----------
+    line : dict
+        Fields of the line, without `number` and `previous`.
+    before : Head
+        The last line so far.
+    """
     text = json.dumps(line | {"number": before.number + 1, "previous": before.digest}).encode()
     return text, Head(before.number + 1, hashlib.sha256(text).hexdigest())
 
 
 def verify(log: Path) -> tuple[int, int]:
     """Check the chain of a log and of its rotated parts (`audit.jsonl.1` and so on) against the head.
+
+    Parameters
+    ----------
+    log : Path
+        The log; rotated parts and the head lie beside it.
 
     Returns
     -------
@@ -109,6 +125,8 @@ def verify(log: Path) -> tuple[int, int]:
     CheckFailed
         With the first fault.
     """
+    # Compressed parts are not read: the chain begins after them. The order is by number, because names of rotated parts
+    # differ between tools, and `.10` sorts before `.2`.
     parts = sorted(
         (part for part in log.parent.glob(f"{log.name}*") if part.suffix not in (".gz", ".zst")), key=_first_number
     )
@@ -118,10 +136,12 @@ def verify(log: Path) -> tuple[int, int]:
             number, previous = (_fields(line).get(name) for name in ("number", "previous"))
             where = f"line {at} of {part.name}"
             if not isinstance(number, int):
+                # Only lines of version 0.2 have no number, and all of them come before the first numbered line.
                 if before is not None and before.number:
                     raise CheckFailed(f"{where} has no number: it was changed, or written by another program")
                 before = Head(0, hashlib.sha256(line).hexdigest())
                 continue
+            # The first line of all. A larger number is accepted: older parts may have been moved away.
             if before is None and number == 1:
                 before = Head(0, START)
             if before is not None and (number, previous) != (before.number + 1, before.digest):

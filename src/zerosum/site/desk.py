@@ -119,6 +119,8 @@ class Desk:
 
     def _withdraw(self, request: Request, user: str) -> str:
         identity = str(request.get("identity", ""))
+        # The key first: if the log cannot be written, the key is refused all the same. The other order could leave a
+        # line about a withdrawal that does not hold.
         self._consents.withdraw(identity)
         self._log.write("decided", f"the key {identity} is withdrawn", user=user)
         return f"{identity} is withdrawn here"
@@ -148,9 +150,11 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         """Answer the requests of one connection, line by line."""
+        # By the kernel and not by the request, which could name another person.
         packed = self.request.getsockopt(socket.SOL_SOCKET, _PEER, _CREDENTIALS.size)
         user = os_user(_CREDENTIALS.unpack(packed)[1])
         with suppress(OSError):  # the other side went away, or was too slow
+            # A longer request arrives in parts that are no JSON objects: a client cannot fill the memory.
             while line := self.rfile.readline(_MOST):
                 self.wfile.write(json.dumps(self._reply(line, user)).encode() + b"\n")
 
@@ -200,6 +204,7 @@ def serving(desk: Desk, folder: Path, groups: Mapping[Role, str]) -> Iterator[No
     BadInput
         If a socket cannot be made, or cannot be given to its group.
     """
+    # The audit log could not name the person who decided.
     if groups and _PEER is None:
         raise BadInput("this system does not name the users of connections: leave [roles] out")
     servers = []
@@ -216,6 +221,8 @@ def serving(desk: Desk, folder: Path, groups: Mapping[Role, str]) -> Iterator[No
                 finally:
                     os.umask(before)
                 servers.append((server, path))
+                # The group before the mode: in the other order members of the site's own group could connect for a
+                # moment.
                 shutil.chown(path, group=group)
                 path.chmod(0o660)
             except (OSError, LookupError) as error:
@@ -223,6 +230,7 @@ def serving(desk: Desk, folder: Path, groups: Mapping[Role, str]) -> Iterator[No
                     f"the socket {path} cannot be made for the group {group!r} ({error}): the site's user must be a "
                     "member of that group, and must be able to write the folder"
                 ) from error
+        # After the loop: if one socket fails, no request was answered by the other.
         threads = [threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True) for server, _ in servers]
         for thread in threads:
             thread.start()

@@ -97,6 +97,7 @@ def _write(folder: Path) -> str:
 def _clock(ledger: Ledger) -> Iterator[str]:
     """A ledger that cannot be read, and a clock that is behind its last record."""
     try:
+        # Steps of a phase are draws, which are recorded later than the entry that paid for them.
         times = [each.recorded for each in ledger.entries()[-1:]] + [each.recorded for each in ledger.draws()[-1:]]
     except LedgerRefused as error:
         yield str(error)

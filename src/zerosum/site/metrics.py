@@ -105,6 +105,7 @@ class Metrics:
         # Beside the file, and with another ending than collectors look for.
         fresh = self._text_file.with_name(f".{self._text_file.name}.new")
         fresh.write_text(open_metrics.text(record | budget | free), encoding="utf-8")
+        # Before the file has its name: a collector runs as another user, and would find a file that it cannot read.
         fresh.chmod(0o644)
         fresh.replace(self._text_file)
 

@@ -40,6 +40,7 @@ def _lines(record: Mapping[str, Any], label: str) -> Iterator[str]:
     """All lines but the last."""
     values = dict(record) | {"serving": int(bool(record.get("serving")))}
     for name, description, key in _GAUGES:
+        # A figure that the system does not provide has no line: a 0 would be a false measurement.
         if values.get(key) is not None:
             yield from _head(name, "gauge", description)
             yield f"zerosum_site_{name}{{{label}}} {values[key]}"

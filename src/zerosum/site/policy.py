@@ -321,6 +321,8 @@ class Policy(BaseModel):
         """Refuse a study above `study_epsilon`, compared at the study's delta, which must not be above the policy's."""
         if self.study_epsilon is None or not plan.scheme.facts.noisy:
             return
+        # The same noise has a smaller epsilon at a larger delta: without the first condition a plan could be admitted
+        # by a choice of its delta.
         if plan.delta > self.delta or Cap(self.study_epsilon, self.delta).exceeded(plan.worst_epsilon):
             yield PolicyRefused(
                 f"this site's policy allows a study epsilon {self.study_epsilon:g} at delta {self.delta:g} at most,"

@@ -38,12 +38,14 @@ class ProposalHook:
         """Start the command in the background; return its thread."""
         if not self._command:
             return None
+        # A daemon: a command that hangs must not delay the end of the site.
         thread = threading.Thread(target=self._run, args=(plan,), name="zerosum-on-proposal", daemon=True)
         thread.start()
         return thread
 
     def _run(self, plan: Plan) -> None:
         """Run the command to its end."""
+        # A coordinator chooses these names: an escape sequence in one of them must not reach a terminal or a mail.
         study, digest = visible(plan.study), plan.digest()
         text = (
             f"The plan of the study {study} waits at the site {visible(self._site)} for a decision.\n\n"
@@ -68,4 +70,5 @@ class ProposalHook:
             if done.returncode:
                 _log.warning("on_proposal ended with %s: %s", done.returncode, visible(done.stderr[-200:]))
         except (OSError, subprocess.SubprocessError) as error:
+            # The type alone: the message of a time-out contains the whole command, which may have a password in it.
             _log.warning("on_proposal failed: %s", type(error).__name__)

@@ -1,4 +1,4 @@
-"""A steward's decision about a plan, from the command line, the terminal or the web page."""
+"""A steward's decision about a plan, from the command line, the terminal, the web page or the desk."""
 
 from __future__ import annotations
 

@@ -85,7 +85,16 @@ def read_fhir(path: Path) -> FhirDefinitions:
 def study_draft(columns: Columns, name: str, roster: tuple[str, ...] = ("north", "south", "west")) -> str:
     """Text of a study file that describes columns, from a public dictionary or definitions alone.
 
-    Columns without a range are comments: a range is taken from the subject, not from data.
+    Numbers without a range are comments: a range is taken from the subject, not from data.
+
+    Parameters
+    ----------
+    columns : mapping
+        Entries of a schema, by column.
+    name : str
+        Name of the study.
+    roster : tuple of str
+        Names of the sites, to be replaced.
 
     >>> print(study_draft({"age": {"range": [18, 90]}, "crp": {}}, "baseline").splitlines()[6])
     columns = ["age"]
@@ -120,4 +129,5 @@ def study_draft(columns: Columns, name: str, roster: tuple[str, ...] = ("north",
 
 def _text(value: Any) -> str:
     """A value or a key as TOML, which is JSON for text, numbers and lists."""
+    # TOML forbids the character DEL in text, which JSON leaves as it is.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")

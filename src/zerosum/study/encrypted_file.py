@@ -52,6 +52,7 @@ def encrypt(source: BinaryIO, target: BinaryIO, passphrase: str) -> None:
     cipher, at, part = _cipher(passphrase, head[-_SALT:]), 0, source.read(_PART)
     target.write(head)
     while True:
+        # One part ahead, to mark the last one: without the mark a file that is cut off between two parts would decrypt.
         after = source.read(_PART)
         sealed = cipher.encrypt(at.to_bytes(12), part, head + bytes([not after]))
         target.write(len(sealed).to_bytes(4) + sealed)
@@ -62,6 +63,13 @@ def encrypt(source: BinaryIO, target: BinaryIO, passphrase: str) -> None:
 
 def decrypt(source: BinaryIO, target: BinaryIO, passphrase: str) -> None:
     """Write the decrypted content of `source` to `target`. What was written is authentic only after this has returned.
+
+    Parameters
+    ----------
+    source, target : file
+        Open files.
+    passphrase : str
+        Of the encryption.
 
     Raises
     ------
@@ -74,6 +82,8 @@ def decrypt(source: BinaryIO, target: BinaryIO, passphrase: str) -> None:
     cipher, at = _cipher(passphrase, head[-_SALT:]), 0
     length = source.read(4)
     while length:
+        # The length is not authenticated: at most one byte above the largest part is read, and that part does not
+        # decrypt. A changed length cannot make this process read gigabytes into memory.
         sealed = source.read(min(int.from_bytes(length), _PART + _TAG + 1))
         length = source.read(4)
         try:
@@ -81,6 +91,7 @@ def decrypt(source: BinaryIO, target: BinaryIO, passphrase: str) -> None:
         except InvalidTag:
             raise BadInput("the backup does not open: the passphrase is wrong, or the file was changed") from None
         at += 1
+    # A head without a part has no tag that could fail.
     if not at:
         raise BadInput("the backup is cut off")
 

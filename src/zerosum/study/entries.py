@@ -23,6 +23,7 @@ from zerosum.kernel.tree import balanced
 class Table(BaseModel):
     """Base of all tables: immutable, and unknown entries are errors."""
 
+    # A misspelt entry, such as `dropout`, would otherwise be ignored, and its default would be used in silence.
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 

@@ -138,8 +138,10 @@ def backup(path: Path, out: Path, passphrase: str) -> int:
                     "ledger": ledger,
                     "places": places,
                 }
+                # Last, because it has the places of all members and the number of entries.
                 _put(archive, "manifest.json", json.dumps(manifest, indent=2).encode())
             plain.seek(0)
+            # Under another name until it is whole and on disk: half a backup must not look like one.
             fresh = out.with_name(f".{out.name}.new")
             fresh.unlink(missing_ok=True)
             try:
@@ -168,6 +170,7 @@ def _members(path: Path, site: SiteFile) -> Iterator[Path]:
     yield from sorted(site.state_folder.glob("schema*"))
     for name in _STATE_FOLDERS:
         for each in sorted((site.state_folder / name).glob("*")):
+            # An unfinished file of `write_file`: its writer renames it at any moment.
             if not each.name.startswith(".new-") and each.is_file():
                 yield each
 
@@ -191,7 +194,21 @@ def _put(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _add(archive: tarfile.TarFile, places: list[str], home: Path, source: Path, content: bytes) -> None:
-    """Add the content of a file under the next number, and note its place."""
+    """Add the content of a file under the next number, and note its place.
+
+    Parameters
+    ----------
+    archive : TarFile
+        The archive.
+    places : list of str
+        Places of the members so far; the new one is appended.
+    home : Path
+        The site's folder.
+    source : Path
+        Where the file lies at the site.
+    content : bytes
+        Its content.
+    """
     _put(archive, str(len(places)), content)
     places.append(_place(home, source))
 
@@ -209,6 +226,7 @@ def _add_audit_log(archive: tarfile.TarFile, places: list[str], home: Path, site
 
 def _copy_ledger(policy: Policy, copy: Path) -> int:
     """Copy the ledger with its write-ahead log in one committed state, verified; return the number of its entries."""
+    # The original and the copy are verified: a backup of a damaged ledger would show its fault only after the loss.
     with refusing(policy.ledger_path):
         with closing(connect(policy.ledger_path)) as source, closing(sqlite3.connect(copy)) as target:
             source.backup(target)
@@ -240,6 +258,8 @@ def restore(
     ------
     BadInput
         If the backup does not open.
+    LedgerRefused
+        If the ledger in the backup, or the counter that survived, is damaged.
     Refused
         If one of the files exists already.
     """
@@ -247,6 +267,8 @@ def restore(
         make_folder(folder)
         with tempfile.TemporaryFile(dir=folder) as plain:
             with file.open("rb") as source:
+                # To the end before a member is read: the content is authentic only then. The file has no name, because
+                # it contains private keys.
                 decrypt(source, plain, passphrase)
             plain.seek(0)
             with tarfile.open(fileobj=plain, mode="r:") as archive:
@@ -254,6 +276,7 @@ def restore(
     except OSError as error:
         raise BadInput(f"the backup cannot be restored: {error.strerror or error}") from error
     except (tarfile.TarError, ValueError, LookupError, TypeError) as error:
+        # Some errors of this package are ValueErrors too, and already have a sentence for the operator.
         if isinstance(error, ZerosumError):
             raise
         raise BadInput(f"the backup cannot be read ({error})") from None
@@ -268,6 +291,8 @@ def _restore(archive: tarfile.TarFile, folder: Path, cap: float | None, each: fl
     if manifest["format"] != _FORMAT:
         raise BadInput(f"the backup was made by Zerosum {manifest['version']}: restore it with that version")
     home = folder.absolute()
+    # Members have numbers for names, and `tarfile` extracts none of them: the only paths are those of the manifest,
+    # which the passphrase authenticates.
     # An absolute place stays where it is.
     targets = {str(at): home / place for at, place in enumerate(manifest["places"])}
     path = home / manifest["file"]
@@ -276,12 +301,15 @@ def _restore(archive: tarfile.TarFile, folder: Path, cap: float | None, each: fl
     site = SiteFile(**record, folder=home)
     policy_file = home / site.policy if isinstance(site.policy, Path) else None
     ledger = None if manifest["ledger"] is None else targets[manifest["ledger"]]
+    # All targets are checked before the first is written, so that this refusal leaves nothing to remove.
     if taken := [target for target in targets.values() if target.exists()]:
         raise Refused(f"{taken[0]} exists already: restore into a new folder, and move remains of the old site away")
     if policy_file is not None:
         _write(policy_file, _content(archive, numbers[policy_file]))
     policy = site.own_policy()
     log = policy.ledger_path.with_name(f"{policy.ledger_path.name}-wal")
+    # Also if the backup has no ledger. A write-ahead log alone counts, since it may contain entries that are in no
+    # database.
     if policy.ledger_path.exists() or log.exists():
         raise Refused(f"{policy.ledger_path} or its log exists already: it may be newer than the backup; keep it")
     content = None if ledger is None else _content(archive, manifest["ledger"])
@@ -334,6 +362,7 @@ def _settle(policy: Policy, content: bytes | None, cap: float, each: float | Non
                 _write(copy, content)
                 with closing(connect(copy)) as stored:
                     last = stored.execute("SELECT number, digest FROM chain ORDER BY number DESC").fetchone()
+                # `Ledger.open` refuses a ledger without its counter.
                 write_counter(copy.with_name(f"{copy.name}.counter"), *last)
             with Ledger.open(copy, policy.account) as ledger:
                 held, lost, charged = ledger.head[0], None if known is None else known[0], 0.0
@@ -351,13 +380,25 @@ def _settle(policy: Policy, content: bytes | None, cap: float, each: float | Non
 def _into_place(copy: Path, target: Path, counter: Path, head: tuple[int, str]) -> None:
     """Move the accounted ledger to its place, and write its counter. A ledger without its counter is refused, so that a
     crash in between leaves no site that serves.
+
+    Parameters
+    ----------
+    copy : Path
+        The ledger with its charge, closed, in a folder beside `target`: a rename within one disk is atomic.
+    target, counter : Path
+        Places of the ledger and of its counter.
+    head : tuple of int and str
+        Number and digest of the last entry.
     """
     make_folder(counter.parent)
+    # Only the database is moved: an entry in its log, the charge above all, would be left behind.
     with closing(connect(copy)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     with copy.open("r+b") as file:
         os.fsync(file.fileno())
     if counter.exists():
+        # Kept as evidence of the number of lost entries. After a crash between here and the last step a second
+        # restoration finds no counter and charges mu_all.
         counter.replace(counter.with_name(f"{counter.name}.before-restore"))
     copy.replace(target)
     sync_folder(target.parent)
@@ -365,7 +406,17 @@ def _into_place(copy: Path, target: Path, counter: Path, head: tuple[int, str]) 
 
 
 def _bound(policy: Policy, lost: int | None, cap: float, each: float | None) -> float:
-    """The largest mu that the lost entries can have cost together (the module's text has the argument)."""
+    """The largest mu that the lost entries can have cost together (the module's text has the argument).
+
+    Parameters
+    ----------
+    policy : Policy
+        Its delta, and whether an epsilon bounds a mu under it.
+    lost : int or None
+        Number of lost entries; None if unknown.
+    cap, each : float
+        As in `restore`; the cap is at least that of the policy.
+    """
     whole = mu_for(cap, policy.delta)
     if lost is None or each is None or policy.noise != ("gaussian",) or policy.most_phases > 0:
         return whole

@@ -30,6 +30,7 @@ _PRIVATE = ("data", "source", "policy", "unit_column", "delimiter", "encoding", 
 class _Table(BaseModel):
     """Base of all tables: immutable, and unknown entries are errors."""
 
+    # A misspelt limit or policy would otherwise be ignored, and its default would be used in silence.
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 

@@ -49,6 +49,7 @@ def check_site(path: Path) -> Findings:
     policy = site.own_policy()
 
     def keys() -> None:
+        # `keep_identity` would make a new key, which no roster has.
         if not (site.folder / site.identity).exists():
             raise BadInput(f"the key {site.folder / site.identity} is missing")
         site.keep_identity()
@@ -63,10 +64,12 @@ def check_site(path: Path) -> Findings:
             return
         with Ledger.inspect(policy.ledger_path, counter=policy.counter) as books:
             entries = books.entries()
+            # Entries of version 0.1 have no version.
             by = entries[-1].version or "0.1" if entries else versions()["zerosum"]
             found.notes.append(f"the ledger is sound, with {len(entries)} entries; the last one is of version {by}")
 
     def plans() -> None:
+        # A study that was approved under the old version goes on only if the new one can read its plan.
         for folder in ("proposals", "plans", "approved"):
             for each in sorted((site.state_folder / folder).glob("*.json")):
                 try:
@@ -74,6 +77,7 @@ def check_site(path: Path) -> Findings:
                 except ZerosumError as error:
                     raise error.about(f"the plan {each}") from None
 
+    # Every check runs, so that the operator has all faults before the old version is stopped.
     for check in (keys, ledger, plans, lambda: confirmed_schema(site), lambda: audit_chain.verify(site.audit_log)):
         found.attempt(check)
     found.attempt(lambda: Consents(site.state_folder).withdrawn())

@@ -336,10 +336,12 @@ class Study(Table):
             preprocessing |= self.imaging.model_dump(exclude={"mask", "atlas"})
         if self.full_design is not None:
             preprocessing |= {"design": self.full_design.model_dump(mode="json")}
+        # Digests and not paths: a site finds its own copy of a public file by its content.
         return Provenance(preprocessing, {use: digest(self.folder / path) for use, path in paths.items() if path})
 
     def load_sites(self, observer: Observer = nobody, stored: Checkpoint | None = None) -> list[Site]:
         """Read and validate data and policies of all sites. Identities are new, or those of the checkpoint `stored`."""
+        # Names are compared before data are read, which may take minutes.
         files = {file.name: file for file in self.site_files}
         if missing := [site.name for site in self.sites if site.name not in files]:
             raise BadStudy(f"the study names no data for {', '.join(map(repr, missing))}: give their site files")

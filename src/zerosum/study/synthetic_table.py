@@ -176,6 +176,7 @@ class SyntheticTable:
         shares = self.model.table(at)
         axes = tuple(Axis(name, self.program.labels[each]) for name, each in zip(columns, at, strict=True))
         if len(at) == 1:
+            # The histogram of one column was released itself: its noise is known, and no twin is needed.
             start = sum(self.program.sizes[: at[0]])
             std = np.asarray(self.result.estimate["category_shares"].std)[start : start + self.program.sizes[at[0]]]
             return Quantity(shares, "share", axes, std)
@@ -199,6 +200,7 @@ class SyntheticTable:
 
         def share(found: Floats) -> float:
             for weight in weights:
+                # The first axis is that of the next column, shape (K_j, ...): each product removes one axis.
                 found = np.tensordot(weight, found, axes=(0, 0))
             return float(found)
 
