@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
@@ -214,6 +215,13 @@ def estimator(table: Table, epsilon: float, seed: int, delta: float = DELTA) -> 
     )
 
 
+def sites_of(table: Table, sites: int = 5) -> dict[str, Any]:
+    """Arrow tables of equal sites."""
+    names = [f"c{at}" for at in range(len(table.sizes))]
+    parts = np.array_split(table.codes, sites)
+    return {f"s{s}": pyarrow.table(dict(zip(names, part.T.tolist(), strict=True))) for s, part in enumerate(parts)}
+
+
 def errors(names: Sequence[str], seeds: int, epsilons: Sequence[float]) -> Iterator[str]:
     """Coverage of the error bars, by kind of table: share of cells whose 95 % interval contains the data's share."""
     yield "set, epsilon: tables: share of cells (with a share above 0.001) within the 95 % error bars, and their width"
@@ -227,9 +235,9 @@ def errors(names: Sequence[str], seeds: int, epsilons: Sequence[float]) -> Itera
             width: dict[str, list[float]] = {}
             for seed in range(1, seeds + 1):
                 made = estimator(table, epsilon, seed)
-                # declared columns: numbers first, then categories
+                # columns of results: numbers first, then categories
                 order = [int(name[1:]) for name in (*(made.ranges or {}), *(made.levels or {}))]
-                made.fit([part.astype(float) for part in np.array_split(table.codes[:, order], 5)])
+                made.fit(sites_of(table))
                 for at in [*((each,) for each in columns), *pairs, *triples]:
                     kind = "one column"
                     if len(at) > 1:
@@ -277,8 +285,7 @@ def inference(names: Sequence[str], seeds: int, epsilons: Sequence[float], twins
             ours, usual, widths = [], [], []
             for seed in range(1, seeds + 1):
                 made = estimator(table, epsilon, seed)
-                order = [int(name[1:]) for name in (*(made.ranges or {}), *(made.levels or {}))]
-                made.fit([part.astype(float) for part in np.array_split(table.codes[:, order], 5)])
+                made.fit(sites_of(table))
                 found = made.inference(analysis, twins=twins, seed=seed)
                 ours.append((found.interval[:, 0] <= truth) & (truth <= found.interval[:, 1]))
                 records = made.sample(random_state=seed)

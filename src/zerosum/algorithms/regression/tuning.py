@@ -159,7 +159,7 @@ class Tuning:
     noisy_rounds: int = 8
     """Number of rounds there. With two closing rounds, 40 runs of the kind "small" at epsilon 0.5: R^2 -.007 at 8 and
     -.036 at 6 rounds, with a standard deviation of .13 between runs, so that the difference may be chance. One closing
-    round of 8 gave -.011."""
+    round of 8 gave -.011. Chosen by hand."""
     closing_share: tuple[float, float] = (0.15, 0.5)
     """Least and largest share of closing rounds. Chosen by hand."""
     closing_noise: float = 0.02
@@ -169,9 +169,9 @@ class Tuning:
     """Edges of the histogram of the norms of scores, over the norm of a typical score. Chosen by hand."""
     score_clip: tuple[float, float] = (1.34, 50.0)
     """Least and largest clip of scores, over a typical score. At the least the gradient has the noise of the tightest
-    separate clips, 1.5 * sqrt(0.8)."""
+    separate clips, 1.5 * sqrt(0.8). Chosen by hand."""
     closing_steps: int = 40
-    """Clips among which the least expected error is sought: neighbours differ by a tenth."""
+    """Clips among which the least expected error is sought: neighbours differ by a tenth. Chosen by hand."""
     closing_stages: int = 3
     """Places of the closing rounds where noise is small. Chosen by hand: a step that is twice too long leaves (1 -
     2)^3 of the bias with one place, and averages of it with three."""
@@ -183,11 +183,11 @@ class Tuning:
     score_tail_most: float = 1.3
     """Largest spread t of the mixture: kurtosis 3 exp(4 t^2) = 2600. Chosen by hand."""
     score_tail_spreads: int = 14
-    """Number of spreads on the grid: steps of 0.1."""
+    """Number of spreads on the grid: steps of 0.1. Chosen by hand."""
     score_tail_scales: tuple[float, float] = (0.2, 3.0)
     """Least and largest scale of the mixture, over a typical score. Chosen by hand; not checked on data."""
     score_tail_sizes: int = 25
-    """Number of scales on the grid: steps of an eighth."""
+    """Number of scales on the grid: steps of an eighth. Chosen by hand."""
     score_tail_misfit: float = 0.15
     """Relative error of the model of the histogram. Chosen by hand. In one run each at epsilon 10 the mean excess
     over 6 was .0157 for a true .0259 (kind "skewed" of `benchmarks/coverage.py`) and .0213 for .0527 ("cancer"), too
@@ -195,32 +195,34 @@ class Tuning:
     score_tail_prior: float = 0.6
     """Standard deviation of the half-normal prior of the spread t. Chosen by hand."""
     score_tail_least: float = 0.1
-    """Least share of the mean square that a clip keeps, a limit on noise."""
+    """Least share of the mean square that a clip keeps, a limit on noise. Chosen by hand."""
     trace_least: float = 0.05
-    """Least trace of the moments over the squared clip, a limit on noise."""
+    """Least trace of the moments over the squared clip, a limit on noise. Chosen by hand."""
     bias_caution: float = 3.0
     """Factor on a bias beside noise where the clip and the average of the gradients are chosen: noise is known, and a
     bias is not. Chosen by hand; other changes were made at the same time, so that no run shows its effect alone."""
     closing_bias: float = 0.5
     """Standard deviation of the bias of a coordinate of the gradient over the mean excess of the clipped norms. On the
-    made-up tables its root mean square is .31 at a clip of 4, .51 at 8 and .79 at 16; .36 to .47 for the intercept."""
+    made-up tables its root mean square is .31 at a clip of 4, .51 at 8 and .79 at 16; .36 to .47 for the intercept.
+    Measured by `benchmarks/clip_bias.py`."""
     closing_factor_most: float = 4.0
     """Largest factor by which the seen bias of the opening rounds enlarges that variance. Chosen by hand."""
     opening_bias: float = 0.01
     """The bias of the opening rounds at narrow clips, in standard deviations of the residuals, where no histogram is
-    released. Between the medians (.001 to .015 by quarters of the excess) and the root mean squares (.003 to .029)."""
+    released. Between the medians (.001 to .015 by quarters of the excess) and the root mean squares (.003 to .029).
+    Measured by `benchmarks/clip_bias.py`."""
     opening_rate: float = 0.12
     """Its rate of decay with the product of the clip of residuals and of the root of `room`. Chosen by hand."""
     opening_clip: float = 0.7
     """Clip of scores of the same bias as separate clips, over their product. Chosen by hand."""
     opening_least: float = 3.0
-    """Least such clip: below it the mean excess is mostly that of normal laws, which have no bias."""
+    """Least such clip: below it the mean excess is mostly that of normal laws, which have no bias. Chosen by hand."""
     opening_excess: float = 0.35
     """The bias over the mean excess at that clip. On the made-up tables .27, .30, .29 and .54 by quarters of the
-    excess."""
+    excess. Measured by `benchmarks/clip_bias.py`."""
     opening_floor: float = 0.002
     """A part of the bias that does not show in the excess: at the quarter of the lightest tails the median is .0011 and
-    the root mean square .0026."""
+    the root mean square .0026. Measured by `benchmarks/clip_bias.py`."""
     opening_unseen: float = 0.05
     """Sampling variance of the difference of the clipped and the whole gradient, over that of the gradient. Chosen by
     hand."""
@@ -235,19 +237,21 @@ class Tuning:
     bias_least: float = 0.03
     """Smallest squared factor between the bias of the data and the typical one. Chosen by hand."""
     lengthening_most: float = 3.0
-    """Largest ratio of the mean squares of whole and of clipped rows, a limit on noise."""
+    """Largest ratio of the mean squares of whole and of clipped rows, a limit on noise. Chosen by hand."""
     normal_doubt: float = 0.3
     """Relative error of the mean square of residuals that are taken for normal, at tight clips. On the made-up tables
-    the standard deviation is low by .05 to .26, by quarters."""
+    the standard deviation is low by .05 to .26, by quarters. Measured by `benchmarks/clip_bias.py`."""
     normal_least: float = 0.5
-    """Least factor by which released scores correct that mean square, a limit on noise."""
+    """Least factor by which released scores correct that mean square, a limit on noise. Chosen by hand."""
     sandwich_spread: float = 0.5
     """Prior standard deviation of the trace of the second moment of scores, over that of residuals of constant
     variance. Chosen by hand: the kinds of `benchmarks/coverage.py` have ratios of 1 to 2.4."""
     sandwich_least: float = 0.1
-    """Least variance of a score in a direction, over that of residuals of constant variance, a limit on noise."""
+    """Least variance of a score in a direction, over that of residuals of constant variance, a limit on noise. Chosen
+    by hand."""
     constant_kept: tuple[float, float] = (0.3, 1.05)
-    """Limits of the released mean square of the constant column, over its square before rows are clipped."""
+    """Limits of the released mean square of the constant column, over its square before rows are clipped. Chosen by
+    hand."""
     eigenvalue_least: float = 0.002
     """Least eigenvalue of the features' moments that the errors allow for, over their average. Chosen by hand: a
     correlation of .998 in a pair."""
@@ -259,11 +263,11 @@ class Tuning:
     square_least: float = 0.1
     """Least mean square of a feature, over the average, that the prior assumes. Chosen by hand."""
     slope_least: float = 0.7
-    """Least share of unclipped residuals by which a gradient is divided, a limit on noise."""
+    """Least share of unclipped residuals by which a gradient is divided, a limit on noise. Chosen by hand."""
     shrinkage_noise: float = 0.3
     """Factor on the noise of the steps in the share of the slopes to keep: that noise is an upper estimate where
     moments are noisy. R^2 on the kinds "small" and "diabetes" (40 runs): .3 has the best smallest value, .15 is better
-    on average for "diabetes" (.271 instead of .236 at epsilon 0.5)."""
+    on average for "diabetes" (.271 instead of .236 at epsilon 0.5). Chosen by hand."""
     shrinkage_doubt: float = 0.35
     """Standard deviation of the share of the slopes to keep, from the known noise alone. Chosen by hand; .2 gave the
     same in these runs."""
@@ -338,7 +342,7 @@ class Tuning:
     6 (kinds "ten" of `benchmarks/coverage.py`)."""
     range_certainty: float = 10.0
     """Diagonal entry of the Hessian, over its noise, at which that prior is twice as wide: with sizes known no better
-    than at 3 times the noise, 1.4 left it without effect. 10 and 20 hardly differ."""
+    than at 3 times the noise, 1.4 left it without effect. 10 and 20 hardly differ. Chosen by hand."""
     intercept_spread: float = 4.0
     """Prior standard deviation of the intercept of logistic models: a share of 0.02 is one standard deviation.
     Chosen by hand."""
