@@ -312,6 +312,18 @@ def runs() -> dict[str, Callable[[], dict[str, Any]]]:
         ),
         "cox regression": seeded("cox-regression", hazards, lifetimes()),
         "cox regression, one baseline, large noise": seeded("cox-regression", hazards, lifetimes(), epsilon=0.5),
+        "synthetic data": seeded("synthetic-data", {"columns": COLUMNS, "ranges": ranges, "bins": 8}, table),
+        "synthetic data with a target, add-remove": seeded(
+            "synthetic-data",
+            {
+                "columns": ["age", "sex"],
+                "ranges": {"age": ranges["age"]},
+                "levels": by_levels["levels"],
+                "target": "sex",
+            },
+            one_by_sex,
+            adjacency="add-remove",
+        ),
         "describe": seeded("describe", {"columns": COLUMNS, "ranges": ranges}, table),
         "describe by group": seeded("describe", {**described, "ranges": ranges}, by_sex),
         "describe by group, add-remove": seeded(

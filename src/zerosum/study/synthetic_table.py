@@ -4,9 +4,10 @@ Error bars. The whole study is repeated on records of the released model, noise 
 whose true values are known, those of the records. For a table with cells c and twins t let e_tc be the errors. Larger
 cells have larger errors, about in proportion to the root of their share, so that the variance of a cell is modelled as
 
-    v_c = f^2 mean(e^2) (p_c + p)/(2 p),
+    v_c = f^2 mean(e^2) (p_c + a p)/((1 + a) p),
 
-with p_c its share in the model, p the mean share of the table's cells and f = `Tuning.error_factor`: a model's own
+with p_c its share in the model, p the mean share of the table's cells, f = `Tuning.cell_factor` and a =
+`Tuning.cell_offset`, since the mean over the cells of the last factor is 1. f exceeds 1, because a model's own
 records depend less than the data, so that twins are more accurate than the study was (benchmarks/synthetic.py computes
 the coverage).
 """
@@ -181,9 +182,9 @@ class SyntheticTable:
             std = np.asarray(self.result.estimate["category_shares"].std)[start : start + self.program.sizes[at[0]]]
             return Quantity(shares, "share", axes, std)
         errors = np.array([twin.errors(at) for twin in self.twins(ERROR_TWINS)])
-        square = TUNING.error_factor**2 * float(np.mean(errors**2))
-        mean = 1 / shares.size
-        return Quantity(shares, "share", axes, np.sqrt(square * (shares + mean) / (2 * mean)))
+        square = TUNING.cell_factor**2 * float(np.mean(errors**2))
+        mean, offset = 1 / shares.size, TUNING.cell_offset
+        return Quantity(shares, "share", axes, np.sqrt(square * (shares + offset * mean) / ((1 + offset) * mean)))
 
     def answer(self, query: Query) -> Quantity:
         """The share of units that fit a query, with the standard deviation of its error.
@@ -303,7 +304,7 @@ class SyntheticTable:
         )
         # Twins repeat sampling, noise and fit, around the model: their spread is the error, and their distance from the
         # model is the bias of the fit, which counts as error too.
-        error = np.sqrt(np.mean((found - estimate) ** 2, axis=0))
+        error = TUNING.error_factor * np.sqrt(np.mean((found - estimate) ** 2, axis=0))
         reach = float(student.ppf(0.975, twins - 1)) * error
         return Inference(estimate, error, np.stack([estimate - reach, estimate + reach], axis=-1))
 
