@@ -218,6 +218,8 @@ class SyntheticData(TableEstimator):
     def inference(self, analysis: Callable[[Records], Any], twins: int = INFERENCE_TWINS, seed: int = 0) -> Inference:
         """An analysis of synthetic records with standard errors that contain privacy noise, model and sampling.
 
+        The intervals are not valid in general: what the model has lost of the data is not in them.
+
         Parameters
         ----------
         analysis : callable

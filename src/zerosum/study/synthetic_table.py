@@ -282,7 +282,8 @@ class SyntheticTable:
         """An analysis with standard errors that contain privacy noise, model and sampling: a parametric bootstrap.
 
         Usual standard errors of an analysis of synthetic records are too small, because they count sampling only. Here
-        the analysis is repeated on records of twins.
+        the analysis is repeated on records of twins. The intervals are not valid in general: what the model has lost of
+        the data is lost in the twins as well (docs/synthetic.md has the coverage).
 
         Parameters
         ----------
