@@ -109,6 +109,38 @@ def test_cli_site_upgrade_check_lists_faults(site: Path, capsys: pytest.CaptureF
     assert len(json.loads(capsys.readouterr().out)["faults"]) == 3
 
 
+def test_cli_site_upgrade_check_has_faults_of_files_that_cannot_be_read(
+    site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They ended the check with an error, before the other faults."""
+    state = site.parent / "state"
+    (state / "plans" / "plan.json").mkdir(parents=True)
+    (state / "audit.jsonl.1").mkdir()
+    (state / "metrics.json").write_text("{")
+    monkeypatch.setattr("zerosum.study.site_upgrade.alive", lambda *_: True)
+    assert run("site", "upgrade", "--check", "--site", site, "--json") == 4
+    faults = json.loads(capsys.readouterr().out)["faults"]
+    assert [name for name in ("plan.json", "audit.jsonl.1", "metrics.json") for each in faults if name in each] == [
+        "plan.json",
+        "audit.jsonl.1",
+        "metrics.json",
+    ]
+
+
+def test_cli_site_health_has_expired_certificate_among_other_faults(
+    site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.write_text(f'kit = "kit"\n{site.read_text()}')
+    spend(site, range(1))
+    monkeypatch.setattr("zerosum.protocol.stream.alive", lambda *_: True)
+    monkeypatch.setattr("zerosum.cli.site._certificate_days", lambda _: -3)
+    (site.parent / "state" / "metrics.json").write_text('{"written": 0}')
+    assert run("site", "health", "--site", site) == 4
+    words = capsys.readouterr().err
+    assert "the metrics are" in words
+    assert "has expired" in words
+
+
 def test_cli_log_json_has_final_error_as_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In 0.2 it was text between lines of JSON."""
     assert run("coordinator", "resume", "--state", tmp_path, "--log-json") == 2

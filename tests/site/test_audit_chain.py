@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from zerosum.errors import CheckFailed, SiteFault
-from zerosum.site.audit_chain import head_path, verify
+from zerosum.errors import BadInput, CheckFailed, SiteFault
+from zerosum.site import audit_chain
+from zerosum.site.audit_chain import Head, head_path, linked, verify
 from zerosum.site.audit_log import AuditLog, os_user
 
 
@@ -50,6 +54,50 @@ def test_audit_chain_notices_changes(fault: str, tmp_path: Path) -> None:
         assert verify(path) == (7, 8)
         return
     with pytest.raises(CheckFailed):
+        verify(path)
+
+
+def test_audit_chain_with_line_behind_a_changed_one_is_a_fault(tmp_path: Path) -> None:
+    """The last line was compared with the head only if the log ended with it."""
+    path = tmp_path / "audit.jsonl"
+    write(path, 3)
+    lines = path.read_bytes().splitlines()
+    changed = lines[2].replace(b"event 2", b"event 7")
+    new, _ = linked({"event": "waiting"}, Head(3, hashlib.sha256(changed).hexdigest()))
+    path.write_bytes(b"\n".join([*lines[:2], changed, new, b""]))
+    with pytest.raises(CheckFailed, match="line 3 was changed"):
+        verify(path)
+    write(path, 1, 4)  # the next line of the site does not hide it
+    with pytest.raises(CheckFailed):
+        verify(path)
+
+
+def test_audit_chain_of_log_that_grows_while_it_is_read_is_sound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, real = tmp_path / "audit.jsonl", audit_chain._lines
+    write(path, 2)
+    threads: list[threading.Thread] = []
+
+    def lines(part: Path) -> Iterator[bytes]:
+        yield from real(part)
+        threads.append(threading.Thread(target=write, args=(path, 1, 2)))
+        threads[-1].start()
+        threads[-1].join(0.2)  # it waits for the lock, or is done before the head is read
+
+    monkeypatch.setattr(audit_chain, "_lines", lines)
+    assert verify(path) == (1, 2)
+    for thread in threads:
+        thread.join()
+    monkeypatch.undo()
+    assert verify(path) == (1, 2 + len(threads))
+
+
+def test_audit_chain_that_cannot_be_read_is_an_error_of_this_package(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    write(path, 2)
+    (tmp_path / "audit.jsonl.1").mkdir()
+    with pytest.raises(BadInput, match="cannot be read"):
         verify(path)
 
 

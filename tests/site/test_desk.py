@@ -17,7 +17,7 @@ import pytest
 from helpers.site_service import REQUEST, lines, refused, serve, tell
 from helpers.small_studies import make
 from zerosum.cli import _run
-from zerosum.errors import AwaitingConsent, BadInput
+from zerosum.errors import AwaitingConsent, BadInput, SiteFault
 from zerosum.kernel.plan import Plan
 from zerosum.protocol.messages import Consent, Contribute, Propose
 from zerosum.site.audit_log import AuditLog, os_user
@@ -105,6 +105,21 @@ def test_desk_auditor_reads_ledger_and_changes_nothing(
         log.write_text("\n".join(log.read_text().splitlines()[:-1]) + "\n")
         assert _run(["site", "audit", "verify", "--desk", str(desk)]) == 4
     capsys.readouterr()
+
+
+def test_desk_error_of_files_is_an_answer(site: Site, room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection was closed without an answer."""
+    with serving(site.desk, room, {"auditor": OWN_GROUP}):
+        (site.folder / "audit.jsonl.1").mkdir()
+        with pytest.raises(BadInput, match=r"audit log cannot be read.*audit\.jsonl\.1"):
+            ask(room / "auditor", do="audit")
+
+        def status(*_: object) -> None:
+            raise PermissionError(13, "Permission denied", "/state/proposals")
+
+        monkeypatch.setattr(site.desk, "answer", status)
+        with pytest.raises(SiteFault, match=r"Permission denied \(/state/proposals\)"):
+            ask(room / "auditor", do="status")
 
 
 def test_desk_steward_cannot_read_the_ledger_entries(site: Site) -> None:

@@ -41,6 +41,15 @@ def test_proposal_hook_that_fails_is_logged(command: list[str], caplog: pytest.L
     assert "on_proposal" in caplog.text
 
 
+def test_proposal_hook_whose_output_is_no_text_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("zerosum").propagate = True
+    program = "import sys; sys.stderr.buffer.write(b'caf\\xe9'); raise SystemExit(3)"
+    thread = ProposalHook("north", [sys.executable, "-c", program])(make("local"))
+    assert thread is not None
+    thread.join()
+    assert "on_proposal ended with 3" in caplog.text
+
+
 def test_service_calls_hook_once_for_each_plan_that_waits(tmp_path: Path) -> None:
     service, seen = serve(tmp_path, automatic=False), list[Plan]()
     service._on_proposal = seen.append

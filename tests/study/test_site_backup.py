@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from helpers.process_kills import in_a_child
+from helpers.small_studies import make
 from zerosum.cli.site import site_init
 from zerosum.errors import BadInput, BadParameter, LedgerRefused, Refused
 from zerosum.kernel.accountant import mu_for
@@ -53,6 +54,12 @@ class World:
     @property
     def site(self) -> SiteFile:
         return SiteFile.load(self.path)
+
+    def separate_policy(self, place: str) -> tuple[str, str]:
+        """The site's file with a separate policy, whose table is removed, and the entries of that table."""
+        before, _, rest = self.path.read_text().partition("[policy]\n")
+        policy, _, limits = rest.partition("[limits]\n")
+        return f'policy = "{place}"\n{before}[limits]\n{limits}', policy
 
     def spend(self, first: int, last: int, mu: float = 0.01) -> None:
         policy = self.site.own_policy()
@@ -138,6 +145,128 @@ def test_backup_of_lost_entries_with_known_study_cost_charges_each(more: str, tm
     assert found.charged == (2 * mu_for(0.5, policy.delta) if more else whole)
     assert before <= world.epsilon()
     assert (world.epsilon() < policy.epsilon) == bool(more)
+
+
+@pytest.mark.parametrize("older", [0, 2, 3, 4])
+def test_backup_with_older_copy_of_counter_charges_the_whole_cap(older: int, tmp_path: Path) -> None:
+    """Such a counter was mistaken for one that shows no later entry, and nothing was charged."""
+    world, counter = World(tmp_path), tmp_path / "other" / "counter"
+    copies = []
+    for number in range(4):
+        world.spend(number, number)  # opens the ledger, which writes the counter
+        copies.append(counter.read_bytes())
+        world.spend(number, number + 1, 0.2)
+    file = world.backup()
+    world.spend(4, 5, 0.2)
+    copies.append(counter.read_bytes())
+    world.spend(5, 6, 0.2)
+    spent = world.epsilon()
+    world.lose()
+    counter.write_bytes(copies[older])
+    found, policy = world.restore(file), world.site.own_policy()
+    # An older copy that was made after the backup cannot be recognised; it is ahead of the backup, and charged so.
+    assert (found.lost, found.charged) == (1 if older == 4 else None, mu_for(policy.epsilon, policy.delta))
+    assert world.epsilon() >= spent
+
+
+@pytest.mark.parametrize("behind", [1, 2])
+def test_backup_between_commit_and_counter_charges_nothing(behind: int, tmp_path: Path) -> None:
+    """Processes that were killed after their commit had sent nothing."""
+    world, counter = World(tmp_path), tmp_path / "other" / "counter"
+    world.spend(0, 3)
+    before = counter.read_bytes()
+    world.spend(3, 3 + behind)
+    counter.write_bytes(before)
+    file = world.backup()
+    world.lose()
+    found = world.restore(file)
+    assert (found.entries, found.lost, found.charged) == (3 + behind, 0, 0.0)
+    assert world.epsilon() == found.epsilon
+
+
+def test_backup_of_files_that_lie_in_the_state_folder(tmp_path: Path) -> None:
+    """A schema there was written twice, and the restoration failed half-way; so did a ledger of such a name."""
+    world = World(tmp_path)
+    state = world.home / "state"
+    text, policy = world.separate_policy("state/schema-policy.toml")
+    state.mkdir(exist_ok=True)
+    policy = policy.replace('"state/ledger.sqlite"', '"schema.sqlite"')
+    (state / "schema-policy.toml").write_text(policy)
+    world.path.write_text(text.replace('"schema.toml"', f'"{state}/../state/schema.toml"'))
+    (state / "schema.toml").write_text("# the schema\n")
+    (state / "schema.confirmed").write_text("confirmed")
+    world.site.keep_identity()
+    policy_now = world.site.own_policy()
+    assert policy_now.ledger_path == state / "schema.sqlite"
+    with policy_now.open_ledger() as ledger:
+        ledger.record(spend(0), policy_now.cap)
+        file = world.backup()
+    spent = world.epsilon()
+    world.lose()
+    found = world.restore(file)
+    assert (found.entries, found.lost, world.epsilon()) == (1, 0, spent)
+    assert (state / "schema.toml").read_text() == "# the schema\n"
+    assert (state / "schema.confirmed").read_text() == "confirmed"
+    assert (state / "schema-policy.toml").read_text() == policy
+
+
+def test_restore_that_is_refused_has_written_nothing(tmp_path: Path) -> None:
+    """A separate policy file was written before the refusal, so that the next attempt was refused, too."""
+    world = World(tmp_path)
+    text, policy = world.separate_policy("policy.toml")
+    books = tmp_path / "books"
+    (world.home / "policy.toml").write_text(policy.replace('"state/ledger.sqlite"', f'"{books}/ledger.sqlite"'))
+    world.path.write_text(text)
+    world.spend(0, 2)
+    file = world.backup()
+    counter = tmp_path / "other" / "counter"
+    known = counter.read_bytes()
+    world.lose()
+    shutil.rmtree(books)
+    books.mkdir()
+    (books / "ledger.sqlite-wal").touch()
+    with pytest.raises(Refused, match="its log exists"):
+        world.restore(file)
+    (books / "ledger.sqlite-wal").unlink()
+    counter.write_bytes(b"damaged")
+    with pytest.raises(LedgerRefused, match="damaged"):
+        world.restore(file)
+    counter.write_bytes(known)
+    assert list(world.home.iterdir()) == []
+    assert world.restore(file).lost == 0
+    world.spend(2, 3)
+
+
+@pytest.mark.parametrize("moment", range(14))
+def test_backup_with_decision_at_any_moment_has_the_plan(
+    moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan that was moved after it was listed made the backup fail; one that was moved before was left out."""
+    world, real, steps = World(tmp_path), Path.read_bytes, count()
+    world.site.keep_identity()
+    consents = Consents(world.site.state_folder)
+    plans = [make("local", study=f"study {number}") for number in range(4)]
+    for plan in plans:
+        consents.keep(plan)
+    consents.decide(plans[0].digest(), "approved")
+
+    def read(path: Path) -> bytes:
+        if next(steps) == moment:
+            for plan in plans[1:3]:
+                consents.decide(plan.digest(), "refused")
+        return real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", read)
+        file = world.backup()
+    assert next(steps) > 5
+    world.lose()
+    world.restore(file)
+    restored = Consents(world.site.state_folder)
+    for plan in plans:
+        assert restored.plan(plan.digest()) == plan
+        held = (world.site.state_folder / "plans" / f"{plan.digest()}.json").exists()
+        assert not held or restored.decision(plan.digest()) is not None
 
 
 @pytest.mark.parametrize("entries", [0, 4])

@@ -600,12 +600,12 @@ def site_health(
     # Three writes that did not come are no delay: the process hangs, or cannot write.
     if record and record["age_seconds"] > max(3 * loaded.limits.metrics_seconds, _STALE):
         found.append(f"the metrics are {record['age_seconds']:.0f} s old: the site's process hangs or cannot write")
+    # An expired certificate would show only when FLARE connects again, perhaps in the middle of a study.
+    if days is not None and days < 0:
+        found.append(f"the certificate of the site {loaded.name!r} has expired: zerosum site request")
     if found:
         # In one message: an operator who repairs one fault must not wait for the next alarm to learn of another.
         raise CheckFailed("; ".join(found))
-    # An expired certificate would show only when FLARE connects again, perhaps in the middle of a study.
-    if days is not None and days < 0:
-        raise CheckFailed(f"the certificate of the site {loaded.name!r} has expired: zerosum site request")
     if json_:
         terminal.print_json(
             {

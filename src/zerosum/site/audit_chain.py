@@ -8,9 +8,10 @@ contradict the head. The log may be rotated: the chain goes on in a new file. Li
 numbered one, are covered by the digest of the last of them only.
 
 Order of steps: the line is synced, then the head is written. After a crash between the two the log has one line more
-than the head, which is no fault. The head is overwritten in place and not synced: after a power failure it may be
-older, and lines behind it are then not protected against removal. A process that may write both files can write another
-history: for that case send the log to another machine, or keep the head of each day.
+than the head, which is no fault if the line that the head names is unchanged. The head is overwritten in place and not
+synced: after a power failure it may be older, and lines behind it are then not protected against removal. A process
+that may write both files can write another history: for that case send the log to another machine, or keep the head of
+each day.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zerosum.errors import CheckFailed
+from zerosum.errors import BadInput, CheckFailed
 
 if sys.platform != "win32":
     import fcntl
@@ -83,9 +84,18 @@ def last(handle: int, log: int) -> Head:
     digest = hashlib.sha256(line).hexdigest()
     if isinstance(number, int):
         # A log that is behind its head has lost lines, or its last line was changed: the chain goes on from the head,
-        # so that the fault stays visible.
-        return Head(number, digest) if number > head.number else head
+        # so that the fault stays visible. The same if there are later lines, but another one in the place of the head.
+        if number <= head.number or _replaced(text, head):
+            return head
+        return Head(number, digest)
     return head if head.number else Head(0, digest)  # a log of version 0.2
+
+
+def _replaced(text: bytes, head: Head) -> bool:
+    """Whether the end of a log has a line with the number of the head and another digest."""
+    lines = text.split(b"\n") if head.number else []
+    named = [line for line in lines if _fields(line).get("number") == head.number]
+    return any(hashlib.sha256(line).hexdigest() != head.digest for line in named)
 
 
 def advance(handle: int, head: Head) -> None:
@@ -124,7 +134,36 @@ def verify(log: Path) -> tuple[int, int]:
     ------
     CheckFailed
         With the first fault.
+    BadInput
+        If a file cannot be read.
     """
+    try:
+        with _unchanging(log) as content:
+            found = None if content is None else _HEAD.fullmatch(content)
+            return _verify(log, Head(int(found[1]), found[2].decode()) if found else None)
+    except OSError as error:
+        raise BadInput(f"the audit log cannot be read: {error.strerror or error} ({error.filename or log})") from error
+
+
+@contextmanager
+def _unchanging(log: Path) -> Iterator[bytes | None]:
+    """The content of the head, None if there is none, in a scope in which no process appends."""
+    # Without the lock a line and its head could be written after the log was read, which would look like a log that
+    # was cut off. The lock is a shared one, for which the right to read is sufficient.
+    handle = None
+    with suppress(FileNotFoundError):
+        handle = os.open(head_path(log), os.O_RDONLY)
+    try:
+        if handle is not None and sys.platform != "win32":
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        yield None if handle is None else os.read(handle, 200)
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _verify(log: Path, head: Head | None) -> tuple[int, int]:
+    """`verify` with the head; None if it is missing or damaged."""
     # Compressed parts are not read: the chain begins after them. The order is by number, because names of rotated parts
     # differ between tools, and `.10` sorts before `.2`.
     parts = sorted(
@@ -150,22 +189,19 @@ def verify(log: Path) -> tuple[int, int]:
                 )
             first = number if first is None else first
             before = Head(number, hashlib.sha256(line).hexdigest())
-    found = None
-    if head_path(log).exists():
-        found = _HEAD.fullmatch(head_path(log).read_bytes())
-    if found is None:
+            # Here and not for the last line only: lines may be appended behind one that was changed.
+            if head is not None and number == head.number and before != head:
+                raise CheckFailed(f"line {number} was changed: it is not the one that the head names")
+    if head is None:
         if before is None or not before.number:
             return 0, 0  # nothing was written yet, or by version 0.2 only
         raise CheckFailed(
             f"{head_path(log)} is missing or damaged: it cannot be seen whether lines at the end are missing"
         )
-    number = int(found[1])
-    if before is None or before.number < number:
+    if before is None or before.number < head.number:
         raise CheckFailed(
-            f"the log ends at line {before.number if before else 0}, its head is line {number}: it was cut off"
+            f"the log ends at line {before.number if before else 0}, its head is line {head.number}: it was cut off"
         )
-    if before.number == number and before.digest != found[2].decode():
-        raise CheckFailed(f"line {number} was changed: it is not the one that the head names")
     return first or 0, before.number
 
 

@@ -168,6 +168,10 @@ class _Handler(socketserver.StreamRequestHandler):
         except ZerosumError as error:
             # The detail stays in the site's own log.
             return {"error": {"type": error.code, "message": str(error)}}
+        except OSError as error:
+            # Replies go to persons at this machine. Without one they would learn only that the connection ended.
+            reason = f"{error.strerror or error} ({error.filename})" if error.filename else str(error)
+            return {"error": {"type": "SiteFault", "message": f"the site cannot use its files: {reason}"}}
         except ValueError:
             return {"error": {"type": "BadInput", "message": "a request is a JSON object in one line"}}
 

@@ -61,7 +61,9 @@ class ProposalHook:
                 done = subprocess.run(  # noqa: S603  # the operator's own command, without a shell
                     self._command,
                     input=text,
-                    text=True,
+                    # The command may write in any encoding; the system's may not have the names of a study.
+                    encoding="utf-8",
+                    errors="replace",
                     capture_output=True,
                     timeout=SECONDS,
                     check=False,

@@ -2,7 +2,8 @@
 
 A backup is a tar archive in an encrypted file (`zerosum.study.encrypted_file`):
 
-    manifest.json    version, site, time, number of entries of the ledger, and the path of every member
+    manifest.json    version, site, time, number of entries of the ledger and of its counter, and the path of every
+                     member
     0, 1, ...        the site's file, its policy, keys and schema; decisions, plans, proposals, withdrawn keys; the
                      audit log with its head; the ledger
 
@@ -16,7 +17,12 @@ So a restoration charges them as one entry, before the site can serve:
 
     the counter survived, on another disk, and has the same last entry   nothing is charged
     the counter survived and is g entries ahead                          sqrt(g) mu_1, or mu_all if that is less
-    the counter is gone                                                  mu_all
+    the counter is gone, older than at the backup, or of another ledger  mu_all
+
+The counter is advanced after an entry is committed and before the contribution is sent, and it is never moved back. So
+a counter that survived is at least what it was at the backup, which the manifest has (`counter`), and no entry beyond
+it was sent. It may be behind the ledger of the backup: by the entries that were committed at that moment, or whose
+process was killed. A smaller number is that of an older copy, which says nothing about what was spent.
 
 mu_all is the largest mu within the lifetime cap. Every entry that was lost was recorded under that cap, so all of
 them together cost no more. The policy may have been changed after the backup: the steward states the largest cap
@@ -56,7 +62,9 @@ from zerosum.site.policy import Policy
 from zerosum.study.encrypted_file import decrypt, encrypt
 from zerosum.study.site_file import SiteFile
 
-_STATE_FOLDERS = ("decisions", "plans", "proposals", "approved", "withdrawn")
+# A decision during a backup writes its file, then moves the plan from the proposals to the plans. In this order the
+# plan is found in one of both or in both, and a plan among the plans has its decision.
+_STATE_FOLDERS = ("proposals", "plans", "decisions", "approved", "withdrawn")
 _FORMAT = 1
 
 
@@ -73,7 +81,7 @@ class Restored:
     entries : int
         Entries of the ledger in the backup.
     lost : int or None
-        Entries that were recorded later; None if the counter is gone, so that their number is unknown.
+        Entries that were recorded later; None if the counter is gone or an older copy, so that their number is unknown.
     charged : float
         The mu that was charged for them.
     epsilon : float
@@ -120,14 +128,15 @@ def backup(path: Path, out: Path, passphrase: str) -> int:
         ):
             entries, ledger = 0, None
             with tarfile.open(fileobj=plain, mode="w") as archive:
-                places: list[str] = []
-                for source in _members(path, site):
-                    _add(archive, places, home, source, source.read_bytes())
+                places: dict[Path, str] = {}
+                for source, content in _members(path, site, policy):
+                    _add(archive, places, home, source, content)
                 _add_audit_log(archive, places, home, site)
                 if policy.ledger_path.exists():
                     copy = Path(scratch) / "ledger"
                     entries, ledger = _copy_ledger(policy, copy), str(len(places))
                     _add(archive, places, home, policy.ledger_path, copy.read_bytes())
+                counter = read_counter(policy.counter_path)
                 manifest = {
                     "format": _FORMAT,
                     "version": versions()["zerosum"],
@@ -135,8 +144,10 @@ def backup(path: Path, out: Path, passphrase: str) -> int:
                     "file": _place(home, path.absolute()),
                     "made": datetime.now(UTC).isoformat(timespec="seconds"),
                     "entries": entries,
+                    # A ledger that this user can only read is copied without its counter, too.
+                    "counter": entries if counter is None else counter[0],
                     "ledger": ledger,
-                    "places": places,
+                    "places": list(places.values()),
                 }
                 # Last, because it has the places of all members and the number of entries.
                 _put(archive, "manifest.json", json.dumps(manifest, indent=2).encode())
@@ -158,21 +169,44 @@ def backup(path: Path, out: Path, passphrase: str) -> int:
     return entries
 
 
-def _members(path: Path, site: SiteFile) -> Iterator[Path]:
-    """The files that are replaced atomically by their writers, and can be copied as they are."""
-    yield path
-    if isinstance(site.policy, Path):
-        yield site.folder / site.policy
+def _members(path: Path, site: SiteFile, policy: Policy) -> Iterator[tuple[Path, bytes]]:
+    """The files that are replaced atomically by their writers, with their content.
+
+    Parameters
+    ----------
+    path : Path
+        The site's file.
+    site, policy : SiteFile, Policy
+        The site and its policy.
+    """
     identity = site.folder / site.identity
-    yield from sorted({identity, *identity.parent.glob(f"{identity.name}.former-*")} & _existing(identity.parent))
-    if site.schema_path.exists():
-        yield site.schema_path
-    yield from sorted(site.state_folder.glob("schema*"))
-    for name in _STATE_FOLDERS:
-        for each in sorted((site.state_folder / name).glob("*")):
-            # An unfinished file of `write_file`: its writer renames it at any moment.
-            if not each.name.startswith(".new-") and each.is_file():
-                yield each
+    fixed = [path, *([site.folder / site.policy] if isinstance(site.policy, Path) else [])]
+    fixed += sorted({identity, *identity.parent.glob(f"{identity.name}.former-*")} & _existing(identity.parent))
+    fixed += [site.schema_path] if site.schema_path.exists() else []
+    for each in fixed:
+        yield each, each.read_bytes()
+    # Files of a ledger in the state folder may have names like these. It is copied by other means, and a copy of its
+    # log would be applied to the restored ledger.
+    ledger, counter = policy.ledger_path, policy.counter_path
+    books = {ledger.with_name(f"{ledger.name}{ending}") for ending in ("", "-wal", "-shm", "-journal")}
+    books = {_key(book) for book in (*books, counter, counter.with_name(f"{counter.name}.new"))}
+    for pattern in ("schema*", *(f"{name}/*" for name in _STATE_FOLDERS)):
+        for each in sorted(site.state_folder.glob(pattern)):
+            # `.new-` is an unfinished file of `write_file`: its writer renames it at any moment.
+            if each.name.startswith(".new-") or _key(each) in books or not each.is_file():
+                continue
+            try:
+                content = each.read_bytes()
+            except FileNotFoundError:  # a proposal that a decision moved to the plans, which are listed later
+                continue
+            yield each, content
+
+
+def _key(path: Path) -> Path:
+    """A path that is the same for every spelling of a file's folder. The file itself may be a link, and is then another
+    file than its target.
+    """
+    return path.parent.resolve() / path.name
 
 
 def _existing(folder: Path) -> set[Path]:
@@ -193,15 +227,16 @@ def _put(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     archive.addfile(entry, io.BytesIO(content))
 
 
-def _add(archive: tarfile.TarFile, places: list[str], home: Path, source: Path, content: bytes) -> None:
-    """Add the content of a file under the next number, and note its place.
+def _add(archive: tarfile.TarFile, places: dict[Path, str], home: Path, source: Path, content: bytes) -> None:
+    """Add the content of a file under the next number, and note its place. A file that was added already is left out,
+    such as a schema that the site keeps in its state folder.
 
     Parameters
     ----------
     archive : TarFile
         The archive.
-    places : list of str
-        Places of the members so far; the new one is appended.
+    places : dict
+        Places of the members so far, by their files; the new one is appended.
     home : Path
         The site's folder.
     source : Path
@@ -209,11 +244,12 @@ def _add(archive: tarfile.TarFile, places: list[str], home: Path, source: Path, 
     content : bytes
         Its content.
     """
-    _put(archive, str(len(places)), content)
-    places.append(_place(home, source))
+    if _key(source) not in places:
+        _put(archive, str(len(places)), content)
+        places[_key(source)] = _place(home, source)
 
 
-def _add_audit_log(archive: tarfile.TarFile, places: list[str], home: Path, site: SiteFile) -> None:
+def _add_audit_log(archive: tarfile.TarFile, places: dict[Path, str], home: Path, site: SiteFile) -> None:
     """Add the audit log, its rotated parts and its head, while no process appends to it."""
     if not site.audit_log.parent.is_dir():
         return
@@ -283,7 +319,7 @@ def restore(
 
 
 def _restore(archive: tarfile.TarFile, folder: Path, cap: float | None, each: float | None) -> Restored:
-    """Write the policy, then the ledger with its charge, then all other files, and the site's file last.
+    """Check everything, then write the ledger with its charge, then all other files, and the site's file last.
 
     Without its file the site cannot serve: a restoration that is killed leaves no site, or one with the charge.
     """
@@ -299,26 +335,43 @@ def _restore(archive: tarfile.TarFile, folder: Path, cap: float | None, each: fl
     numbers = {target: number for number, target in targets.items()}
     record = tomllib.loads(_content(archive, numbers[path]).decode())
     site = SiteFile(**record, folder=home)
-    policy_file = home / site.policy if isinstance(site.policy, Path) else None
     ledger = None if manifest["ledger"] is None else targets[manifest["ledger"]]
     # All targets are checked before the first is written, so that this refusal leaves nothing to remove.
     if taken := [target for target in targets.values() if target.exists()]:
         raise Refused(f"{taken[0]} exists already: restore into a new folder, and move remains of the old site away")
-    if policy_file is not None:
-        _write(policy_file, _content(archive, numbers[policy_file]))
-    policy = site.own_policy()
+    policy = _policy(archive, numbers, site)
     log = policy.ledger_path.with_name(f"{policy.ledger_path.name}-wal")
     # Also if the backup has no ledger. A write-ahead log alone counts, since it may contain entries that are in no
     # database.
     if policy.ledger_path.exists() or log.exists():
         raise Refused(f"{policy.ledger_path} or its log exists already: it may be newer than the backup; keep it")
     content = None if ledger is None else _content(archive, manifest["ledger"])
-    settled = _settle(policy, content, max(cap or 0.0, policy.epsilon), each)
-    for number, target in targets.items():
-        if target not in (path, policy_file, ledger):
+    # Older backups lack the number: with them only a counter that has at least the last entry of the backup is valid.
+    least = manifest.get("counter", manifest["entries"])
+    settled = _settle(policy, content, max(cap or 0.0, policy.epsilon), each, least)
+    for target, number in numbers.items():
+        if target not in (path, ledger):
             _write(target, _content(archive, number))
     _write(path, _content(archive, numbers[path]))
     return Restored(path, manifest["made"], manifest["entries"], *settled)
+
+
+def _policy(archive: tarfile.TarFile, numbers: dict[Path, str], site: SiteFile) -> Policy:
+    """The policy of the site, before its file is written.
+
+    Parameters
+    ----------
+    archive : TarFile
+        The backup.
+    numbers : dict
+        The members' names by their targets.
+    site : SiteFile
+        The site in its new folder.
+    """
+    if not isinstance(site.policy, Path):
+        return site.own_policy()
+    file = site.folder / site.policy
+    return Policy.parse(tomllib.loads(_content(archive, numbers[file]).decode()), file.parent, f"the policy {file}")
 
 
 def _write(target: Path, content: bytes) -> None:
@@ -339,7 +392,9 @@ def _content(archive: tarfile.TarFile, name: str) -> bytes:
     return found.read()
 
 
-def _settle(policy: Policy, content: bytes | None, cap: float, each: float | None) -> tuple[int | None, float, float]:
+def _settle(
+    policy: Policy, content: bytes | None, cap: float, each: float | None, least: int
+) -> tuple[int | None, float, float]:
     """Charge the entries that the restored ledger lacks; return their number, the charged mu, and the epsilon spent.
 
     Parameters
@@ -350,11 +405,16 @@ def _settle(policy: Policy, content: bytes | None, cap: float, each: float | Non
         The ledger of the backup; None if the site had none. Then the charge is the first entry of a new one.
     cap, each : float
         As in `restore`; the cap is at least that of the policy.
+    least : int
+        The counter when the backup was made.
     """
     target, counter = policy.ledger_path, policy.counter_path
     with refusing(target):
         make_folder(target.parent)
         known = read_counter(counter)
+        if known is not None and known[0] < least:
+            # An older copy of the counter: it does not show what was recorded since, as if it were gone.
+            known = None
         # The ledger gets its name when it has the charge, and not before.
         with tempfile.TemporaryDirectory(prefix=".restore-", dir=target.parent) as scratch:
             copy = Path(scratch) / target.name
@@ -367,7 +427,9 @@ def _settle(policy: Policy, content: bytes | None, cap: float, each: float | Non
             with Ledger.open(copy, policy.account) as ledger:
                 held, lost, charged = ledger.head[0], None if known is None else known[0], 0.0
                 if known is not None and known[0] <= held and ledger.digest(known[0]) == known[1]:
-                    lost = 0  # the counter may be one entry behind, after a crash
+                    # Behind the ledger only as far as it was at the backup: the entries in between were committed and
+                    # are in the backup, and nothing was sent after them.
+                    lost = 0
                 else:
                     lost = known[0] - held if known is not None and known[0] > held else None
                     charged = _bound(policy, lost, cap, each)

@@ -30,6 +30,8 @@ class Findings:
             check()
         except ZerosumError as error:
             self.faults.append(str(error))
+        except OSError as error:
+            self.faults.append(f"{error.filename or 'a file'} cannot be read: {error.strerror or error}")
 
 
 def check_site(path: Path) -> Findings:
@@ -82,7 +84,7 @@ def check_site(path: Path) -> Findings:
         found.attempt(check)
     found.attempt(lambda: Consents(site.state_folder).withdrawn())
     if alive(site.socket, 5.0):  # s, as in `zerosum site health`
-        _open_studies(found, site)
+        found.attempt(lambda: _open_studies(found, site))
     return found
 
 
