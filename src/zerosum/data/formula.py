@@ -465,7 +465,9 @@ def _check(node: ast.expr, text: str, depth: int = 0) -> None:
                     raise ValueError(f"{name} takes the name of a column, in {text!r}")
                 return None
     known = ", ".join([*_ONE_NUMBER, "I", "center", "scale", *_BASES])
-    raise ValueError(f"the term {text!r} may contain columns, numbers, + - * / ** and these functions only: {known}")
+    raise ValueError(
+        f"the term {text!r} of the formula may contain columns, numbers, + - * / ** and these functions only: {known}"
+    )
 
 
 def _interval(node: ast.expr, ranges: Mapping[str, Range], text: str) -> Interval:
