@@ -72,6 +72,7 @@ def test_constraints_leave_unchanged_parameters_to_program(name: str) -> None:
     converted = {"ranges", "levels", "probabilities", "classes", "features", "settings", "optimizer_settings", "shape"}
     converted |= {"null", "expected", "margin", "effect"}  # mappings, converted
     converted |= {"measured_in", "groups", "events", "by"}  # texts and lists, converted or read before the program
+    converted |= {"whole", "totals", "impossible"}  # lists and mappings of synthetic data, converted
     assert set(estimator._constraints) & algorithms.fields(estimator._algorithm) <= converted
 
 

@@ -14,7 +14,7 @@ from zerosum.errors import BadParameter
 from zerosum.estimators.base import Tables
 from zerosum.estimators.documentation import documented
 from zerosum.estimators.tables import Levels, TableEstimator
-from zerosum.estimators.validation import LIST, MAPPING, RANGES, WHOLE_NUMBER, Constraint, of_type, optional
+from zerosum.estimators.validation import LIST, MAPPING, RANGES, Constraint, optional
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.schemes import Scheme
 from zerosum.study.synthetic_table import INFERENCE_TWINS, Inference, Query, Records, SyntheticTable
@@ -88,11 +88,8 @@ class SyntheticData(TableEstimator):
         "ranges": optional(RANGES),
         "levels": optional(MAPPING),
         "whole": LIST,
-        "bins": optional(WHOLE_NUMBER),
-        "target": optional(of_type("the name of a column", str)),
         "totals": optional(MAPPING),
         "impossible": LIST,
-        "table_cells": optional(WHOLE_NUMBER),
     }
 
     ranges: Mapping[str, tuple[float, float]] | None = None
