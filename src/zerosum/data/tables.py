@@ -405,8 +405,8 @@ def _units(
         return Units(table.array if whole else table.array[:, positions], table.offsets, table.runs)
     # Rows in memory are sorted by their owners into a second array.
     rows = Spool(len(columns), storage.part(2) if unit else storage)
-    nobody = f"{unit.called if unit else None} says whose row it is, but is empty in some row"
-    owners = Owners(nobody, storage.part(8)) if unit else None
+    empty_owner = f"{unit.called if unit else None} says whose row it is, but is empty in some row"
+    owners = Owners(empty_owner, storage.part(8)) if unit else None
     before, nameless = 0, None
     batches = table.batches([*positions, unit.position] if unit else positions)
     # The next batch is decoded while this one is converted. The thread that reads states its progress.
