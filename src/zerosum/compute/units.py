@@ -431,7 +431,14 @@ class Units:
         sizes = np.diff(self.offsets)
         return xp.asarray(np.repeat(1 / sizes, sizes), dtype=like.dtype, device=device_of(like))
 
-    def check(self, missing: Collection[int] = (), names: Sequence[str] = (), rules: Sequence[str] = ()) -> None:
+    def check(
+        self,
+        missing: Collection[int] = (),
+        names: Sequence[str] = (),
+        rules: Sequence[str] = (),
+        *,
+        converted: bool = False,
+    ) -> None:
         """Refuse what no study can use: no units, no columns, values that are not finite.
 
         In the columns at the positions `missing`, which have a rule, values may be missing (NaN). A refusal calls
@@ -445,6 +452,8 @@ class Units:
             Descriptions of the columns in refusals; for the owner of the data only.
         rules : sequence of str
             The rules for missing values that there are, in words.
+        converted : bool
+            Whether each value was looked at when it was converted, so that no pass over the rows is needed.
         """
         if len(self) == 0:
             raise BadData("there are no units")
@@ -471,6 +480,8 @@ class Units:
             return
         # Before any other computation on the device, and with public numbers.
         check_products(self.rows)
+        if converted:
+            return
         for block in self.blocks():
             xp = array_namespace(block.rows)
             if not bool(xp.all(xp.isfinite(block.rows))):
