@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -33,7 +33,7 @@ from zerosum.compute.devices import (
     to_numpy,
 )
 from zerosum.compute.mapped import release_pages
-from zerosum.compute.threads import ahead
+from zerosum.compute.threads import ahead, threads
 from zerosum.errors import BadData
 from zerosum.kernel.grid import BLOCK_ROWS, MOST_UNITS, PLANNED_UNITS, rows_allowed
 from zerosum.kernel.missing import refusal_by_rules
@@ -263,6 +263,9 @@ class Units:
     def _cut(self, at_most: int, units: int) -> Iterator[Units]:
         """Blocks of at most `at_most` rows and `units` units, in order; a block has at least one unit."""
         start = 0
+        # Blocks are computed by other threads when the next one is asked for, at most one more than there are threads
+        # (`threads.side_by_side`). Pages that such a thread reads after their release are released again later.
+        begins: deque[int] = deque([0], maxlen=2 + threads())
         while start < len(self):
             end = start + at_most
             if self.offsets is not None:
@@ -271,8 +274,9 @@ class Units:
                 end = int(np.searchsorted(self.offsets, self.offsets[start] + at_most, side="right")) - 1
             end = min(max(end, start + 1), start + units, len(self))
             yield self.between(start, end)
-            # The block has been used, or is still in use by another thread, which then reads its pages again.
-            release_pages(self.rows, *((start, end) if self.offsets is None else self.offsets[[start, end]].tolist()))
+            last = end if self.offsets is None else int(self.offsets[end])
+            release_pages(self.rows, begins[0], last)
+            begins.append(last)
             start = end
 
     def within(self, at_most: int) -> Iterator[Units]:
