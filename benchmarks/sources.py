@@ -108,7 +108,7 @@ elif reader == "zerosum":
 elif reader == "pyarrow" and case == "persons":
     pq.read_table(path).group_by("person").aggregate([(name, "mean") for name in columns])
 elif reader == "pyarrow":
-    file = pq.ParquetFile(path)
+    file = pq.ParquetFile(path, pre_buffer=whole)  # batches: without it the whole file would be read ahead
     tables = [pq.read_table(path, columns=wanted)] if whole else file.iter_batches(batches, columns=wanted)
     total = 0.0
     for table in tables:

@@ -325,6 +325,61 @@ static PyObject *unmixing(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Rows of a table from its columns: each line of the result is written once, eight columns at a time. */
+static void interleave_columns(const double *const *columns, Py_ssize_t width, Py_ssize_t rows, double *out)
+{
+    for (Py_ssize_t first = 0; first < rows; first += CHUNK) {
+        Py_ssize_t end = rows - first < CHUNK ? rows : first + CHUNK, c = 0;
+        for (; c + 8 <= width; c += 8)
+            for (Py_ssize_t r = first; r < end; r++) {
+                double *row = out + r * width + c;
+                for (Py_ssize_t i = 0; i < 8; i++)
+                    row[i] = columns[c + i][r];
+            }
+        for (; c < width; c++)
+            for (Py_ssize_t r = first; r < end; r++)
+                out[r * width + c] = columns[c][r];
+    }
+}
+
+/* a tuple of columns of doubles, first row, the rows that become (rows, columns) */
+static PyObject *interleave(PyObject *self, PyObject *args)
+{
+    PyObject *given;
+    Py_buffer out;
+    Py_ssize_t first, taken = 0;
+    if (!PyArg_ParseTuple(args, "O!nw*", &PyTuple_Type, &given, &first, &out))
+        return NULL;
+    const Py_ssize_t width = PyTuple_Size(given), each = sizeof(double), most = (Py_ssize_t)1 << 24;
+    Py_buffer *held = width > 0 && width < most ? calloc((size_t)width, sizeof *held) : NULL;
+    const double **columns = held ? calloc((size_t)width, sizeof *columns) : NULL;
+    int fits = columns && first >= 0 && out.len % (width * each) == 0;
+    Py_ssize_t rows = fits ? out.len / (width * each) : 0;
+    while (fits && taken < width) {
+        if (PyObject_GetBuffer(PyTuple_GetItem(given, taken), &held[taken], PyBUF_SIMPLE) < 0)
+            break;
+        fits = held[taken].len % each == 0 && first <= held[taken].len / each && rows <= held[taken].len / each - first;
+        columns[taken] = (const double *)held[taken].buf + first;
+        taken++;
+    }
+    int whole = fits && taken == width;
+    if (whole) {
+        Py_BEGIN_ALLOW_THREADS
+        interleave_columns(columns, width, rows, out.buf);
+        Py_END_ALLOW_THREADS
+    }
+    for (Py_ssize_t i = 0; i < taken; i++)
+        PyBuffer_Release(&held[i]);
+    PyBuffer_Release(&out);
+    free(columns);
+    free(held);
+    if (whole)
+        Py_RETURN_NONE;
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "columns must hold as many doubles as the result has rows");
+    return NULL;
+}
+
 static PyObject *kind(PyObject *self, PyObject *args)
 {
     const char *wanted = NULL;
@@ -342,6 +397,7 @@ static PyMethodDef methods[] = {
     {"column", column, METH_VARARGS, "The last column of the sum of bounded x x'."},
     {"scatter", scatter, METH_VARARGS, "The upper triangle of the sum of bounded x x', in whole numbers."},
     {"unmixing", unmixing, METH_VARARGS, "The sum of what people say of their sources."},
+    {"interleave", interleave, METH_VARARGS, "Rows of a table from its columns."},
     {"kind", kind, METH_VARARGS, "The kind of processor that is computed for, or another from now on."},
     {NULL, NULL, 0, NULL},
 };

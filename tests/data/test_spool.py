@@ -100,6 +100,21 @@ def test_released_pages_are_read_again(bounds: tuple[int, int]) -> None:
     assert np.array_equal(mapped, rows)
 
 
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not list the pages of a mapping")
+def test_blocks_that_end_within_a_page_leave_no_page_in_memory() -> None:
+    """At 10^8 units a block has 197 rows: one page left by each block would be 2 GB."""
+    spool = Spool(3, Storage(1))
+    spool.append(np.zeros((200_000, 3)))
+    mapped = spool.rows()
+    for start in range(0, len(mapped), 197):
+        mapped[start : start + 197].sum()
+        release_pages(mapped, start, min(start + 197, len(mapped)))
+    address = f"{mapped.ctypes.data:x}-"
+    text = Path("/proc/self/smaps").read_text()
+    resident = text[text.index(address) :].split("Rss:")[1].split()[0]
+    assert int(resident) <= 64  # kB: pages that the system read ahead behind the last block
+
+
 def test_changes_to_a_mapped_array_in_memory_are_kept(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.ones((50_000, 3)))
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="c")  # changes are not written to the file

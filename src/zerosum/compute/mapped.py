@@ -21,8 +21,9 @@ def release_pages(rows: object, first: int, last: int) -> None:
         return
     begin = rows.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
     start, end = begin + first * rows.strides[0], begin + last * rows.strides[0]
-    # Whole pages only; the pages at both ends may hold rows of the neighbouring blocks.
+    # Whole pages only. The last page may hold rows of the next block, which releases it. The first page may hold rows
+    # of the block before, which have been used: left alone, one page of each block would stay in memory.
     page = mmap.PAGESIZE
-    start, end = -(-start // page) * page, end // page * page
+    start, end = start // page * page, end // page * page
     if end > start and hasattr(mmap, "MADV_DONTNEED"):
         mapping.madvise(mmap.MADV_DONTNEED, start, end - start)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -33,7 +33,7 @@ from zerosum.compute.devices import (
     to_numpy,
 )
 from zerosum.compute.mapped import release_pages
-from zerosum.compute.threads import ahead
+from zerosum.compute.threads import ahead, threads
 from zerosum.errors import BadData
 from zerosum.kernel.grid import BLOCK_ROWS, MOST_UNITS, PLANNED_UNITS, rows_allowed
 from zerosum.kernel.missing import refusal_by_rules
@@ -263,6 +263,9 @@ class Units:
     def _cut(self, at_most: int, units: int) -> Iterator[Units]:
         """Blocks of at most `at_most` rows and `units` units, in order; a block has at least one unit."""
         start = 0
+        # Blocks are computed by other threads when the next one is asked for, at most one more than there are threads
+        # (`threads.side_by_side`). Pages that such a thread reads after their release are released again later.
+        begins: deque[int] = deque([0], maxlen=2 + threads())
         while start < len(self):
             end = start + at_most
             if self.offsets is not None:
@@ -271,8 +274,9 @@ class Units:
                 end = int(np.searchsorted(self.offsets, self.offsets[start] + at_most, side="right")) - 1
             end = min(max(end, start + 1), start + units, len(self))
             yield self.between(start, end)
-            # The block has been used, or is still in use by another thread, which then reads its pages again.
-            release_pages(self.rows, *((start, end) if self.offsets is None else self.offsets[[start, end]].tolist()))
+            last = end if self.offsets is None else int(self.offsets[end])
+            release_pages(self.rows, begins[0], last)
+            begins.append(last)
             start = end
 
     def within(self, at_most: int) -> Iterator[Units]:
@@ -431,7 +435,14 @@ class Units:
         sizes = np.diff(self.offsets)
         return xp.asarray(np.repeat(1 / sizes, sizes), dtype=like.dtype, device=device_of(like))
 
-    def check(self, missing: Collection[int] = (), names: Sequence[str] = (), rules: Sequence[str] = ()) -> None:
+    def check(
+        self,
+        missing: Collection[int] = (),
+        names: Sequence[str] = (),
+        rules: Sequence[str] = (),
+        *,
+        converted: bool = False,
+    ) -> None:
         """Refuse what no study can use: no units, no columns, values that are not finite.
 
         In the columns at the positions `missing`, which have a rule, values may be missing (NaN). A refusal calls
@@ -445,6 +456,8 @@ class Units:
             Descriptions of the columns in refusals; for the owner of the data only.
         rules : sequence of str
             The rules for missing values that there are, in words.
+        converted : bool
+            Whether each value was looked at when it was converted, so that no pass over the rows is needed.
         """
         if len(self) == 0:
             raise BadData("there are no units")
@@ -471,6 +484,8 @@ class Units:
             return
         # Before any other computation on the device, and with public numbers.
         check_products(self.rows)
+        if converted:
+            return
         for block in self.blocks():
             xp = array_namespace(block.rows)
             if not bool(xp.all(xp.isfinite(block.rows))):

@@ -22,6 +22,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.compute.backends.native import interleave
 from zerosum.compute.mapped import release_pages
 from zerosum.disk import make_folder
 from zerosum.errors import BadData, BadParameter
@@ -33,10 +34,6 @@ _FIRST_CHUNK, _LARGEST_CHUNK = 1 << 20, 1 << 26
 # Bytes of a chunk on its way to a file, and of rows that are copied at a time when they are distributed. Chosen by
 # hand; no benchmark recorded.
 _COPY_BYTES = 1 << 24
-# Bytes of rows that are filled column by column while they are in the processor's cache (benchmarks/sources.py).
-_CACHED_BYTES = 1 << 18
-# Fewest rows of such a part: with many columns a copy of few numbers costs more than a cache miss. Chosen by hand.
-_LEAST_ROWS = 256
 # Part of the memory setting for one range of persons while it is sorted, and the most ranges, each an open file.
 # Chosen by hand.
 _RANGE_PART, _MOST_RANGES = 4, 256
@@ -112,12 +109,8 @@ class Spool:
     def append_columns(self, columns: Sequence[Floats]) -> None:
         """Add rows that are given by column, each of shape (rows,)."""
         done = 0
-        part = max(_LEAST_ROWS, _CACHED_BYTES // (8 * self._columns))
         for room in self._rooms(len(columns[0])):
-            for start in range(0, len(room), part):
-                end = min(start + part, len(room))
-                for at, values in enumerate(columns):
-                    room[start:end, at] = values[done + start : done + end]
+            interleave(columns, done, room)
             done += len(room)
 
     def _rooms(self, rows: int) -> Iterator[Floats]:

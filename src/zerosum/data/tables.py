@@ -229,7 +229,9 @@ def _loaded(
         called = [column.called.removesuffix(f" of {path}") for column in chosen]
         # The algorithm is not known here: the rules that most algorithms have.
         rules = VALUE, MEANINGS[OWN_ROWS], MEANINGS[OBSERVED]
-        units.check([at for at, column in enumerate(chosen) if column.optional], called, rules)
+        optional = [at for at, column in enumerate(chosen) if column.optional]
+        # Cells that `_Column.numbers` converted without a fault are finite, or missing where there is a rule.
+        units.check(optional, called, rules, converted=table.array is None)
     except BadData as error:
         raise error.about(str(path)) from None
     return TableData(units, names)
@@ -274,6 +276,12 @@ class _Column:
         if self.lookup is None and self.tokens:
             gone = np.isin(values, [each for each in self.tokens if isinstance(each, float)])
             values = np.where(gone, np.nan, values)
+        # A sum of numbers one of which is infinite or NaN is infinite or NaN. It is one pass without a second array. A
+        # sum can also overflow: then each number is looked at.
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.add.reduce(values)
+        if np.isfinite(total):
+            return values
         sound = np.isfinite(values)
         if sound.all():
             return values

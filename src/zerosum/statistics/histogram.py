@@ -92,6 +92,14 @@ class Histogram(Filled):
                 if np.any((codes < 0) | (codes >= self.bins) | ((codes != np.floor(codes)) & ~np.isnan(codes))):
                     raise BadData(f"some values lie outside the {self.bins} declared categories")
 
+    def adds_exactly(self, units: Units) -> bool:
+        """Whether every weight is 0 or 1, so that sums are whole numbers: units of one row on the host."""
+        return units.offsets is None and units.device is None and on_host(units.rows)
+
+    def exact_bytes(self, units: Units) -> int:
+        """A unit's value, its bin, its weight, and whether it is inside, with one copy of each."""
+        return 64
+
     def sum_block(self, block: Units) -> Array:
         """The sum of the probability vectors of a block, shape (bins,)."""
         values = self.filled(block)[:, 0]

@@ -9,7 +9,7 @@ ZEROSUM_NATIVE=0 in the environment switches the kernels off.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,11 @@ from numpy.typing import NDArray
 from zerosum.arrays import Array, Floats
 from zerosum.compute.backends.exact import Exact
 from zerosum.compute.devices import on_host
+
+# Bytes of rows that NumPy fills column by column while they are in the processor's cache (benchmarks/sources.py).
+_CACHED_BYTES = 1 << 18
+# Fewest rows of such a part: with many columns a copy of few numbers costs more than a cache miss. Chosen by hand.
+_LEAST_ROWS = 256
 
 try:
     from zerosum.compute.backends import _native
@@ -132,6 +137,29 @@ def unmixing(
     arrays = numbers, exact.worth[:-1], _doubles(signs), np.ascontiguousarray(runs, dtype=np.int64), chosen
     _native.unmixing(_doubles(people), *arrays, (rows, columns, sources, window), (exact.rounding, *weights), out)
     return out
+
+
+def interleave(columns: Sequence[Floats], first: int, rows: Floats) -> None:
+    """Copy values of columns into the rows of a table.
+
+    Parameters
+    ----------
+    columns : sequence of arrays of doubles, each of shape (values,)
+        The columns of the table.
+    first : int
+        The position in the columns of the first row.
+    rows : array of doubles of shape (rows, columns)
+        Overwritten; contiguous in row order.
+    """
+    if present():
+        _native.interleave(tuple(_doubles(values) for values in columns), first, rows)
+        return
+    # Parts of a table are filled while they are in the processor's cache.
+    part = max(_LEAST_ROWS, _CACHED_BYTES // (8 * len(columns)))
+    for start in range(0, len(rows), part):
+        end = min(start + part, len(rows))
+        for at, values in enumerate(columns):
+            rows[start:end, at] = values[first + start : first + end]
 
 
 def _doubles(values: Array) -> Floats:
