@@ -3,10 +3,10 @@
     python benchmarks/multinomial.py [--runs 50] [--epsilons 0.5 1 3] [--covertype DATA/covtype_60k.npz]
 
 Made-up rows: normal columns clipped at three standard deviations, classes by a multinomial model. The sizes are in
-`KINDS`. The fit on pooled data is scikit-learn's without a penalty. `pooled` is the share of 90 % intervals that contain
-the pooled coefficients, `population` the true ones: mean over coefficients, and the worst one. With Covertype: accuracy
-on the last fifth of the rows, five sites, ten numeric columns, seven classes. The digits of scikit-learn: the same, 16
-columns (means of blocks of four pixels), ten classes.
+`KINDS`. The fit on pooled data is scikit-learn's without a penalty. `pooled` is the share of 90 % intervals that
+contain the pooled coefficients, `population` the true ones: mean over coefficients, and the worst one. With Covertype:
+accuracy on the last fifth of the rows, five sites, ten numeric columns, seven classes. The digits of scikit-learn: the
+same, 16 columns (means of blocks of four pixels), ten classes.
 """
 
 from __future__ import annotations
