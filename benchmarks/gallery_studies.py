@@ -187,6 +187,20 @@ def logistic() -> Drawn:
     return _run("Who has diabetes?", chosen, _split(rng.permutation(rows)), 3.0), None
 
 
+def multinomial() -> Drawn:
+    rng = np.random.default_rng(5)
+    x = np.vstack(list(hospitals(seed=7, sizes=(600, 900, 2000, 3500)).values()))[:, [0, 2]]
+    odds = np.column_stack([np.zeros(len(x)), -6 + 0.09 * x[:, 0], -9 + 0.05 * x[:, 0] + 0.22 * x[:, 1]])
+    rows = np.column_stack([x, np.argmax(odds + rng.gumbel(size=odds.shape), axis=1)])
+    chosen = algorithms.MultinomialRegressionProgram(
+        columns=("age", "bmi", "ward"),
+        lower=np.array([18.0, 12.0, 0.0]),
+        upper=np.array([100.0, 60.0, 2.0]),
+        classes=("surgery", "cardiology", "endocrinology"),
+    )
+    return _run("Which ward do patients come to?", chosen, _split(rng.permutation(rows)), 3.0), None
+
+
 def poisson() -> Drawn:
     rng = np.random.default_rng(6)
     x = np.vstack(list(hospitals(seed=7, sizes=(600, 900, 2000, 3500)).values()))[:, [0, 2]]
@@ -383,6 +397,7 @@ STUDIES: dict[str, Callable[[], Drawn]] = {
     "hypothesis-test": hypothesis_test,
     "linear-regression": linear,
     "logistic-regression": logistic,
+    "multinomial-regression": multinomial,
     "poisson-regression": poisson,
     "polynomial-loss": polynomial,
     "pca": pca,

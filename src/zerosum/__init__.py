@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         LinearRegression,
         LogisticRegression,
         Mean,
+        MultinomialRegression,
         NeuralClassifier,
         PoissonRegression,
         PolynomialLoss,
@@ -65,6 +66,7 @@ __all__ = [
     "LinearRegression",
     "LogisticRegression",
     "Mean",
+    "MultinomialRegression",
     "NeuralClassifier",
     "PoissonRegression",
     "Policy",
@@ -95,7 +97,7 @@ _MODULES = {
     **dict.fromkeys(
         (
             *("ICA", "PCA", "Covariance", "GaussianMixture", "Histogram", "KMeans", "Mean", "TopicModel"),
-            *("LinearRegression", "LogisticRegression", "PoissonRegression", "PolynomialLoss"),
+            *("LinearRegression", "LogisticRegression", "MultinomialRegression", "PoissonRegression", "PolynomialLoss"),
             *("FeatureClassifier", "NeuralClassifier", "DataCollaboration"),
             *(
                 "Describe",

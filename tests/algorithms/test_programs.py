@@ -8,8 +8,8 @@ import pytest
 from helpers.program_results import exact, result_of
 from zerosum import algorithms
 from zerosum.algorithms import CovarianceProgram, CustomProgram, HistogramProgram, KMeansProgram, MeanProgram
+from zerosum.algorithms.cells import weighted_kmeans
 from zerosum.algorithms.histogram import nearest_probabilities
-from zerosum.algorithms.kmeans import weighted_kmeans
 from zerosum.compute.units import Units
 from zerosum.coordinator.rehearse import drive
 from zerosum.errors import BadInput, BadParameter
@@ -114,7 +114,7 @@ def test_kmeans_finds_separate_clusters(start: int) -> None:
 
 
 def test_kmeans_under_huge_noise_keeps_centres_in_range() -> None:
-    algorithm = KMeansProgram(columns=("a",), n_clusters=2, rounds=2, lower=[0], upper=[1])
+    algorithm = KMeansProgram(columns=("a",), n_clusters=2, lower=[0], upper=[1])
     units = Units.from_rows(np.full((5, 1), 0.2))
     estimate, _ = drive(algorithm.program(Adjacency.REPLACE_ONE), exact(units, noise=1000.0))  # type: ignore[arg-type]
     centers = np.asarray(estimate["centers"])
@@ -136,13 +136,31 @@ def test_weighted_kmeans_of_fewer_distinct_points_than_clusters_repeats_centers(
     assert set(found.ravel().tolist()) == {1.0, 2.0}
 
 
-def test_kmeans_cells_are_deterministic_and_spread_out() -> None:
-    algorithm = KMeansProgram(columns=("a", "b"), n_clusters=5, clip=2.0)
-    cells = algorithm.cells()
-    assert np.array_equal(cells, algorithm.cells())
-    gaps = np.linalg.norm(cells[:, None] - cells[None], axis=2) + 10 * np.eye(len(cells))
-    assert gaps.min() > 0.3
-    assert np.max(np.linalg.norm(cells, axis=1)) <= 2.0
+@pytest.mark.parametrize("seed", range(3))
+def test_kmeans_of_five_distant_clusters_leaves_no_centre_empty(seed: int) -> None:
+    """Random public cells of a wide domain leave centres without rows; the start of the mixture does not."""
+    rng = np.random.default_rng(seed)
+    true = np.array([[-4.0, -4.0], [-4.0, 4.0], [0.0, 0.0], [4.0, -4.0], [4.0, 4.0]])
+    rows = np.vstack([center + 0.4 * rng.normal(size=(300, 2)) for center in true])
+    algorithm = KMeansProgram(columns=("a", "b"), n_clusters=5, lower=[-10, -10], upper=[10, 10])
+    estimate, _ = drive(
+        algorithm.program(Adjacency.REPLACE_ONE),
+        exact(Units.from_rows(rows), noise=5.0),  # type: ignore[arg-type]
+    )
+    distance = np.linalg.norm(np.asarray(estimate["centers"])[:, None] - true[None], axis=2)
+    assert np.all(distance.min(axis=0) < 0.3)
+
+
+@pytest.mark.parametrize("K", [1, 2, 7])
+def test_kmeans_requests_are_those_of_the_program(K: int) -> None:
+    algorithm = KMeansProgram(columns=("a", "b", "c"), n_clusters=K, rounds=2, clip=2.0)
+    planned = algorithm.requests(Adjacency.REPLACE_ONE)
+    assert sum(each.share for each in planned) == pytest.approx(1.0)
+    units = Units.from_rows(np.random.default_rng(0).normal(size=(50, 3)))
+    _, made = drive(algorithm.program(Adjacency.REPLACE_ONE), exact(units, noise=3.0))  # type: ignore[arg-type]
+    assert [(each.statistic.name, each.statistic.size) for each in made] == [
+        (each.statistic.name, each.statistic.size) for each in planned
+    ]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +183,7 @@ def test_kmeans_cells_are_deterministic_and_spread_out() -> None:
         ("covariance", {"columns": ["a"], "clip": 1, "mean_weight": 2}, "mean_weight"),
         ("k-means", {"columns": ["a"], "clip": 1}, "clusters"),
         ("k-means", {"columns": ["a"], "clip": 1, "n_clusters": 0}, "clusters"),
-        ("k-means", {"columns": ["a"], "clip": 1, "n_clusters": 2, "rounds": 1}, "rounds"),
+        ("k-means", {"columns": ["a"], "clip": 1, "n_clusters": 2, "rounds": 0}, "rounds"),
         ("statistic", {"columns": ["a"], "clip": 1, "statistic": "not_there"}, "'not_there'"),
     ],
 )

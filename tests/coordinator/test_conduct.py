@@ -384,13 +384,13 @@ def test_conduct_statistic_unknown_at_site_is_refused(tmp_path: Path) -> None:
 def test_conduct_rounds_and_studies_spend_until_cap(tmp_path: Path) -> None:
     """Two studies of eps 5 each fit under a cap of 8 (they compose), a third does not and is refused whole."""
     sites = make_sites(tmp_path, epsilon=8.0)
-    question = KMeansProgram(columns=("a", "b"), n_clusters=2, rounds=3, clip=1.0)
+    question = KMeansProgram(columns=("a", "b"), n_clusters=1, rounds=1, early_share=0.2, clip=1.0)
     for _ in range(2):
         plan = replace(make("zero-sum"), releases=question.releases(Adjacency.REPLACE_ONE), study=f"{_}")
         carry_out(plan, sites, question=question)
     with pytest.raises(BudgetExceeded):
         carry_out(replace(plan, study="third"), sites, question=question)
-    assert [entries(site) for site in sites] == [6] * 4
+    assert [entries(site) for site in sites] == [8] * 4
 
 
 def test_conduct_with_seed_repeats_and_reports_no_privacy(tmp_path: Path) -> None:
@@ -412,7 +412,7 @@ def test_plan_without_colluders_is_refused_if_results_go_to_sites() -> None:
 @pytest.mark.parametrize("scheme", ["secure-sum", "zero-sum"])
 def test_conduct_site_lost_in_one_round_joins_next(scheme: str, tmp_path: Path) -> None:
     sites = make_sites(tmp_path)
-    question = KMeansProgram(columns=("a", "b"), n_clusters=2, rounds=3, clip=1.0)
+    question = KMeansProgram(columns=("a", "b"), n_clusters=1, rounds=1, early_share=0.2, clip=1.0)
     plan = replace(make(scheme, coalition=Coalition(1, 1)), releases=question.releases(Adjacency.REPLACE_ONE))
     kind = Contribute if scheme == "secure-sum" else Prepare
 
@@ -420,8 +420,8 @@ def test_conduct_site_lost_in_one_round_joins_next(scheme: str, tmp_path: Path) 
         return site == "s1" and isinstance(message, kind) and message.round == 1
 
     result = carry_out(plan, sites, loses, question)
-    assert [len(names) for names in result.participants] == [4, 3, 4]
-    assert [entries(site) for site in sites] == [3, 2, 3, 3]
+    assert [len(names) for names in result.participants] == [4, 3, 4, 4]
+    assert [entries(site) for site in sites] == [4, 3, 4, 4]
 
 
 def test_conduct_program_may_continue_after_abandoned_round(tmp_path: Path) -> None:

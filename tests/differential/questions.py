@@ -157,6 +157,20 @@ def _regression(name: str, response: str, **more: Any) -> Callable[[Rng], Ask]:
     return ask
 
 
+def _multinomial(rng: Rng) -> Ask:
+    """Three or four classes of a column of categories, by a design."""
+    response = str(rng.choice(["ward", "stage"]))
+    levels: dict[str, Any] = {response: [_value(level) for level in COLUMNS[response].levels]}
+    features = tuple(_numbers(rng, 1, 2))
+    ranges = {each: (COLUMNS[each].low, COLUMNS[each].high) for each in features}
+    rules: dict[str, Any] = {n: 20.0 for n in features if COLUMNS[n].gaps}
+    design = Design(response=response, ranges=ranges, levels=levels, missing=rules)
+    bounds = {"lower": design.lower, "upper": design.upper, **design.roles}
+    return Ask(
+        "multinomial-regression", "table", design.columns, {**bounds, "rounds": 2}, {}, design, tuple(design.read)
+    )
+
+
 def _value(level: str) -> Any:
     return float(level) if level.isdigit() else level
 
@@ -315,6 +329,7 @@ QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     # opening rounds, the histogram of scores and closing rounds; the planner would leave out the histogram here
     "linear-regression": _regression("linear-regression", "dose", rounds=6, closing_rounds=2),
     "logistic-regression": _regression("logistic-regression", "sick"),
+    "multinomial-regression": _multinomial,
     "poisson-regression": _regression("poisson-regression", "visits"),
     "cox-regression": _cox,
     "polynomial-loss": _regression(

@@ -33,6 +33,7 @@ FOUND = {
     476: "statistic softmax_predictions",  # images: the same in the number of units of the consent
     967: "statistic topic_sums",  # documents: a person without documents is left out
     538: "statistic survival_table",  # tables: a study by record is refused if somebody has several rows
+    12: "statistic survival_table",  # tables: a code that is not declared, which the seeded fault would refuse
     1221: "algorithm data-collaboration",  # a publication of a part of the units fails after consent
 }
 CHUNK = 8  # seeds in one test, so that xdist spreads them

@@ -92,7 +92,7 @@ OWN: list[tuple[str, dict[str, Any], str]] = [
     ("ICA", {"n_components": 0}, "n_components"),
     ("ICA", {"basis": "cosines"}, "basis"),
     ("KMeans", {"n_clusters": 0}, "n_clusters"),
-    ("KMeans", {"rounds": 1}, "rounds"),
+    ("KMeans", {"rounds": 0}, "rounds"),
     ("KMeans", {"start": "random"}, "start"),
     ("Covariance", {"mean_weight": 2.0}, "mean_weight"),
     ("Histogram", {"edges": [0.0]}, "edges"),

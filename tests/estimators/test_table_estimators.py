@@ -129,6 +129,18 @@ def test_kmeans_estimator_before_fit_or_for_several_sites_is_refused() -> None:
         found.predict(three())
 
 
+def test_kmeans_fit_predict_gives_the_nearest_centre_of_each_row_by_site() -> None:
+    settings: dict[str, Any] = {"n_clusters": 3, "clip": 9.0, "random_state": 0, "data": "synthetic"}
+    tables = three()
+    found = KMeans(**settings)
+    labels = found.fit_predict(tables)
+    assert [each.tolist() for each in labels] == [found.predict(rows).tolist() for rows in tables]
+    named = KMeans(**settings).fit_predict({f"site {at}": rows for at, rows in enumerate(tables)})
+    assert list(named) == ["site 0", "site 1", "site 2"]
+    whole = np.vstack(tables)
+    assert KMeans(**settings).fit_predict(whole, sites=np.arange(len(whole)) % 3).shape == (len(whole),)
+
+
 # ---- histograms ------------------------------------------------------------------------------------------------
 
 WORDS = {"north": ["A", "B", "A", "0"] * 50, "east": ["B", "B", "0", "AB"] * 50}

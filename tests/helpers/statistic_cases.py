@@ -91,6 +91,22 @@ SMALL: list[Case] = [
         {"columns": 3, "clip": 1.0, "coefficients": [0.5, -1, 0.2], "edges": [-1, 0, 1], "family": "logistic"},
     ),
     ("fit_histogram", {"columns": 2, "clip": 0.7, "coefficients": [0.5, 0.2], "edges": [-0.5, 0, 0.5], "bound": 0.3}),
+    # Steep coefficients: both rows are beside the boundary of two classes that are not the reference. The clip is the
+    # norm of a row of the intercept alone, so that neither is long.
+    (
+        "multinomial_step",
+        {
+            **{"columns": 2, "clip": 1.0, "classes": 3, "lower": [-30, 0], "upper": [30, 2]},
+            **{"coefficients": [[90.0, 60.0], [-90.0, 60.0]], "curvature": 1.4},
+        },
+    ),
+    (
+        "multinomial_step",
+        {
+            **{"columns": 2, "clip": 2.0, "classes": 3, "lower": [-40, 0], "upper": [40, 2], "intercept": 2.0},
+            **{"coefficients": [[200.0, 40.0], [-200.0, 40.0]], "count": True, "curvature": 1.0},
+        },
+    ),
     ("histogram", {"bins": 4}),
     ("histogram", {"bins": 3, "edges": [-1, 0, 0.5, 2]}),
     ("histogram", {"bins": 3, "edges": [-1, 0, 0.5, 2], "fill": [0.2]}),
@@ -394,6 +410,10 @@ def _wide() -> list[Case]:
         ("score_norms", {"columns": D, "clip": 0.8, "coefficients": near[0], "edges": np.linspace(0, 3, 40)}),
         ("newton_step", {"columns": D, "clip": 1.0, "coefficients": 5 * near[0], "center": near[0, 1:]}),
         ("newton_step", {"columns": D, "clip": 0.7, "coefficients": near[0], "weighed": True}),
+        (
+            "multinomial_step",
+            {"columns": D, "clip": 0.7, "classes": 3, "coefficients": np.vstack([near, -near]), "curvature": 1.0},
+        ),
         ("newton_step", {"columns": D, "clip": 2.0, "coefficients": near[0], "family": "poisson", "bound": 0.5}),
         ("count_step", {"columns": D, "clip": 2.0, "coefficients": near[0], "bound": 0.5}),
         (
@@ -527,6 +547,7 @@ EXTREME: list[Case] = [
         ("score_moment", {"columns": 3, "coefficients": [1e90, 1e-99, 3.0], "bound": 1e-60}),
         ("score_norms", {"columns": 3, "coefficients": [1e99, 1e-99, 3.0], "edges": [1e-90, 1, 1e90]}),
         ("newton_step", {"columns": 3, "coefficients": [1e99, 1e-99, 3.0]}),
+        ("multinomial_step", {"columns": 3, "classes": 3, "coefficients": [[1e99, 1e-99, 3.0], [1e99, 0, -3.0]]}),
         ("count_step", {"columns": 3, "coefficients": [1e99, 1e-99, 3.0]}),
         ("polynomial_coefficients", {"columns": 2, "table": [[0, 0], [0, 1], [1, 0]], "weights": [0, 1, 1]}),
         ("augmented_scatter", {"columns": 3}),

@@ -180,6 +180,7 @@ _SENSITIVITIES = [
             "rounded_scatter:RoundedScatter",
             "super().sensitivity(adjacency) * (LARGEST_NORM / TARGET) ** 2",
         ),
+        ("multinomial_step", "multinomial:MultinomialStep", "2 * math.sqrt(2)"),
         ("cox_step", "cox_step:CoxStep", "2.0"),
         ("score_table", "concordance:ScoreTable", "math.sqrt(2)"),
         ("unmixing_score", "sources:SourceStatistic", "2.0"),

@@ -51,6 +51,7 @@ GUARDS = {
     "product-of-one-column": f"{SENSITIVITY}[scatter_product-*",
     "rounded-scatter-sensitivity": f"{ROUNDED}_rounded_scatter_records_and_neighbours_stay_within_sensitivity",
     "unmixing-score-sensitivity": f"{SENSITIVITY}[unmixing_score-*",
+    "multinomial-step-sensitivity": f"{SENSITIVITY}[multinomial_step-*",
     "cox-step-sensitivity": f"{SENSITIVITY}[cox_step-*",
     "weightless-constants": COX,
     "rows-apart": COX,

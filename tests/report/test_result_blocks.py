@@ -33,6 +33,7 @@ DRAWN: dict[str, set[str]] = {
     "hypothesis-test": {"Effects"},
     "linear-regression": {"Coefficients", "Residuals"},
     "logistic-regression": {"Odds ratios", "Scores by class"},
+    "multinomial-regression": {"Odds ratios"},
     "poisson-regression": {"Rate ratios"},
     "pca": {"Energy of the components", "Components"},
     "ica": {"Energy of the components", "Component 1", "Component 2", "Component 3", "Component 4", "Stability"},

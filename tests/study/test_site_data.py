@@ -92,6 +92,12 @@ CASES = {
     "statistic": case("statistic", 'columns = ["age", "bmi"]\nstatistic = "tests_site_data_rows"\nclip = 100.0'),
     "linear": case("linear-regression", "", more=DESIGN.format(response="visits")),
     "logistic": case("logistic-regression", "", more=DESIGN.format(response="sick")),
+    "multinomial": case(
+        "multinomial-regression",
+        "",
+        more='[design]\nresponse = "visits"\n[design.ranges]\nage = [0, 100]\n[design.missing]\nage = 50\n'
+        f"[design.levels]\nvisits = {list(range(16))}\n",
+    ),
     "poisson": case("poisson-regression", "", more=DESIGN.format(response="visits")),
     "polynomial": case(
         "polynomial-loss", "table = [[0, 0, 1], [0, -2, 0], [1, 0, 0]]", more=DESIGN.format(response="visits")

@@ -24,6 +24,7 @@ from zerosum.algorithms.quantiles import QuantilesProgram
 from zerosum.algorithms.regression.functional import PolynomialLossProgram
 from zerosum.algorithms.regression.glm import LogisticRegressionProgram, PoissonRegressionProgram
 from zerosum.algorithms.regression.linear import LinearRegressionProgram
+from zerosum.algorithms.regression.multinomial import MultinomialRegressionProgram
 from zerosum.algorithms.survival import SurvivalProgram
 from zerosum.algorithms.synthetic.program import SyntheticDataProgram
 from zerosum.algorithms.topics.program import TopicsProgram
@@ -47,7 +48,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
             CustomProgram,
         ),
         *(LinearRegressionProgram, LogisticRegressionProgram, PoissonRegressionProgram, PolynomialLossProgram),
-        CoxRegressionProgram,
+        *(MultinomialRegressionProgram, CoxRegressionProgram),
         *(FeatureClassifierProgram, NeuralClassifierProgram, DataCollaborationProgram),
         *(DescribeProgram, QuantilesProgram, SurvivalProgram, HypothesisTestProgram),
         SyntheticDataProgram,
@@ -153,6 +154,7 @@ __all__ = [
     "LogisticRegressionProgram",
     "MeanProgram",
     "MixtureProgram",
+    "MultinomialRegressionProgram",
     "NeuralClassifierProgram",
     "PCAProgram",
     "PoissonRegressionProgram",

@@ -49,7 +49,7 @@ class Design(BaseModel):
     ranges : dict of str to (float, float)
         Public range of every numeric feature, and of a numeric response.
     levels : dict of str to list
-        Public levels of every categorical feature, the reference first. A response with two levels is a class.
+        Public levels of every categorical feature, the reference first. A response with levels is a class.
     interactions : list of lists of str
         Features whose product enters too.
     formula : str, optional
@@ -213,10 +213,8 @@ class Design(BaseModel):
             raise ValueError(f"the response {self.response!r} needs a public range, or two levels")
         if self.time is not None and self.response not in self.levels:
             raise ValueError(f"the event {self.response!r} needs levels: no event first, then one event or several")
-        if self.time is None and len(self.levels.get(self.response, (0, 1))) != 2:
-            raise ValueError(
-                f"the response {self.response!r} must have two levels, got {len(self.levels[self.response])}"
-            )
+        if len(self.levels.get(self.response, (0, 1))) < 2:
+            raise ValueError(f"the response {self.response!r} must have two levels or more, got one")
         for name, (low, high) in self.ranges.items():
             if not low < high:
                 raise ValueError(
@@ -350,6 +348,8 @@ class Design(BaseModel):
             roles["weight"] = self._weight[0]
         if self.hold_out:
             roles |= {"draw": DRAW, "hold_out": self.hold_out}
+        if self.time is None and len(self.levels.get(self.response, ())) > 2:
+            roles |= {"classes": self.levels[self.response]}
         if self.time is not None:
             roles |= {"events": self.levels[self.response]}
             roles |= {} if self.entry is None else {"entry": self.entry}
@@ -393,7 +393,14 @@ class Design(BaseModel):
         times = [(name, *self.ranges[name]) for name in (self.entry, self.time) if name is not None]
         strata = [(SITE if self._by_site else str(self._stratum), 0.0, 1.0)] if self._by_site or self._stratum else []
         times = [*times[:-1], *strata, *times[-1:]]
-        return [*self._terms(), *offset, *weight, *drawn, *times, (self.response, *self._own_range(self.response))]
+        return [*self._terms(), *offset, *weight, *drawn, *times, (self.response, *self._response_range)]
+
+    @property
+    def _response_range(self) -> Range:
+        """Range of the response: as declared, or the codes of its classes. An event enters as 0 or 1 whatever it is."""
+        if self.time is None and self.response in self.levels:
+            return 0.0, float(len(self.levels[self.response]) - 1)
+        return self._own_range(self.response)
 
     def _measures(self) -> dict[str, str]:
         """Unit of measurement of design columns. That of a product is the product of its parts' units."""

@@ -20,6 +20,7 @@ from zerosum.estimators.ica import ICA
 from zerosum.estimators.kmeans import KMeans
 from zerosum.estimators.mean import Mean
 from zerosum.estimators.mixture import GaussianMixture
+from zerosum.estimators.multinomial import MultinomialRegression
 from zerosum.estimators.network import NeuralClassifier
 from zerosum.estimators.pca import PCA
 from zerosum.estimators.regression import LinearRegression
@@ -44,6 +45,7 @@ __all__ = [
     "LinearRegression",
     "LogisticRegression",
     "Mean",
+    "MultinomialRegression",
     "NeuralClassifier",
     "PoissonRegression",
     "PolynomialLoss",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
-from zerosum.estimators.base import JointTransformer, RangedEstimator
+from zerosum.estimators.base import JointTransformer, RangedEstimator, several_tables
 from zerosum.estimators.documentation import documented
 
 
@@ -19,16 +20,19 @@ from zerosum.estimators.documentation import documented
 class KMeans(JointTransformer, RangedEstimator):
     """Private k-means over sites, in a fixed number of rounds.
 
-    The first round assigns rows to many public cells and clusters their noisy means. The other rounds are Lloyd's.
+    The start is that of a mixture (`GaussianMixture`). Then come rounds of Lloyd's algorithm on the residuals of each
+    cluster, so that noise grows with the size of a cluster and not with the public range.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters.
-    rounds : int, default=5
-        Number of rounds, at least 2. Each gets the same share of the budget.
+    rounds : int, default=3
+        Rounds of Lloyd's algorithm after the start. The last one has half of their budget.
     start : int, default=0
-        Seed of the public cells. It does not affect privacy.
+        Public seed of the start. It does not affect privacy.
+    early_share : float, optional
+        Share of the budget of all releases before Lloyd's rounds. By default it follows from the noise.
     %(rows_and_privacy)s
 
     Attributes
@@ -60,8 +64,27 @@ class KMeans(JointTransformer, RangedEstimator):
 
     n_clusters: int = 8
     _: KW_ONLY
-    rounds: int = 5
+    rounds: int = 3
     start: int = 0
+    early_share: float | None = None
+
+    def fit_predict(self, X: Any, y: object = None, *, sites: ArrayLike | None = None) -> Any:
+        """Fit, and the nearest centre of each row: what each site computes of its own rows with `predict`.
+
+        Parameters
+        ----------
+        X, y, sites
+            As for `fit`.
+
+        Returns
+        -------
+        ndarray of shape (rows,), list or dict
+            An array for one table; for several tables a list, or a dict if they have names.
+        """
+        self.fit(X, y, sites=sites)
+        if isinstance(X, Mapping):
+            return {name: self.predict(rows) for name, rows in X.items()}
+        return [self.predict(rows) for rows in X] if several_tables(X, (2,)) else self.predict(X)
 
     def transform(self, X: ArrayLike) -> Floats:
         """Distance of each row from each centre, in columns divided by `scale_`.

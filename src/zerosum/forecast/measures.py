@@ -30,6 +30,7 @@ from zerosum.algorithms import (
     LinearRegressionProgram,
     MeanProgram,
     MixtureProgram,
+    MultinomialRegressionProgram,
     NeuralClassifierProgram,
     PCAProgram,
     SurvivalProgram,
@@ -111,6 +112,8 @@ def measure_of(algorithm: Algorithm) -> Measure | None:
             return _centers(algorithm, "centers", algorithm.n_clusters)
         case PCAProgram():
             return _energy(algorithm)
+        case MultinomialRegressionProgram():
+            return _of_classes(algorithm)
         case Regression():
             return _coefficients(algorithm)
         case CoxRegressionProgram():
@@ -338,6 +341,17 @@ def _coefficients(algorithm: Regression) -> Measure:
     unit = "of the response's range" if isinstance(algorithm, LinearRegressionProgram) else "of the linear predictor"
     lines.append(Line("intercept", response, counts=not names))
     return Measure(tuple(lines), f"{unit}, as a column goes through its range", _flat("coefficients", "intercept"))
+
+
+def _of_classes(algorithm: MultinomialRegressionProgram) -> Measure:
+    """Coefficients of every class in units of the effect when a column traverses its range, as in `_coefficients`."""
+    names, widths = algorithm.columns[: algorithm.features], (2 * algorithm.half).tolist()
+    lines = []
+    for each in algorithm.classes[1:]:
+        lines += [Line(f"{each}: {name}", 1 / width) for name, width in zip(names, widths, strict=False)]
+        lines += [Line(f"{each}: intercept", 1.0, counts=not names)] if algorithm.intercept else []
+    unit = "of the linear predictor, as a column goes through its range"
+    return Measure(tuple(lines), unit, _flat("coefficients"))
 
 
 def _hazards(algorithm: CoxRegressionProgram) -> Measure:

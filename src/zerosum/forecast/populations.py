@@ -24,6 +24,7 @@ from zerosum.algorithms import (
     KMeansProgram,
     LogisticRegressionProgram,
     MixtureProgram,
+    MultinomialRegressionProgram,
     NeuralClassifierProgram,
     PCAProgram,
     PoissonRegressionProgram,
@@ -326,6 +327,8 @@ class RegressionPopulation(Population):
                 raise BadParameter(
                     f"the response {self.response!r} is guessed by two shares, of no and of yes: shares:9:1"
                 )
+        elif isinstance(self.algorithm, MultinomialRegressionProgram):
+            raise BadParameter(f"the response {self.response!r} has several classes, about which no guess is stated")
         elif isinstance(self.algorithm, PoissonRegressionProgram):
             if shape.kind != "normal" or not shape.numbers[0] > 0:
                 raise BadParameter(
@@ -398,6 +401,13 @@ class RegressionPopulation(Population):
             slope = math.sqrt(share / (1 - share) * math.pi**2 / 3)
             chance = 1 / (1 + np.exp(-(_logistic_intercept(scores * slope, some) + slope * scores)))
             return np.where(rng.random(len(scores)) < chance, high, low)
+        if isinstance(algorithm, MultinomialRegressionProgram):
+            # Utilities with independent Gumbel errors give a multinomial model (McFadden 1974). Those of the classes
+            # rise evenly with the score, and the last one as the class of a model of two classes.
+            slope = math.sqrt(share / (1 - share) * math.pi**2 / 3)
+            rising = np.linspace(0.0, slope, len(algorithm.classes))
+            utilities = scores[:, None] * rising + rng.gumbel(size=(len(scores), len(rising)))
+            return np.argmax(utilities, axis=1).astype(np.float64)
         mean, spread = self.assumptions.response(name, low, high)
         if isinstance(algorithm, PoissonRegressionProgram):
             # exp(slope z) has the squared coefficient of variation exp(slope^2) - 1 = share. Dividing by exp(slope^2 /

@@ -33,7 +33,7 @@ from zerosum.report.document import Forest, ForestRow, Table, known
 from zerosum.report.mixed import random_intercept
 
 Interval = tuple[float, float]
-Link = Literal["identity", "logit", "log"]
+Link = Literal["identity", "logit", "log", "softmax"]
 
 INTERCEPT = "intercept"
 NOT_IDENTIFIED = "not identified at this budget"
@@ -41,6 +41,7 @@ _SITE_EFFECT = f"{SITE}="  # beginning of the names of site effects
 # Link of each algorithm, and the name of an exponentiated coefficient.
 _MODELS: dict[str, tuple[Link, str]] = {
     "logistic-regression": ("logit", "odds ratio"),
+    "multinomial-regression": ("softmax", "odds ratio"),
     "poisson-regression": ("log", "rate ratio"),
     "cox-regression": ("log", "hazard ratio"),
 }
@@ -58,6 +59,15 @@ _REASONS = (
     "too few events for the number of columns",
 )
 _PLACES_MOST = 4  # largest number of decimals of a ratio
+
+
+def is_intercept(name: str) -> bool:
+    """Whether a coefficient is an intercept: that of the model, or of a class in a model of several classes.
+
+    >>> is_intercept("intercept"), is_intercept("mild: intercept"), is_intercept("mild: age")
+    (True, True, False)
+    """
+    return name == INTERCEPT or name.endswith(f": {INTERCEPT}")
 
 
 @dataclass(frozen=True)
@@ -155,7 +165,7 @@ class CoefficientTable:
         One for each coefficient.
     measure : str
         Name of the estimates: "coefficient", "odds ratio", and so on.
-    link : {"identity", "logit", "log"}
+    link : {"identity", "logit", "log", "softmax"}
         Link of the model.
     ratio : str
         Name of an exponentiated coefficient; empty if the model has none.
@@ -262,7 +272,7 @@ class CoefficientTable:
             return self
         if self.measure.startswith("predicted"):
             raise BadInput(f"ratios are derived from coefficients, and this table holds {self.title.lower()}")
-        rows = tuple(_mapped(row, _exp) for row in self.rows if row.name != INTERCEPT)
+        rows = tuple(_mapped(row, _exp) for row in self.rows if not is_intercept(row.name))
         return replace(self, rows=rows, measure=self.ratio, is_ratio=True, covariances={})
 
     def contrast(self, weights: Mapping[str, float], name: str = "") -> Coefficient:
@@ -471,6 +481,8 @@ class CoefficientTable:
             If the model has no intercept, or a feature has neither a value nor a released mean.
         """
         self._coefficients_only("margins")
+        if self.link == "softmax":
+            raise BadInput("predicted margins are not available for several classes; predict_proba has probabilities")
         if INTERCEPT not in self.names:
             raise BadInput("a model without an intercept has no predicted margins")
         given = {
@@ -511,7 +523,7 @@ class CoefficientTable:
         correction : {"none", "holm", "benjamini-hochberg"}
             "holm" bounds the probability of any false rejection, "benjamini-hochberg" the expected share of false ones.
         """
-        rows = [row for row in self.rows if row.name != INTERCEPT and row.p_value is not None]
+        rows = [row for row in self.rows if not is_intercept(row.name) and row.p_value is not None]
         values = adjusted(np.array([row.p_value for row in rows], dtype=np.float64), correction).tolist()
         # The hypothesis that the intercept is 0 is hardly ever a question of a study.
         new = dict(zip([row.name for row in rows], values if correction != "none" else [None] * len(rows), strict=True))
@@ -655,7 +667,7 @@ class CoefficientTable:
     def tables(self) -> list[Table]:
         """Coefficients, and their ratios where the model has them, as tables of text."""
         tables = [self.as_table()]
-        if self.ratio and self.measure == "coefficient" and any(row.name != INTERCEPT for row in self.rows):
+        if self.ratio and self.measure == "coefficient" and any(not is_intercept(row.name) for row in self.rows):
             tables.append(self.ratios().as_table())
         return tables
 

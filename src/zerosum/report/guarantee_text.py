@@ -33,6 +33,7 @@ _DESCRIPTIONS = {
     "ica": "independent components",
     "linear-regression": "a linear regression",
     "logistic-regression": "a logistic regression",
+    "multinomial-regression": "a multinomial logistic regression",
     "poisson-regression": "a Poisson regression",
     "cox-regression": "a Cox regression of survival times",
     "polynomial-loss": "a regression by a polynomial loss",

@@ -23,10 +23,16 @@ from zerosum.version import VERSION
 _REGRESSIONS = {
     "linear-regression": "linear regression",
     "logistic-regression": "logistic regression",
+    "multinomial-regression": "multinomial logistic regression",
     "poisson-regression": "Poisson regression",
     "cox-regression": "Cox proportional hazards regression",
 }
-_RATIOS = {"logistic-regression": "odds ratios", "poisson-regression": "rate ratios", "cox-regression": "hazard ratios"}
+_RATIOS = {
+    "logistic-regression": "odds ratios",
+    "multinomial-regression": "odds ratios against the reference class",
+    "poisson-regression": "rate ratios",
+    "cox-regression": "hazard ratios",
+}
 _MOST_COLUMNS = 30  # largest number of columns that are listed
 
 

@@ -25,6 +25,7 @@ from zerosum.statistics.marginals import CentredPairs, WeightedTables
 from zerosum.statistics.mixture import AugmentedScatter, MixtureSums, ThirdMoment
 from zerosum.statistics.module import ModuleGradient, ModulePredictions
 from zerosum.statistics.moments import SecondMoment
+from zerosum.statistics.multinomial import MultinomialStep
 from zerosum.statistics.network import TwoLayerGradient, TwoLayerPredictions
 from zerosum.statistics.observed import ObservedSums
 from zerosum.statistics.polynomial import PolynomialCoefficients
@@ -80,6 +81,7 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     ScoreMoment,
     NewtonStep,
     CountStep,
+    MultinomialStep,
     PolynomialCoefficients,
     FitHistogram,
     TwoLayerGradient,

@@ -274,6 +274,11 @@ class Study(Table):
                 raise BadStudy(f"the algorithm {self.algorithm!r} is not a regression, and takes no [design]")
             if ("cause" in fields) != (design.time is not None):
                 raise BadStudy("a [design] has a time for Cox regression, and for no other regression")
+            if "classes" in design.roles and "classes" not in fields:
+                raise BadStudy(
+                    f"the response {design.response!r} has {len(design.levels[design.response])} levels, and "
+                    f"{self.algorithm!r} takes two: 'multinomial-regression' takes more"
+                )
             if given := sorted(_DESIGN_PARAMETERS & self.parameters.keys()):
                 raise BadStudy(
                     f"with [design], {given[0]} follows from it, so parameters must not give it: [design] has ranges, "

@@ -36,8 +36,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from zerosum.algorithms.cells import farthest_points, weighted_kmeans
 from zerosum.algorithms.histogram import nearest_probabilities
-from zerosum.algorithms.kmeans import farthest_points, weighted_kmeans
 from zerosum.algorithms.mixture.components import (
     Components,
     Step,
@@ -199,9 +199,8 @@ class MixtureProgram(RangedAlgorithm):
         return moment, start, refine / max(self._turns, 1), left
 
     def resolve(self, facts: PublicFacts) -> Self:
-        """Sets the shares before the last round: they grow with the square root of the noise, within 0.1 to 0.4."""
-        noise = facts.noise / (facts.units or GUESSED_UNITS) * self.n_components * math.sqrt(len(self.columns))
-        begun = float(np.clip(TUNING.early_share * math.sqrt(noise / TUNING.usual_noise), *TUNING.early_share_limits))
+        """Sets the shares before the last round (`early_share`)."""
+        begun = early_share(facts, self.n_components, len(self.columns))
         names = ("moment_share", "start_share", "refine_share")
         return self.model_copy(
             update={
@@ -212,8 +211,13 @@ class MixtureProgram(RangedAlgorithm):
     @property
     def describe(self) -> str:
         """The start and the rounds, for the plan."""
-        begun = {"tensor": "the third moment", "cells": f"{self._cells} public cells", "none": "the mean"}[self.chosen]
-        return f"start from {begun}, {self._turns} rounds of EM among the means' directions, one in all columns"
+        return f"{self.begun}, one in all columns"
+
+    @property
+    def begun(self) -> str:
+        """The releases before the last, for the plan."""
+        start = {"tensor": "the third moment", "cells": f"{self._cells} public cells", "none": "the mean"}[self.chosen]
+        return f"start from {start}, {self._turns} rounds of EM among the means' directions"
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
@@ -270,7 +274,7 @@ class MixtureProgram(RangedAlgorithm):
         rows = self._row_parameters(center)
         return ThirdMoment(**rows, projection=white, correction=correction, constant=1.0, clip=clip)
 
-    def _sums(
+    def sums(
         self, center: Floats, basis: Floats | None, at: Components, clips: Floats, *, projected: bool
     ) -> MixtureSums:
         """The statistic of one round of EM.
@@ -308,7 +312,7 @@ class MixtureProgram(RangedAlgorithm):
 
         def sums(count: int, *, projected: bool) -> MixtureSums:
             ones = np.ones(count)
-            return self._sums(center, basis, Components(np.zeros((count, D)), ones, ones), ones, projected=projected)
+            return self.sums(center, basis, Components(np.zeros((count, D)), ones, ones), ones, projected=projected)
 
         begun: list[BoundedStatistic] = []
         if self.chosen == "tensor":
@@ -329,14 +333,24 @@ class MixtureProgram(RangedAlgorithm):
 
     def program(self, adjacency: Adjacency) -> Program:
         """The frame, the start, the rounds of EM in the subspace, and the last round in all columns."""
+        frame, at = yield from self.begin(adjacency)
+        step = yield from self._round(frame, at, self._shares[-1], projected=False)
+        return self._report(frame, at, step)
+
+    def begin(self, adjacency: Adjacency) -> Generator[Request, Release, tuple[Frame, Components]]:
+        """All releases before the last: the frame, and the components after the rounds in the subspace.
+
+        Parameters
+        ----------
+        adjacency : Adjacency
+            Under add-remove the number of units comes from the releases.
+        """
         frame = yield from self._estimate_frame(adjacency)
         at = yield from self._start_components(frame)
-        _moment, _start, refine, last = self._shares
         for _ in range(self._turns):
-            step = yield from self._round(frame, at, refine, projected=True)
+            step = yield from self._round(frame, at, self._shares[2], projected=True)
             at = Components(at.means + frame.in_columns(step.moves), step.variances, step.weights)
-        step = yield from self._round(frame, at, last, projected=False)
-        return self._report(frame, at, step)
+        return frame, at
 
     def _estimate_frame(self, adjacency: Adjacency) -> Generator[Request, Release, Frame]:
         """Releases 1 to 3: the frame.
@@ -457,7 +471,7 @@ class MixtureProgram(RangedAlgorithm):
         near = math.sqrt(float(np.median(np.min(apart, axis=1))))
         # A variance far below the distance of cells makes responsibilities nearly 0 or 1: a row goes to its cell.
         at = Components(cells, np.full(count, TUNING.cell_softness * near**2), np.ones(count))
-        sums = self._sums(frame.center, None, at, np.full(count, near), projected=False)
+        sums = self.sums(frame.center, None, at, np.full(count, near), projected=False)
         release = yield PrivateSum(sums, self._shares[1])
         counts, moved, _spreads = sums.split(release.value)
         valid = counts > TUNING.count_evidence * release.noise_std
@@ -492,7 +506,7 @@ class MixtureProgram(RangedAlgorithm):
         inside = projected and frame.basis is not None
         width = self.n_components - 1 if inside else len(self.columns)
         clips = (TUNING.residual_clip_subspace if inside else TUNING.residual_clip) * np.sqrt(at.variances * width)
-        sums = self._sums(frame.center, frame.basis, at, clips, projected=projected)
+        sums = self.sums(frame.center, frame.basis, at, clips, projected=projected)
         release = yield PrivateSum(sums, share)
         # The last round keeps the variances of the rounds before it, in which a spread has fewer columns and so less
         # sampling error; without such rounds it must estimate them itself.
@@ -532,3 +546,17 @@ class MixtureProgram(RangedAlgorithm):
             "center": Quantity(frame.center, "mean", (columns,)),
             "scale": Quantity(self.scale, "scale", (columns,)),
         }
+
+
+def early_share(facts: PublicFacts, components: int, columns: int) -> float:
+    """Share of second moments, start and rounds in the subspace: it grows with the square root of the noise.
+
+    Parameters
+    ----------
+    facts : PublicFacts
+        Noise and number of units.
+    components, columns : int
+        K and D.
+    """
+    noise = facts.noise / (facts.units or GUESSED_UNITS) * components * math.sqrt(columns)
+    return float(np.clip(TUNING.early_share * math.sqrt(noise / TUNING.usual_noise), *TUNING.early_share_limits))
