@@ -32,7 +32,7 @@ KINDS = {"small": (3000, 3, 3, 0.8), "usual": (10_000, 4, 3, 0.8), "wide": (20_0
 def fitted(x: Floats, y: NDArray[Any], bounds: dict[str, Any], epsilon: float, seed: int) -> Any:
     """A fit over equal sites."""
     parts = np.array_split(np.arange(len(x)), SITES)
-    settings = {"epsilon": epsilon, "delta": 1e-5, "random_state": seed, "data": "synthetic"}
+    settings: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-5, "random_state": seed, "data": "synthetic"}
     model = zerosum.MultinomialRegression(response=np.unique(y).tolist(), **bounds, **settings)
     return model.fit([x[part] for part in parts], [y[part] for part in parts])
 

@@ -407,7 +407,7 @@ class RegressionPopulation(Population):
             slope = math.sqrt(share / (1 - share) * math.pi**2 / 3)
             rising = np.linspace(0.0, slope, len(algorithm.classes))
             utilities = scores[:, None] * rising + rng.gumbel(size=(len(scores), len(rising)))
-            return np.argmax(utilities, axis=1).astype(np.float64)
+            return np.asarray(np.argmax(utilities, axis=1), dtype=np.float64)
         mean, spread = self.assumptions.response(name, low, high)
         if isinstance(algorithm, PoissonRegressionProgram):
             # exp(slope z) has the squared coefficient of variation exp(slope^2) - 1 = share. Dividing by exp(slope^2 /
