@@ -38,6 +38,7 @@ MODULES = {
     "coordinator": ("coordinator", "report"),
     "demo": ("study",),
     "describe": ("describe",),
+    "dossier": ("dossier",),
     "reproduce": ("reproduce",),
     "flare": ("flare",),
     "ledger": ("ledger",),

@@ -550,6 +550,10 @@ def site_dry_run(
         terminal.print_json(record)
         return
     terminal.print_titled(visible(proposal.study), f": {proposal.algorithm}")
+    if proposal.question.purpose:
+        terminal.out.print(f"purpose: {visible(proposal.question.purpose)}", soft_wrap=True, markup=False)
+    for entry, given in proposal.question.permit.items():
+        terminal.out.print(f"permit, {visible(entry)}: {visible(given)}", soft_wrap=True, markup=False)
     terminal.out.print(f"columns: {', '.join(visible(name) for name in proposal.question.columns)}", soft_wrap=True)
     defined = proposal.question.preprocessing.get("definitions")
     for name, text in defined.items() if isinstance(defined, dict) else ():
