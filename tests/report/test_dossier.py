@@ -160,6 +160,14 @@ def test_registry_schema_file_is_that_of_the_model() -> None:
     assert SCHEMA.read_text() == json_schema()
 
 
+@pytest.mark.parametrize("scheme", [name for name, facts in SCHEMES.items() if facts.noisy])
+def test_registry_entry_meets_the_shipped_schema(scheme: str) -> None:
+    linter = pytest.importorskip("jsonschema")
+    entry = registry_entry(Facts(make(scheme)))
+    assert entry is not None
+    linter.validate(json.loads(entry.to_json()), json.loads(SCHEMA.read_text()))
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
