@@ -210,6 +210,11 @@ def test_dossier_verifies_and_a_changed_byte_does_not(tmp_path: Path) -> None:
         path.write_bytes(content)
 
 
+def test_dossier_folder_is_for_its_owner_only(tmp_path: Path) -> None:
+    write_dossier(Facts(make("secure-sum")), tmp_path / "d", Identity())
+    assert (tmp_path / "d").stat().st_mode & 0o077 == 0
+
+
 def test_dossier_of_another_plan_is_refused(tmp_path: Path) -> None:
     write_dossier(Facts(make("secure-sum")), tmp_path / "d", Identity())
     with pytest.raises(CheckFailed):

@@ -20,6 +20,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from zerosum.disk import make_folder
 from zerosum.report.build import signed_files
 from zerosum.report.document import Document, Section, Table, Text
 from zerosum.report.dossier_facts import DOES_NOT_APPLY, NOT_STATED, Facts
@@ -61,6 +62,9 @@ def write_dossier(facts: Facts, folder: Path, key: Identity, *, site: str = "", 
     files["dossier.html"], files["dossier.json"] = signed_files(whole, key)
     if docx:
         files["dossier.docx"] = word((brief, whole))
+    # For those whom its owner gives it to: with a site's file it has the site's other studies.
+    if not folder.exists():
+        make_folder(folder)
     # The page of the dossier is written last: a folder that has it is complete.
     order = sorted(files, key=lambda name: name == "dossier.html")
     for name in order:
