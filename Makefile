@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: demo test quick mutations lint types docs notebooks tests explore slow test-torch gpu test-flare slow-flare test-browser pictures bundle format clean
+.PHONY: demo test quick mutations lint types docs notebooks tests explore slow test-torch gpu test-flare slow-flare test-browser pictures bundle wheels lock format clean
 
 demo: $(READY)
 	$(BIN)/zerosum demo --out zerosum-demo
@@ -98,9 +98,18 @@ pictures: $(BROWSER)/.ready
 	PYTHONPATH=benchmarks $(BROWSER)/bin/python benchmarks/gallery.py --out docs/pictures
 	ZEROSUM_PICTURES=docs/pictures $(BROWSER)/bin/pytest -m browser tests/watch
 
-# Wheels for machines without a network, in build/bundle; deploy/Containerfile is built from them.
+# Wheels for machines without a network, in build/bundle, with their digests and a bill of materials; deploy/Containerfile
+# is built from them.
 bundle: $(READY)
 	PYTHON=$(BIN)/python deploy/bundle.sh
+
+# Wheels of Zerosum itself for Linux on x86-64 and aarch64, in build/wheels.
+wheels: $(READY)
+	PYTHON=$(BIN)/python deploy/wheels.sh
+
+# requirements/bundle.txt from ci.txt and flare.txt, with the digests of every file. Needs uv and the index.
+lock:
+	deploy/lock.sh
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

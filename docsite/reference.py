@@ -46,6 +46,7 @@ from zerosum.study import Study
 from zerosum.study.entries import (
     CoalitionTable,
     ImagingTable,
+    PermitTable,
     PrivacyTable,
     RosterTable,
     SchemeTable,
@@ -57,6 +58,7 @@ from zerosum.study.site_file import ConsentTable, LimitsTable, RolesTable, SiteF
 _HERE = re.compile(r"^<!-- code: (\w+)(?: (\w+))? -->$", re.MULTILINE)
 _TABLES = (
     *(Study, UnitTable, PrivacyTable, CoalitionTable, SchemeTable, TreeTable, ImagingTable, RosterTable, Design),
+    PermitTable,
     *(SiteFile, Source, ConsentTable, LimitsTable, RolesTable, DataSchema, ColumnSchema, ImagesSchema, Policy),
     *(Definitions, CohortTable, Records, OutcomeTable, Variable),
 )

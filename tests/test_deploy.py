@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import configparser
+import hashlib
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
+import yaml  # type: ignore[import-untyped]  # PyYAML ships no types
 
 import zerosum.cli
 from zerosum.cli.app import app
@@ -84,7 +89,10 @@ def test_systemd_notification_runs_when_a_plan_arrives() -> None:
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_systemd_unit_allows_few_system_calls(path: Path) -> None:
     service = parse(path)["Service"]
-    assert service["SystemCallFilter"] == "@system-service"
+    filters = re.findall(r"(?m)^SystemCallFilter=(.*)$", path.read_text())
+    assert filters[:2] == ["@system-service", "~@privileged"]
+    # The site gives its sockets for roles to their groups, and no unit needs another privileged call.
+    assert filters[2:] == (["@chown"] if path.name == "zerosum-site.service" else [])
     assert {
         service[name] for name in ("RestrictNamespaces", "ProtectClock", "ProtectKernelLogs", "LockPersonality")
     } == {"yes"}
@@ -118,6 +126,186 @@ def test_systemd_analyze_accepts_units(tmp_path: Path) -> None:
     assert ours == []
 
 
+EXPOSURE = {
+    "zerosum-site.service": 0.8,
+    "zerosum-coordinator@.service": 0.8,
+    "zerosum-flare-client.service": 1.5,
+    "zerosum-flare-server.service": 1.8,
+    "zerosum-tidy.service": 0.8,
+}  # the largest that systemd-analyze may find, of 10
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_systemd_unit_has_low_exposure(path: Path, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd is not installed")
+    # An instance of a template has a name of its own.
+    copy = tmp_path / path.name.replace("@", "@i")
+    shutil.copy(path, copy)
+    command = ["systemd-analyze", "security", "--offline=yes", "--no-pager", str(copy)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C.UTF-8"})
+    if "unrecognized option" in done.stderr:
+        pytest.skip("this systemd-analyze rates no files")
+    (rating,) = re.findall(r"Overall exposure level for .*?: ([0-9.]+)", done.stdout)
+    assert float(rating) <= EXPOSURE[path.name]
+
+
+def manifests() -> list[dict[str, Any]]:
+    return [
+        each
+        for name in ("site.yaml", "network.yaml")
+        for each in yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text(encoding="utf-8"))
+    ]
+
+
+@pytest.mark.parametrize("manifest", manifests(), ids=lambda each: f"{each['kind']}-{each['metadata']['name']}")
+@pytest.mark.parametrize("version", ["1.30", "1.37"])
+def test_kubernetes_manifest_is_valid(manifest: dict[str, Any], version: str) -> None:
+    linter = pytest.importorskip("kubernetes_validate")
+    linter.validate(manifest, version, strict=True)
+
+
+def test_kubernetes_kustomization_names_every_manifest() -> None:
+    listed = yaml.safe_load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
+    assert {*listed, "kustomization.yaml"} == {path.name for path in (DEPLOY / "kubernetes").iterdir()}
+
+
+def test_kubernetes_site_is_one_restricted_pod_that_runs_known_commands() -> None:
+    (site,) = (each for each in manifests() if each["kind"] == "StatefulSet")
+    assert site["spec"]["replicas"] == 1
+    pod = site["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert not pod["automountServiceAccountToken"]
+    assert pod["terminationGracePeriodSeconds"] > 600  # the default of limits.seconds
+    for container in pod["containers"]:
+        context = container["securityContext"]
+        assert context["readOnlyRootFilesystem"]
+        assert not context["allowPrivilegeEscalation"]
+        assert context["capabilities"] == {"drop": ["ALL"]}
+    serving, client = pod["containers"]
+    assert is_command(serving["args"])
+    assert is_command(serving["readinessProbe"]["exec"]["command"][1:])
+    assert client["command"][0].endswith("/startup/sub_start.sh")
+    mounts = {each["name"]: each for each in serving["volumeMounts"]}
+    assert mounts["data"]["readOnly"]
+    assert {each["name"] for each in pod["volumes"]} == set(mounts)
+
+
+def test_kubernetes_network_has_no_way_in_and_one_way_out() -> None:
+    (policy,) = (each["spec"] for each in manifests() if each["kind"] == "NetworkPolicy")
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["ingress"] == []
+    assert [port["port"] for rule in policy["egress"] for port in rule["ports"]] == [443, 53, 53]
+    (site,) = (each for each in manifests() if each["kind"] == "StatefulSet")
+    assert policy["podSelector"] == site["spec"]["selector"]
+
+
+def locked() -> dict[str, str]:
+    text = (ROOT / "requirements" / "bundle.txt").read_text(encoding="utf-8").replace("\\\n", " ")
+    found = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            name, version = re.match(r"([\w.-]+)==(\S+)", line).groups()  # type: ignore[union-attr]
+            found[name] = version
+            digests = re.findall(r"--hash=(\S+)", line)
+            assert digests
+            assert all(re.fullmatch("sha256:[0-9a-f]{64}", each) for each in digests)
+    return found
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_bundle_lock_has_digests_and_the_versions_of_ci() -> None:
+    pins = {}
+    for name in ("ci.txt", "flare.txt"):
+        for line in (ROOT / "requirements" / name).read_text().splitlines():
+            if "==" in line and not line.startswith("#"):
+                pins[normal(line.split("==")[0])] = line.split("==")[1].split(";")[0].strip()
+    known = locked()
+    # Packages for other systems only are in no environment of CI.
+    shared = {normal(name): version for name, version in known.items() if normal(name) in pins}
+    assert shared == {name: pins[name] for name in shared}
+    assert len(shared) > 60
+
+
+def test_bundle_lock_has_every_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    named = [*project["dependencies"], *extras["nvflare"], *extras["watch"]]
+    needed = {normal(re.split(r"[^\w.-]", each, maxsplit=1)[0]) for each in named}
+    assert needed <= {normal(name) for name in locked()}
+
+
+def wheel(folder: Path, name: str, version: str, more: str) -> None:
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        archive.writestr(f"{name}-{version}.dist-info/METADATA", f"Name: {name}\nVersion: {version}\n{more}\n")
+
+
+def make_bill(folder: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, str(DEPLOY / "sbom.py"), str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "0"},
+    )
+    assert done.stderr == ""
+    found: dict[str, Any] = json.loads((folder / "sbom.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_bill_of_materials_lists_wheels_with_licences_digests_and_dependencies(tmp_path: Path) -> None:
+    wheel(tmp_path, "zerosum", "0.3", "License-Expression: Apache-2.0\nRequires-Dist: Some_Lib>=1\nRequires-Dist: gone")
+    wheel(tmp_path, "some_lib", "1.2", "Classifier: License :: OSI Approved :: MIT License")
+    wheel(tmp_path, "bare", "3", "")
+    bill = make_bill(tmp_path)
+    own, parts = bill["metadata"]["component"], {each["name"]: each for each in bill["components"]}
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+    assert own["licenses"] == [{"expression": "Apache-2.0"}]
+    assert parts["some-lib"]["licenses"] == [{"license": {"name": "MIT License"}}]
+    assert parts["bare"]["licenses"] == [{"license": {"name": "not stated"}}]
+    digest = hashlib.sha256((tmp_path / "some_lib-1.2-py3-none-any.whl").read_bytes()).hexdigest()
+    assert parts["some-lib"]["hashes"] == [{"alg": "SHA-256", "content": digest}]
+    needs = {each["ref"]: each["dependsOn"] for each in bill["dependencies"]}
+    assert needs["pkg:pypi/zerosum@0.3"] == ["pkg:pypi/some-lib@1.2"]
+    pins = (tmp_path / "requirements.txt").read_text().splitlines()
+    assert f"some-lib==1.2 --hash=sha256:{digest}" in pins
+    assert len(pins) == 3
+
+
+def test_bill_of_materials_of_the_same_wheels_is_the_same(tmp_path: Path) -> None:
+    wheel(tmp_path, "zerosum", "0.3", "")
+    first = make_bill(tmp_path)
+    assert make_bill(tmp_path) == first
+    wheel(tmp_path, "other", "1", "")
+    assert make_bill(tmp_path)["serialNumber"] != first["serialNumber"]
+
+
+def test_bill_of_materials_is_what_pip_requires(tmp_path: Path) -> None:
+    """A wheel that was changed after the list was made is not installed."""
+    wheel(tmp_path, "zerosum", "0.3", "")
+    make_bill(tmp_path)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--dry-run",
+        "--no-index",
+        "--no-deps",
+        "--disable-pip-version-check",
+    ]
+    command += ["--ignore-installed", "--find-links", str(tmp_path), "--require-hashes"]
+    command += ["-r", str(tmp_path / "requirements.txt")]
+    with zipfile.ZipFile(tmp_path / "zerosum-0.3-py3-none-any.whl", "a") as archive:
+        archive.writestr("zerosum.py", "changed")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "HASH" in done.stderr.upper()
+
+
 def test_containerfile_names_existing_files_and_commands() -> None:
     text = (DEPLOY / "Containerfile").read_text().replace("\\\n", " ")
     lines = [line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#")]
@@ -140,12 +328,15 @@ def test_containerfile_names_existing_files_and_commands() -> None:
 
 def test_bundle_extras_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for path in (ROOT / "requirements" / "bundle.txt", DEPLOY / "bundle.sh"):
-        named = re.findall(r"\[([a-z,]+)\]", path.read_text())
-        assert named
-        assert all(extra in extras for each in named for extra in each.split(","))
-    assert os.access(DEPLOY / "bundle.sh", os.X_OK)
-    subprocess.run(["sh", "-n", DEPLOY / "bundle.sh"], check=True)
+    named = re.findall(r"--extra (\w+)", (DEPLOY / "lock.sh").read_text())
+    assert named == ["nvflare", "watch"]
+    assert all(extra in extras for extra in named)
+
+
+@pytest.mark.parametrize("name", ["bundle.sh", "lock.sh", "wheels.sh"])
+def test_deploy_script_is_executable_shell(name: str) -> None:
+    assert os.access(DEPLOY / name, os.X_OK)
+    subprocess.run(["sh", "-n", DEPLOY / name], check=True)
 
 
 def test_deployment_guide_site_file_loads(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
 
 from helpers.deployment import declare
 from zerosum.cli import _run
+from zerosum.cli.log import start_logging
 from zerosum.cli.site import site_init
 from zerosum.site.audit_log import AuditLog
 from zerosum.site.ledger_records import Spend
@@ -139,6 +141,34 @@ def test_cli_site_health_has_expired_certificate_among_other_faults(
     words = capsys.readouterr().err
     assert "the metrics are" in words
     assert "has expired" in words
+
+
+def test_cli_log_json_has_fault_of_the_program_as_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("zerosum.cli.coordinator._coordinate", broken)
+    assert run("coordinator", "resume", "--state", tmp_path, "--log-json") == 1
+    (line,) = (json.loads(each) for each in capsys.readouterr().err.splitlines())
+    assert (line["level"], line["event"]) == ("critical", "fault")
+    assert "ZeroDivisionError" in line["traceback"]
+    with pytest.raises(ZeroDivisionError):
+        run("coordinator", "resume", "--state", tmp_path)
+
+
+def test_log_json_has_warnings_of_libraries_as_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        start_logging(True)
+        try:
+            warnings.warn("old", DeprecationWarning, stacklevel=1)
+        finally:
+            start_logging(False)
+    (line,) = (json.loads(each) for each in capsys.readouterr().err.splitlines())
+    assert line["level"] == "warning"
+    assert "old" in line["words"]
 
 
 def test_cli_log_json_has_final_error_as_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

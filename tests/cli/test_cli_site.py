@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from helpers.deployment import Deployment, zerosum
+from zerosum.cli.site import site_init
 from zerosum.engines.sockets import Sockets
 from zerosum.errors import Abandoned, AwaitingConsent
 from zerosum.report.record import write_whole
@@ -35,6 +37,16 @@ def test_cli_site_init_writes_key_and_file_and_overwrites_nothing(tmp_path: Path
     assert again.returncode == 2
     assert "north" in json.loads(again.stdout)["error"]["message"]
     assert zerosum("site", "health", "--site", "north/site.toml", cwd=tmp_path).returncode == 4
+
+
+def test_cli_site_init_makes_folder_for_its_owner_only(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        site_init(tmp_path / "north", json_=True)
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "north", *(tmp_path / "north").iterdir()):
+        assert path.stat().st_mode & 0o077 == 0
 
 
 def test_site_process_from_start_to_stop_reports_health_and_logs(deployment: Deployment) -> None:

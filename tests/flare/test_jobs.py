@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import uuid
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from helpers.deployment import Deployment
 from zerosum.cli import _run
 from zerosum.coordinator.journal import Journal
 from zerosum.errors import BadInput, BadParameter, Refused
-from zerosum.flare.jobs import harden, keep_in, write_job
+from zerosum.flare.jobs import harden, keep_in, tidy, write_job
 from zerosum.flare.provision import project, provision
 from zerosum.study import Study
 from zerosum.study.coordinating import Settings, begin, fewest
@@ -68,6 +70,27 @@ def test_flare_keep_in_moves_server_storage(tmp_path: Path) -> None:
     assert "/tmp/shared" not in text
     assert text.count(str(tmp_path / "own")) == 2
     assert harden(kit) == []
+
+
+def test_flare_tidy_removes_old_folders_of_jobs_only(tmp_path: Path) -> None:
+    old, running, elsewhere = (str(uuid.UUID(int=at)) for at in range(3))
+    for name in (old, running, "startup", "local", "transfer"):
+        (tmp_path / name / "log").mkdir(parents=True)
+        for place in (tmp_path / name / "log", tmp_path / name):
+            os.utime(place, (0, 0))
+    # The folder of a job that runs is as old, and its log is not.
+    (tmp_path / running / "log" / "log.txt").touch()
+    (tmp_path / elsewhere).symlink_to(tmp_path / "startup")
+    assert _run(["flare", "tidy", str(tmp_path), "--days", "30"]) == 0
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(
+        [running, elsewhere, "startup", "local", "transfer"]
+    )
+    assert tidy(tmp_path, 30) == []
+
+
+def test_flare_tidy_of_a_folder_that_is_no_kit_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="kit"):
+        tidy(tmp_path, 30)
 
 
 def test_flare_job_names_study_only(tmp_path: Path) -> None:

@@ -70,6 +70,10 @@ def test_desk_steward_approves_and_log_names_user(site: Site, room: Path, capsys
         assert [each["digest"] for each in ask(desk, do="status")["waiting"]] == [plan.digest()]
         assert Plan.from_json(ask(desk, do="plan", digest=plan.digest()[:8]).encode()) == plan
         assert _run(["site", "plan", plan.digest(), "--desk", str(desk), "--out", str(room / "plan.json")]) == 0
+        capsys.readouterr()
+        assert _run(["site", "plan", plan.digest(), "--desk", str(desk)]) == 0
+        shown = capsys.readouterr().out
+        assert all(name in shown for name in (*plan.question.columns, plan.digest(), plan.releases[0].statistic))
         assert _run(["site", "status", "--desk", str(desk), "--json"]) == 0
         assert _run(["site", "approve", str(room / "plan.json"), "--desk", str(desk)]) == 0
         assert isinstance(tell(site.service, plan, Propose(plan)), Consent)

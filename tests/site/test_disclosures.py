@@ -3,6 +3,7 @@ more of this kind."""
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.small_studies import make_sites
+from helpers.site_service import refused, serve, tell
+from helpers.small_studies import make, make_sites
 from zerosum.algorithms import HistogramProgram
 from zerosum.compute.units import Units
+from zerosum.data.formats import readable
 from zerosum.errors import BadParameter, LedgerRefused, PolicyRefused
 from zerosum.kernel.events import Sampling
 from zerosum.kernel.plan import Plan
@@ -88,6 +91,22 @@ def test_contribution_that_fails_is_charged_and_not_answered_again(
         assert len(ledger.entries()) == 1
     with pytest.raises(LedgerRefused):
         asked.handle(Contribute(0, 0, request))
+
+
+@pytest.mark.parametrize("cause", [MemoryError(), OSError(errno.ENOMEM, "no memory"), np.exceptions.AxisError("x")])
+def test_data_that_memory_cannot_hold_are_a_fault_of_the_site(cause: Exception, tmp_path: Path) -> None:
+    """In earlier versions it was the refusal of data that do not fit, which ended the study."""
+
+    def load(plan: Plan) -> Units:
+        with readable(tmp_path / "data.npz", np.exceptions.AxisError):
+            raise cause
+
+    service = serve(tmp_path, load=load)
+    plan = make(epsilon=1.0)
+    error = refused(tell(service, plan, Propose(plan)))
+    assert error.code == ("BadData" if isinstance(cause, np.exceptions.AxisError) else "SiteFault")
+    assert "data.npz" not in str(error)
+    service.close()
 
 
 def labelled(**part: Any) -> LabelledRecords:

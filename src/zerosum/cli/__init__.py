@@ -38,6 +38,7 @@ MODULES = {
     "coordinator": ("coordinator", "report"),
     "demo": ("study",),
     "describe": ("describe",),
+    "dossier": ("dossier",),
     "reproduce": ("reproduce",),
     "flare": ("flare",),
     "ledger": ("ledger",),
@@ -87,7 +88,7 @@ def _run(arguments: list[str]) -> int:
     -------
     int
         The exit code. Errors that are not foreseen pass through as exceptions, with their traceback: they are faults of
-        the program.
+        the program. With `--log-json` they are one line of the log, and the exit code is 1.
     """
     # Not from the parsed options: an error of the parser must be JSON too.
     as_json, log_json = "--json" in arguments, "--log-json" in arguments
@@ -119,6 +120,14 @@ def _run(arguments: list[str]) -> int:
     # The reader of a pipe has ended, as in `zerosum results | head`.
     except BrokenPipeError:
         return 0
+    except Exception as fault:
+        # A traceback in text would be many lines that a log collector cannot read.
+        if not log_json:
+            raise
+        from zerosum.cli.log import log_fault
+
+        log_fault(fault)
+        return 1
 
 
 def _fail(as_json: bool, kind: str, message: str, code: int, detail: str = "", *, log_json: bool = False) -> int:

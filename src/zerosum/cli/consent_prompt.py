@@ -84,6 +84,8 @@ class ConsentPrompt:
         """
         plan = self._consents.proposal(digest)
         terminal.err.print(f"\na plan waits: {visible(plan.study)} ({plan.algorithm}), digest {digest}", soft_wrap=True)
+        if plan.question.purpose:
+            terminal.err.print(f"purpose: {visible(plan.question.purpose)}", soft_wrap=True, markup=False)
         names = plan.question.columns
         terminal.err.print(f"columns: {', '.join(visible(name) for name in names)}", soft_wrap=True)
         for line in range_lines(plan):

@@ -90,6 +90,18 @@ def flare_harden(kit: Annotated[Path, typer.Argument(help="A FLARE kit, of a sit
     terminal.out.print(f"changed: {', '.join(changed)}" if changed else "nothing to change", soft_wrap=True)
 
 
+@flare_app.command("tidy")
+def flare_tidy(
+    kit: Annotated[Path, typer.Argument(help="The FLARE kit of a site.")],
+    days: Annotated[float, typer.Option(min=0.0, help="Keep folders in which something changed since.")] = 30.0,
+) -> None:
+    """Remove the folders of finished jobs, which FLARE leaves in a kit. They hold logs, no results and no data."""
+    from zerosum.flare.jobs import tidy
+
+    removed = tidy(kit, days)
+    terminal.out.print(f"removed {counted(len(removed), 'folder')} of finished jobs", soft_wrap=True)
+
+
 @app.command()
 def provision(
     study: Annotated[
@@ -116,7 +128,7 @@ def provision(
     # The roster says which identity may ask for a certificate in the name of a site.
     roster = {site.name: site.identity for site in Study.load(study).sites}
     if not request:
-        terminal.err.print(f"making an authority and {counted(len(roster) + 2, 'kit')}, about 10 s each")
+        terminal.err.print(f"making an authority and {counted(len(roster) + 2, 'kit')}, which may take a minute")
         kits = flare.provision(out, list(roster), _required_server(server), port, admin)
         terminal.out.print(f"written to {kits}: give every site its own, and keep no copy", soft_wrap=True)
         terminal.err.print("a rehearsal: the TLS keys of all sites were made here; in a real study give --request")

@@ -54,12 +54,22 @@ def start_logging(as_json: bool) -> None:
         JSON lines for log collectors; otherwise text.
     """
     handler = logging.StreamHandler(sys.stderr)
+    # Warnings of Python and its libraries are lines of the log, too.
+    logging.captureWarnings(as_json)
+    logging.getLogger("py.warnings").handlers = [handler] if as_json else []
     handler.setFormatter(_JsonFormatter() if as_json else _TextFormatter())
     # Replaced rather than added: a second start in one process must not print every line twice.
     _log.handlers = [handler]
     # The root logger may have a handler of another library, which would repeat the line in its own format.
     _log.propagate = False
     _log.setLevel(logging.INFO)
+
+
+def log_fault(fault: BaseException) -> None:
+    """Log a fault of the program that ends this process, with its traceback, as one JSON line."""
+    start_logging(True)
+    information = type(fault), fault, fault.__traceback__
+    _log.critical("%s", "a fault of the program", exc_info=information, extra={"event": "fault", "fields": {}})
 
 
 def log_event(event: str, words: str, **fields: Any) -> None:

@@ -33,6 +33,7 @@ from zerosum.kernel.names import check_name, counted, visible
 from zerosum.protocol.progress import Progress
 
 if TYPE_CHECKING:
+    from zerosum.kernel.plan import Plan
     from zerosum.site.audit_log import AuditLog
     from zerosum.site.decisions import Consents, Decision
     from zerosum.site.policy import Policy
@@ -123,8 +124,9 @@ def site_init(
     # A folder may have a name that no roster accepts: checked before the file and the key exist.
     check_name("a site", site_name)
     path = folder / "site.toml"
+    # Other users of the machine decide and audit by the sockets of [roles], and need no access to the files.
     # Refuses to overwrite a file: a second call must not replace a policy.
-    write_whole(path, _TEMPLATE.format(name=json.dumps(site_name)).encode())
+    write_whole(path, _TEMPLATE.format(name=json.dumps(site_name)).encode(), private=True)
     # By the file that was just written: the key lies where the serving site will look for it.
     public = SiteFile.load(path).keep_identity().public.hex()
     if json_:
@@ -481,12 +483,13 @@ def _show_desk(desk: Path, json_: bool) -> None:
 @site_app.command("plan")
 def site_plan(
     plan: Annotated[str, typer.Argument(help="The digest of a plan, or the first digits for a pending one.")],
-    out: Annotated[Path, typer.Option(help="A new file for the plan.")],
+    out: Annotated[Path | None, typer.Option(help="A new file for the plan, instead of the terminal.")] = None,
     site: SiteOption = Path("site.toml"),
     desk: DeskOption = None,
 ) -> None:
-    """Write a plan that arrived here to a file, for example to read it on another machine before deciding."""
-    from zerosum.report.record import write_whole
+    """Show a plan that arrived here, or write it to a file. No data are read."""
+    from zerosum.kernel.plan import Plan
+    from zerosum.report.record import privacy_report, write_whole
     from zerosum.site.decisions import Consents
     from zerosum.site.desk import ask
     from zerosum.study import SiteFile
@@ -496,8 +499,38 @@ def site_plan(
     else:
         consents = Consents(SiteFile.load(site).state_folder)
         text = consents.plan(consents.find(plan)).to_json()
-    write_whole(out, text)
-    terminal.out.print(f"written: {out}", soft_wrap=True)
+    if out is not None:
+        write_whole(out, text)
+        terminal.out.print(f"written: {out}", soft_wrap=True)
+        return
+    found = Plan.from_json(text)
+    _show_question(found)
+    terminal.show_report(privacy_report(found))
+    terminal.out.print(f"digest {found.digest()}", soft_wrap=True)
+
+
+def _show_question(plan: Plan) -> None:
+    """Print the public question of a plan: purpose, permit, columns and their ranges.
+
+    Parameters
+    ----------
+    plan : Plan
+        A plan of another party. Invisible characters are written out, because a terminal obeys control characters.
+    """
+    from zerosum.cli.consent_prompt import range_lines
+
+    terminal.print_titled(visible(plan.study), f": {plan.algorithm}")
+    if plan.question.purpose:
+        terminal.out.print(f"purpose: {visible(plan.question.purpose)}", soft_wrap=True, markup=False)
+    for entry, given in plan.question.permit.items():
+        terminal.out.print(f"permit, {visible(entry)}: {visible(given)}", soft_wrap=True, markup=False)
+    terminal.out.print(f"columns: {', '.join(visible(name) for name in plan.question.columns)}", soft_wrap=True)
+    for line in range_lines(plan):
+        # The brackets of a range are text and not console markup.
+        terminal.out.print(f"  {line}", soft_wrap=True, markup=False)
+    defined = plan.question.preprocessing.get("definitions")
+    for name, text in defined.items() if isinstance(defined, dict) else ():
+        terminal.out.print(f"defined: {visible(name)} {visible(str(text))}", soft_wrap=True)
 
 
 @site_app.command("dry-run")
@@ -549,11 +582,7 @@ def site_dry_run(
     if json_:
         terminal.print_json(record)
         return
-    terminal.print_titled(visible(proposal.study), f": {proposal.algorithm}")
-    terminal.out.print(f"columns: {', '.join(visible(name) for name in proposal.question.columns)}", soft_wrap=True)
-    defined = proposal.question.preprocessing.get("definitions")
-    for name, text in defined.items() if isinstance(defined, dict) else ():
-        terminal.out.print(f"defined: {visible(name)} {visible(str(text))}", soft_wrap=True)
+    _show_question(proposal)
     terminal.show_report(report)
     terminal.out.print(f"here: epsilon {record['epsilon']:.4f} at delta {proposal.delta:g}; nothing was spent")
     terminal.out.print(f"consent: {decided}")

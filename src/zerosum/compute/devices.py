@@ -6,6 +6,7 @@ and the length of blocks depends on the device's memory. No function here depend
 
 from __future__ import annotations
 
+import errno
 import math
 import re
 from collections.abc import Iterator
@@ -244,6 +245,8 @@ def _cuda_room(device: Any, wanted: float) -> int:
 def no_memory(error: BaseException) -> bool:
     """Whether an error means that memory is full, including errors that are recognisable only by their message."""
     if isinstance(error, MemoryError) or type(error).__name__ in ("OutOfMemoryError", "OutOfMemory"):
+        return True
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:  # a file that cannot be mapped, a thread
         return True
     return isinstance(error, RuntimeError) and any(word in str(error) for word in ("out of memory", "ALLOC_FAILED"))
 

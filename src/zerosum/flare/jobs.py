@@ -8,6 +8,9 @@ them back.
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from zerosum.kernel.plan import Plan
 
 ALLOWED = "zerosum.flare."  # classes that a job may name
 _RIGHTS = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate")  # what one word stood for
+_JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # ids of jobs
 _STREAMERS = {"site_log_streamer", "log_receiver"}  # they send a site's logs to the server
 
 
@@ -95,6 +99,33 @@ def harden(kit: Path) -> list[str]:
     _write(local / "resources.json", resources)
     _write(local / "authorization.json", rights)
     return [str(local / "resources.json"), str(local / "authorization.json")]
+
+
+def tidy(kit: Path, days: float) -> list[Path]:
+    """Remove the folders of finished jobs from a kit, where FLARE leaves them. Returns what was removed.
+
+    Parameters
+    ----------
+    kit : Path
+        Kit of a site.
+    days : float
+        A folder stays until nothing in it has changed for this time: a job that runs writes its log.
+    """
+    if not (kit / "startup").is_dir():
+        raise BadInput(f"{kit} is no kit of FLARE: it has no folder 'startup'")
+    oldest, removed = time.time() - 86400 * days, []
+    for folder in sorted(kit.iterdir()):
+        # FLARE names the folder of a job by its random id. A link could lead elsewhere.
+        if folder.is_symlink() or not (folder.is_dir() and _JOB.fullmatch(folder.name)):
+            continue
+        inside = (each.lstat().st_mtime for each in folder.rglob("*"))
+        if max(inside, default=folder.lstat().st_mtime) < oldest:
+            try:
+                shutil.rmtree(folder)
+            except OSError as error:
+                raise BadInput(f"{folder} cannot be removed: {error.strerror}") from error
+            removed.append(folder)
+    return removed
 
 
 def keep_in(kit: Path, folder: Path) -> None:

@@ -479,7 +479,13 @@ class Plan(Terms):
         """Probability that the best test between two neighbours is right, for a unit of this site; see
         `accountant.best_guess`.
         """
-        return accountant.best_guess(*self._loss(self._costs, site), self._distance)
+        return self.best_guess_of(self._costs, site)
+
+    def best_guess_of(self, costs: tuple[Floats, ...], site: int) -> float:
+        """The same for other costs of one round of every release, such as those against another recipient
+        (`zerosum.kernel.recipients`).
+        """
+        return accountant.best_guess(*self._loss(costs, site), self._distance)
 
     def _epsilon(self, costs: tuple[Floats, ...], site: int) -> float:
         """The epsilon of one site for given costs, with the distance of finite arithmetic included."""
@@ -623,7 +629,8 @@ class Plan(Terms):
             name: True for name in ("attempts", "absences", "coordinator", "parents") if not getattr(self, name)
         }
         gaussian = {r: {"noise"} for r, release in enumerate(self.releases) if not release.laplace}
-        return unsaid | ({"releases": gaussian} if gaussian else {})
+        approval = {name for name in ("purpose", "permit") if not getattr(self.question, name)}
+        return unsaid | ({"releases": gaussian} if gaussian else {}) | ({"question": approval} if approval else {})
 
     @staticmethod
     def from_json(text: bytes) -> Plan:

@@ -24,6 +24,7 @@ class Question:
     reads.
 
     No cost is computed from a question; costs follow from the releases. Plans of version 0.1 have an empty question.
+    Plans without a purpose and a permit leave both entries out (`zerosum.kernel.plan.Plan.to_json`).
     """
 
     columns: tuple[str, ...] = ()  # beyond 1000 columns only the first and the last
@@ -32,6 +33,8 @@ class Question:
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
     preprocessing: Mapping[str, JsonValue] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)  # purpose of a file -> its SHA-256
+    purpose: str = ""  # of the study, in the analyst's words
+    permit: Mapping[str, str] = field(default_factory=dict)  # number, authority, controller and the like
 
     @property
     def missing(self) -> bool:

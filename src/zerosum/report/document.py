@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
@@ -236,7 +236,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A report: fields for programs, and sections for readers."""
+    """A report, a dossier or its summary: fields for programs, and sections for readers."""
 
     study: str
     algorithm: str
@@ -254,8 +254,13 @@ class Document:
     warnings: tuple[str, ...]
     sections: tuple[Section, ...]
     site: str = ""  # site of a private copy; empty for the coordinator's report
-    format: Literal["zerosum report 1"] = field(default="zerosum report 1")
+    format: Literal["zerosum report 1", "zerosum dossier 1", "zerosum summary 1"] = "zerosum report 1"
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    @property
+    def name(self) -> str:
+        """What the document is, which names its files: "report", "dossier" or "summary"."""
+        return self.format.split()[1]
 
     def to_json(self) -> bytes:
         """JSON text, unsigned."""

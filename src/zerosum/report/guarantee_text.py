@@ -65,20 +65,31 @@ def study_title(study: str) -> str:
     return re.sub(" [0-9a-f]{16}$", "", study) or study
 
 
-def summary(plan: Plan, report: PrivacyReport) -> str:
-    """Two sentences: what was computed, and its cost."""
-    sites = f"{len(plan.sites)} sites computed {description(plan.algorithm)} together"
+def summary(plan: Plan, report: PrivacyReport, *, done: bool = True) -> str:
+    """Two sentences: what was computed, and its cost.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    report : PrivacyReport
+        Its costs.
+    done : bool
+        Whether the study was run.
+    """
+    does, costs, saw = ("computed", "cost", "saw") if done else ("would compute", "would cost", "would see")
+    sites = f"{len(plan.sites)} sites {does} {description(plan.algorithm)} together"
     if not plan.private:
         return f"{sites}. The run protects no person: its data must be public or synthetic."
     # Published records leave the site one by one, even if noisy.
     if any(release.kind == "publication" for release in plan.releases):
-        access = f", from a noisy record of every {plan.unit} that each published"
+        access = f", from a noisy record of every {plan.unit} that each {'published' if done else 'would publish'}"
     elif plan.scheme.facts.sees_data:
-        access = "; the coordinator saw the data"
+        access = f"; the coordinator {saw} the data"
     else:
         access = " without showing each other a record"
     return (
-        f"{sites}{access}. It cost every {plan.unit} an epsilon of at most {format_epsilon(report.worst_epsilon)} "
+        f"{sites}{access}. It {costs} every {plan.unit} an epsilon of at most {format_epsilon(report.worst_epsilon)} "
         f"at delta {plan.delta:g}."
     )
 
@@ -94,7 +105,8 @@ def question(asked_for: Question, algorithm: str) -> tuple[Block, ...]:
         Name of the algorithm.
     """
     columns = f"{asked_for.n_columns} column{'s' if asked_for.n_columns != 1 else ''}"
-    blocks: list[Block] = [Text((f"What was asked for: {description(algorithm)}, of {columns}.",))]
+    purpose = (f"Purpose: {asked_for.purpose}",) if asked_for.purpose else ()
+    blocks: list[Block] = [Text((f"What was asked for: {description(algorithm)}, of {columns}.", *purpose))]
     if rows := _columns(asked_for):
         used = [at for at in range(4) if at == 0 or any(row[at] for row in rows)]
         heading = ("column", "range or categories", "measured in", "missing values")
@@ -120,12 +132,12 @@ def question(asked_for: Question, algorithm: str) -> tuple[Block, ...]:
             {k: v for k, v in asked_for.preprocessing.items() if k not in _COLUMN_PARAMETERS},
         ),
         ("Public files", asked_for.files),
+        ("Permit", asked_for.permit),
     ):
         if lines := [(name, parameter_text(value)) for name, value in entries.items()]:
-            files = title == "Public files"
-            blocks.append(
-                Table(title, ("for", "SHA-256") if files else ("name", "value"), tuple(lines), folded=not files)
-            )
+            names = ("for", "SHA-256") if title == "Public files" else ("name", "value")
+            folded = title not in ("Public files", "Permit")
+            blocks.append(Table(title, names, tuple(lines), folded=folded))
     return tuple(blocks)
 
 

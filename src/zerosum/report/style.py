@@ -104,6 +104,9 @@ svg{font-size:13px}svg .tick{font-size:12px}svg.small,svg.small .tick{font-size:
 header,main,footer{max-width:none;padding-left:0;padding-right:0}
 h2,h3,.title,figcaption{break-after:avoid}table,figure{break-inside:avoid}svg{max-width:14cm}svg.wide{max-width:100%}
 details::details-content{content-visibility:visible;height:auto}summary{list-style:none;color:var(--muted)}
+.brief{font-size:9.2pt;line-height:1.4}.brief header{padding-top:0}.brief h1{font-size:1.5rem}
+.brief h2{font-size:1.15rem;margin:.9rem 0 .3rem;padding-top:.4rem}.brief footer{margin-top:.8rem;padding:.3rem 0 0}
+.brief th,.brief td{padding-top:.15rem;padding-bottom:.15rem}
 .promise,.warning,svg{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """
 

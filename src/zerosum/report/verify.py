@@ -25,7 +25,7 @@ from zerosum.report.signature import SignedFile, check, kind_of
 from zerosum.site.policy import Policy
 
 # Footer line of a page with the digest of its JSON.
-_DIGEST_LINE = re.compile(rb"<p>SHA-256 of report\.json <code>([0-9a-f]{64})</code></p>")
+_DIGEST_LINE = re.compile(rb"<p>SHA-256 of (?:report|dossier|summary)\.json <code>([0-9a-f]{64})</code></p>")
 
 
 @dataclass(frozen=True)
@@ -219,10 +219,10 @@ def _document(verification: Verification, what: str) -> Document:
 def _places(path: Path) -> dict[str, Path]:
     """Existing page and JSON, from either path or from their folder."""
     if path.is_dir():
-        places = {kind_of(place): place for place in (path / PAGE, path / TEXT) if place.is_file()}
-        if not places:
-            raise BadInput(f"there is no {PAGE} and no {TEXT} in {path}")
-        return places
+        for page, text in ((PAGE, TEXT), ("dossier.html", "dossier.json")):
+            if places := {kind_of(place): place for place in (path / page, path / text) if place.is_file()}:
+                return places
+        raise BadInput(f"there is no {PAGE} and no {TEXT} in {path}, and no dossier")
     kind = kind_of(path)
     other = path.with_suffix(".json" if kind == "html" else ".html")
     return {kind: path} | ({kind_of(other): other} if other.is_file() else {})

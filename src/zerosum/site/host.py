@@ -45,7 +45,26 @@ def known_error(name: str, error: Exception) -> ZerosumError:
     if isinstance(error, ZerosumError):
         return error
     _log.error("site %r met an internal error", name, exc_info=error)
-    # An operator must know that more memory helps. The sentence has no amount: that would follow the number of rows.
-    if no_memory(error):
-        return SiteFault("this site has too little memory for this request")
-    return Refused("this site met an internal error")
+    return memory_fault(error) or Refused("this site met an internal error")
+
+
+def memory_fault(error: BaseException, detail: str = "") -> SiteFault | None:
+    """The error of a site without memory, if that is the cause of an error; None otherwise.
+
+    Readers of files turn errors of their libraries into `BadData`, so that the error before it is examined as well.
+
+    Parameters
+    ----------
+    error : BaseException
+        An error, with the errors during whose handling it was raised.
+    detail : str
+        For the site's own log.
+    """
+    at: BaseException | None = error
+    while at is not None:
+        if no_memory(at):
+            # An operator must know that more memory helps. The sentence has no amount: that would follow the number
+            # of rows.
+            return SiteFault("this site has too little memory for this request", detail=detail)
+        at = at.__context__
+    return None

@@ -57,6 +57,8 @@ def in_words(plan: Plan, consent: Consented | None = None) -> dict[str, Any]:
         else {},
         "preprocessing": dict(question.preprocessing) if few or len(question.preprocessing) < _LISTED else {},
         "files": dict(question.files),
+        **({"purpose": question.purpose} if question.purpose else {}),
+        **({"permit": dict(question.permit)} if question.permit else {}),
         "sites": [site.name for site in plan.sites],
         "scheme": plan.scheme.name,
         "epsilon": plan.epsilon,

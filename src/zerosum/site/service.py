@@ -63,7 +63,7 @@ from zerosum.secagg.keys import Identity
 from zerosum.site.accounting import decided
 from zerosum.site.audit_log import AuditLog, consent_in_words, release_in_words
 from zerosum.site.decisions import Consents, Decision
-from zerosum.site.host import known_error
+from zerosum.site.host import known_error, memory_fault
 from zerosum.site.inner_node import InnerNode, ProposedPlans
 from zerosum.site.ledger import Ledger
 from zerosum.site.ledger_records import Spend
@@ -598,6 +598,9 @@ def _at_the_desk() -> Iterator[None]:
         yield
     except BadData as error:
         detail = f"{error} {error.detail}".strip()
+        # The coordinator asks a site without memory again; data that do not fit are refused for good.
+        if (fault := memory_fault(error, detail)) is not None:
+            raise fault from None
         raise BadData("this site cannot read its data as it declared them", detail=detail) from None
 
 

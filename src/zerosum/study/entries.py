@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from datetime import date
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from zerosum.data.imaging import Masker, Preprocessing, Selection
 from zerosum.data.scans import Strategy
@@ -68,6 +69,44 @@ class CoalitionTable(Table):
     absences: int = 0
     """How many sites may be left out if they are lost before anything is released; the others then bear the noise,
     for no more than `epsilon`."""
+
+
+class PermitTable(Table):
+    """Table [permit]: the approval of a study and who answers for it. It travels in the plan and is public. Entries
+    that are left out are named as missing in the [dossier](dossier.md)."""
+
+    number: str | None = None
+    """The number of the permit, of the ethics vote or of the data access agreement."""
+    authority: str | None = None
+    """The body that gave the permit."""
+    valid_until: date | None = None
+    """The last day of the permit: `2027-12-31`."""
+    legal_basis: str | None = None
+    """The legal basis of the processing: `"GDPR Art. 9(2)(j)"`."""
+    controller: str | None = None
+    """The organisation that answers for the study and publishes its result."""
+    controller_kind: Literal["Academic", "Government", "Industry", "Nonprofit"] | None = None
+    """The kind of that organisation, for a public registry."""
+    contact: str | None = None
+    """A person or an address for questions, of the study and not of a patient."""
+    region: str | None = None
+    """The region that the data describe, or whose law applies."""
+    sector: Literal["Education", "Government", "Healthcare", "Technology"] | None = None
+    """The sector that the data describe, for a public registry."""
+    retention: str | None = None
+    """How long the result and its journal are kept."""
+
+    @field_validator("*")
+    @classmethod
+    def _check_text(cls, value: object) -> object:
+        """Refuse an empty text: an entry that is left out is reported as missing."""
+        if isinstance(value, str) and not value.strip():
+            raise ValueError("must not be empty; leave the entry out")
+        return value
+
+    def texts(self) -> dict[str, str]:
+        """The entries that are set, as text for the plan."""
+        return {name: str(value) for name, value in self.model_dump(mode="json", exclude_none=True).items()}
 
 
 class TreeTable(Table):

@@ -55,7 +55,11 @@ def make_plan(
     # The resolved parameters and not the given ones: sites compute from the plan alone and consent to these values.
     parameters = {each: getattr(resolved, each) for each in type(resolved).model_fields if each != "columns"}
     provenance = provenance or Provenance()
-    question = Question.of(resolved.columns, parameters, provenance.preprocessing, provenance.files)
+    question = replace(
+        Question.of(resolved.columns, parameters, provenance.preprocessing, provenance.files),
+        purpose=provenance.purpose,
+        permit=dict(provenance.permit),
+    )
     # Ledgers identify a study by its name, so that a repeated run is charged again.
     study = f"{name} {secrets.token_hex(8)}"
     return _plan_of(resolved, terms, study, question, noise)
@@ -113,10 +117,12 @@ def _plan_of(algorithm: Algorithm, terms: Terms, study: str, question: Question,
 
 @dataclass(frozen=True)
 class Provenance:
-    """Public facts about the data beside the columns: preprocessing, and the public files it uses."""
+    """Public facts about a study beside its columns: preprocessing, the public files it uses, purpose and permit."""
 
     preprocessing: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)  # use of the file ("mask", "basis", ...) to its SHA-256
+    purpose: str = ""  # of the study
+    permit: Mapping[str, str] = field(default_factory=dict)  # `zerosum.study.entries.PermitTable.texts`
 
 
 def check_measures(measures: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:

@@ -44,6 +44,7 @@ from zerosum.study.checkpoint import Checkpoint
 from zerosum.study.entries import (
     CoalitionTable,
     ImagingTable,
+    PermitTable,
     PrivacyTable,
     RosterTable,
     SchemeTable,
@@ -88,6 +89,10 @@ class Study(Table):
     """How the sites' noise combines."""
     tree: TreeTable | None = None
     """Along which sites messages travel."""
+    purpose: str = ""
+    """What the study is for, in words that a steward and an ethics board can judge; it travels in the plan."""
+    permit: PermitTable | None = None
+    """The approval of the study and who answers for it."""
     results_to_sites: bool = True
     """Whether sites learn results; if so, `colluders` must be at least 1."""
     coordinator: str | None = None
@@ -342,7 +347,8 @@ class Study(Table):
         if self.full_design is not None:
             preprocessing |= {"design": self.full_design.model_dump(mode="json")}
         # Digests and not paths: a site finds its own copy of a public file by its content.
-        return Provenance(preprocessing, {use: digest(self.folder / path) for use, path in paths.items() if path})
+        files = {use: digest(self.folder / path) for use, path in paths.items() if path}
+        return Provenance(preprocessing, files, self.purpose, {} if self.permit is None else self.permit.texts())
 
     def load_sites(self, observer: Observer = nobody, stored: Checkpoint | None = None) -> list[Site]:
         """Read and validate data and policies of all sites. Identities are new, or those of the checkpoint `stored`."""
