@@ -251,7 +251,7 @@ class Fit:
         # A random walk over the parts: neighbours are alike, and none is far from the table.
         steps = np.diff(np.eye(self.K), axis=0)
         parts = slice(self.p, self.p + self.K)
-        found[parts, parts] = np.eye(self.K) / TUNING.shift**2 + steps.T @ steps / self.smooth**2
+        found[parts, parts] = np.eye(self.K) / (TUNING.shift**2 + self.smooth**2) + steps.T @ steps / self.smooth**2
         return found
 
     def _likely_smoothness(self, J: Floats, y: Floats) -> float:
@@ -421,6 +421,7 @@ class Fit:
         factor = max((1 * variance + unit * prior) / (variance + prior), 0.05)
         guess = guess * factor
         root = np.sqrt(np.abs(np.diag(guess)))
+        self._loosen_parts(measured - guess, root, error**2 / 2)
         spread = self.loose * np.outer(root, root)
         # Noise of an entry off the diagonal (isometric coordinates), taken for the diagonal as well.
         rho = spread**2 / (spread**2 + error**2 / 2)
@@ -432,3 +433,30 @@ class Fit:
         left: Floats = spread * np.sqrt(1 - rho)
         self.loose = np.sqrt(self.loose**2 * (1 - rho) + (TUNING.loose / 2) ** 2)
         return left
+
+    def _loosen_parts(self, apart: Floats, root: Floats, noise: float) -> None:
+        """Widen the errors of the means of a column by part where a round is farther from the guess than they allow.
+
+        Where follow-up depends on a column, its mean drifts from part to part, by far more than that of other columns.
+        The K entries of a column have errors of one relative deviation, `loose` times an unknown factor with a
+        log-normal prior; `loose` becomes the root of its posterior mean square.
+
+        Parameters
+        ----------
+        apart : array of shape (m, m)
+            Measured less guessed second moments.
+        root : array of shape (m,)
+            Roots of the diagonal of the guess.
+        noise : float
+            Variance of the noise of an entry of `apart`.
+        """
+        p, parts = self.p, slice(self.p, self.p + self.K)
+        factors = np.array(TUNING.parts_factors)[:, None, None]
+        variance = (factors * self.loose[:p, parts] * np.outer(root[:p], root[parts])) ** 2 + noise
+        density = -0.5 * np.sum(np.log(variance) + apart[:p, parts] ** 2 / variance, axis=2)
+        # The prior of the factors falls with a power, so that its mean square is near 1.
+        density -= TUNING.parts_power * np.log(factors[:, :, 0])
+        weight = np.exp(density - np.max(density, axis=0))
+        mean = np.sum(weight * factors[:, :, 0] ** 2, axis=0) / np.sum(weight, axis=0)
+        self.loose[:p, parts] *= np.sqrt(mean)[:, None]
+        self.loose[parts, :p] = self.loose[:p, parts].T

@@ -72,6 +72,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.cox.baseline import exits_of, parts_of
+from zerosum.algorithms.cox.estimation import plausible_spread
 from zerosum.algorithms.cox.fit import Fit, second_moments
 from zerosum.algorithms.cox.proportionality import late_effects, late_parts
 from zerosum.algorithms.cox.results import concordance_results, estimate_of
@@ -349,14 +350,14 @@ class CoxRegressionProgram(RangedAlgorithm):
         # Noise of E v^2 - center^2 by the delta method: squares are released with the weight SQUARE.
         blur = np.sqrt((noise / SQUARE) ** 2 + (2 * np.abs(center) * noise) ** 2)
         variance = squares / units - center**2
-        # A variance below some deviations of its noise is not known to be above zero.
-        scale = np.sqrt(np.clip(variance, np.maximum(TUNING.variance_out * blur, TUNING.scale_least**2), 1))
+        scale = plausible_spread(variance, blur, np.where(self.binary, TUNING.spread_binary, TUNING.spread_center))
+        known = scale**2
         # A rare level scaled to its own deviation would make its few carriers long rows that count little. The
         # carrier's value is (1 + |center|)/scale, which this limits to `rare` times the typical length of a row.
         widest = (1 + np.abs(center)) / (TUNING.rare * math.sqrt(p + 1))
         scale = np.where(self.binary, np.maximum(scale, widest), scale)
-        # The mean square of u is below 1 where the scale exceeds the deviation. 1e-3 makes it positive.
-        return center, scale, (np.clip(variance, 0, 1) + 1e-3) / scale**2
+        # The mean square of u is below 1 where the scale exceeds the deviation.
+        return center, scale, known / scale**2
 
     @property
     def binary(self) -> Any:
