@@ -302,12 +302,12 @@ class CoxRegressionProgram(RangedAlgorithm):
         # The expected number of units that take part in the fit.
         units = counted.units and counted.units * (1 - self.hold_out * bool(self.concordance))
         exits = exits_of(table, events, entries, self.times, counted.noise_std, units, entry=self.entry is not None)
-        center, scale, size = self._frame(first, release, units or float(np.sum(exits.units)))
+        center, scale, size, size_error = self._frame(first, release, units or float(np.sum(exits.units)))
         # The noise of the release so far gives that of the rounds: standard deviations are D / sqrt(share) times one
         # constant.
         unit = counted.noise_std / second.sensitivity(adjacency) * math.sqrt(tabled)
         noise = 2 * unit / math.sqrt(math.fsum(rounds))
-        fit = Fit(self, exits, center, scale, size, counted.noise_std, noise)
+        fit = Fit(self, exits, center, scale, size, size_error, counted.noise_std, noise)
         for number, share in enumerate(rounds):
             step = fit.step(first=number == 0)
             fit.take(step, (yield PrivateSum(step, share)), first=number == 0)
@@ -323,8 +323,8 @@ class CoxRegressionProgram(RangedAlgorithm):
             estimate |= concordance_results(ranked.split(release.value), release.noise_std)
         return estimate
 
-    def _frame(self, statistic: CovariateMoments, release: Release, units: float) -> tuple[Floats, Floats, Floats]:
-        """Center and scale of the values in [-1, 1], and the mean square of a scaled covariate; all (p,).
+    def _frame(self, statistic: CovariateMoments, release: Release, units: float) -> tuple[Floats, ...]:
+        """Center and scale of the values in [-1, 1], and the mean square of a scaled covariate with its error; all (p,).
 
         Parameters
         ----------
@@ -337,8 +337,8 @@ class CoxRegressionProgram(RangedAlgorithm):
 
         Returns
         -------
-        center, scale, size : array of shape (p,)
-            u = (v - center)/scale.
+        center, scale, size, size_error : array of shape (p,)
+            u = (v - center)/scale; `size_error` is relative.
         """
         p = self.features
         sums, squares = statistic.split(release.value)
@@ -357,7 +357,7 @@ class CoxRegressionProgram(RangedAlgorithm):
         widest = (1 + np.abs(center)) / (TUNING.rare * math.sqrt(p + 1))
         scale = np.where(self.binary, np.maximum(scale, widest), scale)
         # The mean square of u is below 1 where the scale exceeds the deviation.
-        return center, scale, known / scale**2
+        return center, scale, known / scale**2, blur / known
 
     @property
     def binary(self) -> Any:

@@ -53,7 +53,7 @@ class Tuning:
     coefficient over the root of the share of events that are stopped."""
     drift_weight: float = 0.1
     """The same of rows with small weights."""
-    wander: float = 0.3
+    wander: float = 0.15
     """How far effects of the information that is lost may be from those of the rest, in intervals."""
     fade: float = 0.06
     """Relative error of a coefficient from stopping where effects change with the time or are not linear, in intervals:
@@ -150,8 +150,12 @@ class Tuning:
     known: float = 0.2
     """Privacy noise of a coefficient above which it is not identified: noise alone makes a hazard ratio of 1.5 or 0.67
     for one standard deviation in one of twenty studies."""
-    collinear: float = 0.3
-    """An eigenvalue of the correlations of the columns below this many times their error is not known."""
+    doubt_most: float = 5.0
+    """Largest ratio of the error of an eigenvalue to it in the stated noise."""
+    size_least: float = 0.05
+    """Least mean square of a scaled column in the prior behind the intervals."""
+    collinear: float = 1.0
+    """An eigenvalue of the correlations of the columns below this many times its error is not known."""
     hidden_share: float = 0.1
     """A coefficient is hidden if more than this share of its column lies in such combinations."""
     events_each: float = 10.0
