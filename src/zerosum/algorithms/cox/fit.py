@@ -60,6 +60,8 @@ class Fit:
         Frame of the covariates, and mean square of each scaled covariate (`CoxRegressionProgram._frame`).
     size_error : array of shape (p,)
         Relative standard deviation of the noise of `size`.
+    size_least : array of shape (p,)
+        A low size that the release allows.
     table_noise : float
         Standard deviation of the noise of an entry of the table.
     noise : float
@@ -76,7 +78,10 @@ class Fit:
     whitening, mean : array of shape (p, p) and (p,)
         T and the mean of u among events.
     outweighed : array of shape (p,)
-        Share of the information about each coefficient that is lost as rows of unusual covariates weigh less.
+        Share of the information about each coefficient that is lost, beyond the mean of all columns, as rows of unusual
+        covariates weigh less.
+    drifting : array of shape (p,)
+        Product of the factors by which rounds widened the errors of a column's means by part.
     kept : float
         Number of events that stopping and weighting leave.
     tau, smooth : float
@@ -91,6 +96,7 @@ class Fit:
     scale: Floats
     size: Floats  # mean square of each scaled covariate
     size_error: Floats  # its relative error
+    size_least: Floats  # a low plausible size
     table_noise: float
     noise: float
     parts: tuple[int, ...] = ()
@@ -108,7 +114,7 @@ class Fit:
         self.whitening, self.mean = np.eye(p), np.zeros(p)
         self.kept = self.exits.total  # events that are left after stopping and weighting
         self.loose = np.zeros((0, 0))
-        self.outweighed = np.full(p, 0.0)
+        self.outweighed, self.drifting = np.zeros(p), np.ones(p)
         self.dark = TUNING.loose
         ends = self.exits.hazards[:, -1]
         end = float(ends @ self.exits.units / np.sum(self.exits.units))
@@ -266,7 +272,7 @@ class Fit:
 
     @property
     def weak(self) -> Floats:
-        """Prior deviation of the coefficients behind the intervals: `TUNING.weak` per standard deviation of a column."""
+        """Prior deviation of the coefficients behind the intervals: `TUNING.weak` per deviation of a column."""
         return np.asarray(TUNING.weak / np.sqrt(np.clip(self.size, TUNING.size_least, 1.0)))
 
     def smoothness(self, J: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -395,7 +401,7 @@ class Fit:
         error = np.hypot(noise / self.size, weighted / self.size * self.size_error)
         prior = TUNING.weight_error**2
         ratio = 1 + (weighted / self.size - 1) * prior / (prior + error**2)
-        self.outweighed = np.clip(1 - self.bounds.weight * np.minimum(ratio, 1), 0, 1)
+        self.outweighed = np.clip(1 - ratio, 0, 1)
 
     def _tilt(self, score: Floats, noise: Floats) -> None:
         """Move the first Hessian half of the way to the solution.
@@ -499,6 +505,7 @@ class Fit:
         # The prior of the factors falls with a power, so that its mean square is near 1.
         density -= TUNING.parts_power * np.log(factors[:, :, 0])
         weight = np.exp(density - np.max(density, axis=0))
-        mean = np.sum(weight * factors[:, :, 0] ** 2, axis=0) / np.sum(weight, axis=0)
-        self.loose[:p, parts] *= np.sqrt(mean)[:, None]
+        widened = np.sqrt(np.sum(weight * factors[:, :, 0] ** 2, axis=0) / np.sum(weight, axis=0))
+        self.drifting = self.drifting * widened
+        self.loose[:p, parts] *= widened[:, None]
         self.loose[parts, :p] = self.loose[:p, parts].T

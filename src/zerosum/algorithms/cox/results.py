@@ -47,7 +47,8 @@ def estimate_of(fit: Fit) -> Estimate:
     # Effects that are not proportional or not linear differ between the information that is lost and the rest, column
     # by column. A baseline that steps from part to part is not known within parts either.
     own = inverted(fit.own_moments())
-    lacking = TUNING.wander * np.maximum(fit.outweighed, fit.bounds.lost / 2)
+    least = 1 - fit.bounds.weight * (1 - fit.outweighed)
+    lacking = TUNING.wander * np.maximum(least, fit.bounds.lost / 2)
     drift = np.zeros_like(noise)
     drift[:p, :p] = (np.outer(lacking, lacking) + TUNING.within**2 * rough**2) * own
     # Stopping and weighting lose part of the information: the fit differs from that of all by as much sampling.
@@ -64,6 +65,9 @@ def estimate_of(fit: Fit) -> Estimate:
     }
     for name, value in found.items():
         estimate[name] = Quantity(value, "diagnostic", (axis, ENDS)[: value.ndim])
+    estimate["outweighed"] = Quantity(fit.outweighed, "diagnostic", (axis,))
+    estimate["spread_known"] = Quantity(np.minimum(fit.size_least / fit.size, 1.0), "diagnostic", (axis,))
+    estimate["column_drift"] = Quantity(fit.drifting, "diagnostic", (axis,))
     at = plan.middle[:p] + plan.half[:p] * fit.center
     estimate["baseline_at"] = Quantity(at, "number", (axis,))
     estimate |= survival_of(fit, noise + lost * sampling, noise + sampling)

@@ -121,12 +121,16 @@ class Tuning:
     """Factors of `loose_parts` over which the releases decide, column by column."""
     parts_power: float = 4.0
     """Power with which their prior falls."""
-    spread_center: float = 0.3
+    spread_center: float = 0.35
     """Median of the prior of a column's standard deviation, in half ranges."""
     spread_binary: float = 0.8
     """The same of a column of the range 0 to 1, most of which are two-valued."""
-    spread_log: float = 0.7
+    spread_log: float = 0.4
     """Standard deviation of the prior of its logarithm."""
+    spread_wide: float = 2.0
+    """The same over that, where it is asked whether a range may be far too wide."""
+    spread_low: float = 1.0
+    """Posterior deviations by which a standard deviation may be lower there."""
     sizes: tuple[float, ...] = tuple(math.exp(-4 + 0.125 * step) for step in range(41))
     """Prior deviations of the coefficients that the releases choose from: exp(-4) to exp(1)."""
     share_least: float = 0.005
