@@ -29,8 +29,8 @@ RULES = f"{VALUE}, {MEANINGS[OWN_ROWS]} or {MEANINGS[OBSERVED]}"
 # Names of other packages for what has another name here, or is not available.
 _ELSEWHERE = {
     ("multiple-imputation", "multiple", "imputation", "mice", "mi"): (
-        f'sites draw values of regressions with a design by "{IMPUTE}", from a public model of the columns (of a result '
-        "of synthetic-data)"
+        f'sites draw values of regressions with a design by "{IMPUTE}", from a public model of the columns, a result '
+        "of synthetic-data"
     ),
     ("indicator", "indicators", "missing-indicator"): (
         "a 0/1 column for missing values beside an imputed one is `indicators` of a design or of from_formula"

@@ -341,6 +341,8 @@ class Study(Table):
 
     def _provenance(self) -> Provenance:
         """Preprocessing of the data, and SHA-256 digests of the public files, for the plan."""
+        # A model that does not fit would stop the sites after their consent.
+        _ = self.imputed
         paths = {"basis": self.basis, "vocabulary": self.vocabulary, "imputation": self.imputation}
         preprocessing: dict[str, Any] = {"missing_tokens": self.missing_tokens} if self.missing_tokens else {}
         if self.measured_in:
