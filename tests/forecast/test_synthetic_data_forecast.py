@@ -33,7 +33,7 @@ def test_synthetic_data_forecast_has_a_line_for_each_pair_of_columns() -> None:
 
 def test_synthetic_data_forecast_of_many_columns_has_a_line_for_each_column() -> None:
     names = tuple(f"x{at}" for at in range(12))
-    measure = measure_of(SyntheticDataProgram(columns=names, levels={name: (0, 1) for name in names}))
+    measure = measure_of(SyntheticDataProgram(columns=names, levels=dict.fromkeys(names, (0, 1))))
     assert measure is not None
     assert len(measure.lines) == 13
 
