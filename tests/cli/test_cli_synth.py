@@ -14,6 +14,7 @@ import zerosum
 from helpers.command_line import as_json
 from helpers.command_line import zerosum as command
 from zerosum.cli.synth import _of_one_kind
+from zerosum.data.imputation import ImputationModel
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,14 @@ def test_synth_sample_refuses_other_formats_and_existing_files(folder: Path, tmp
         asked = ("synth", "sample", str(folder), "--out", out, "--schema", str(schema))
         assert command(*asked, cwd=tmp_path).returncode == 2
         assert not schema.exists()
+
+
+def test_synth_model_writes_a_file_that_a_study_reads(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model.json"
+    assert command("synth", "model", str(folder), "--out", str(out), cwd=tmp_path).returncode == 0
+    assert set(ImputationModel.load(out).columns) == {"x0", "x1"}
+    # an existing file is kept
+    assert command("synth", "model", str(folder), "--out", str(out), cwd=tmp_path).returncode == 2
 
 
 def test_columns_of_several_types_are_words_in_parquet() -> None:

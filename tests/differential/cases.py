@@ -26,7 +26,7 @@ from differential.mutate import (
     mutation_for,
     pick,
 )
-from differential.neighbours import MOST_ROWS, PLACES, AnyPair, Change, Rng, TablePair
+from differential.neighbours import MODEL, MOST_ROWS, PLACES, AnyPair, Change, Rng, TablePair
 from differential.questions import BARE, DELTA, EPSILONS, OWN, QUESTIONS, Ask, ask_statistic, is_published
 from helpers import brain_images
 from zerosum.algorithms import ALGORITHMS
@@ -223,6 +223,8 @@ def _files(ask: Ask) -> dict[str, str]:
     """The digests of public files, as `Pair.write` writes them at the site."""
     if ask.kind == "documents":
         return {"vocabulary": hashlib.sha256(("\n".join(ask.columns) + "\n").encode()).hexdigest()}
+    if ask.design is not None and ask.design.imputed:
+        return {"imputation": hashlib.sha256(MODEL.content().encode()).hexdigest()}
     return {ask.grid: _grid_digest(ask.grid)} if ask.kind == "images" else {}
 
 

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from scipy.sparse import csr_array, save_npz
 
 from helpers import brain_images
+from zerosum.data.imputation import ColumnModel, ImputationModel
 from zerosum.kernel.question import columns_digest
 from zerosum.site.schema import ColumnSchema, DataSchema, ImagesSchema
 
@@ -69,6 +70,20 @@ COLUMNS = {
         Column("ward", levels=("north", "south", "east", "west")),
     )
 }
+
+
+def _modelled(column: Column, at: int) -> ColumnModel:
+    p = np.random.default_rng(at).dirichlet(np.ones(len(column.levels) or 4), 3).round(6)
+    p = np.column_stack([p * 0.9, np.full(3, 0.05)])
+    if column.levels:
+        values = tuple(float(level) if level.isdigit() else level for level in column.levels)
+        return ColumnModel(levels=values, probabilities=p)
+    edges = np.linspace(column.low, column.high, 5)
+    return ColumnModel(quantiles=np.column_stack([edges[:-1], edges[1:]]), probabilities=p)
+
+
+# A public model of all columns, of which every site has a copy: from it missing values may be drawn.
+MODEL = ImputationModel(columns={name: _modelled(column, at) for at, (name, column) in enumerate(COLUMNS.items())})
 # What a site with files of its own spelling declares, by column.
 SPELLED: dict[str, dict[str, Any]] = {
     "age": {"date": "%d.%m.%Y", "age_at": "2021-07-01"},
@@ -155,7 +170,8 @@ class TablePair(Pair[tuple[Row, ...]]):
     def write(self, side: Literal["left", "right"], folder: Path) -> Mapping[str, Any]:
         rows = [(f"p{at}", *row) if self.owned else row for at, own in enumerate(self.people(side)) for row in own]
         names = [OWNER, *self.columns] if self.owned else list(self.columns)
-        entries: dict[str, Any] = {"unit_column": OWNER if self.owned else None}
+        (folder / "model.json").write_text(MODEL.content())
+        entries: dict[str, Any] = {"unit_column": OWNER if self.owned else None, "files": (Path("model.json"),)}
         if self.place == "memory":
             entries["limits"] = {"memory": 1}
         elif self.place != "file":

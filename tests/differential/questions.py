@@ -149,7 +149,7 @@ def _regression(name: str, response: str, **more: Any) -> Callable[[Rng], Ask]:
         else:
             ranges[response] = (COLUMNS[response].low, COLUMNS[response].high)
         rules = {n: 20.0 if n in ranges else levels[n][0] for n in (*features, group) if COLUMNS[n].gaps}
-        kept = {n: rule for n, rule in rules.items() if rng.integers(3)}
+        kept = {n: "impute" if rng.integers(3) == 0 else rule for n, rule in rules.items() if rng.integers(3)}
         design = Design(response=response, ranges=ranges, levels=levels, missing=kept)
         bounds = {"lower": design.lower, "upper": design.upper, **design.roles}
         return Ask(name, "table", design.columns, bounds | more, {}, design, tuple(design.read))
@@ -192,7 +192,7 @@ def _cox(rng: Rng) -> Ask:
     ranges |= {"time": (0.0, 10.0)} | dict.fromkeys(late, (0.0, 10.0))
     levels: dict[str, Any] = {"sick": [0, 1], "ward": list(COLUMNS["ward"].levels)}
     strata = str(rng.choice(["none", "ward"]))
-    rules = {n: 20.0 for n in features if COLUMNS[n].gaps and rng.integers(3)}
+    rules = {n: "impute" if rng.integers(3) == 0 else 20.0 for n in features if COLUMNS[n].gaps and rng.integers(3)}
     roles: dict[str, Any] = {"time": "time", "entry": late[0] if late else None, "strata": strata}
     design = Design(response="sick", ranges=ranges, levels=levels, missing=rules, **roles)
     parameters = {"lower": design.lower, "upper": design.upper, **design.roles}

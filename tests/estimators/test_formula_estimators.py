@@ -11,7 +11,7 @@ import pytest
 from zerosum.data.design import Design
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators import LinearRegression, LogisticRegression, PoissonRegression
-from zerosum.estimators.formula import design_rows
+from zerosum.estimators.formula import design_units
 
 FREE: dict[str, Any] = {"scheme": "non-private", "random_state": 0, "data": "synthetic"}
 RANGES = {"age": (20, 80), "dose": (1, 9), "size": (-5, 15)}
@@ -100,4 +100,4 @@ def test_from_formula_faults_of_data_name_site_and_column() -> None:
     with pytest.raises(BadParameter, match="from_formula"):
         LinearRegression().design_table(SITES["north"])
     with pytest.raises(BadData, match="rows"):
-        design_rows(Design(response="size", ranges=RANGES), SITES["north"].slice(0, 0), "north")
+        design_units(Design(response="size", ranges=RANGES), SITES["north"].slice(0, 0), "north", None)

@@ -502,6 +502,11 @@ _KERNEL = [
         ),
     ),
     Fault(
+        "copies-as-people",
+        "every copy of a person with imputed values counts as a person",
+        (Edit("data.imputation:Imputation.completed", "None if single else ends", "None"),),
+    ),
+    Fault(
         "pairs-too-short",
         "the largest distance of centred pairs forgets what two changed columns have in common",
         (Edit("statistics.marginals:CentredPairs.scale", "2 * gains - m * (m - 1)", "2 * gains - 2 * m * (m - 1)"),),

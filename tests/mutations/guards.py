@@ -99,6 +99,7 @@ GUARDS = {
     "whole-topics": DOCUMENTS,
     "documents-for-people": "statistics/test_topic_statistics.py"
     "::test_topic_statistics_person_with_many_documents_takes_bounded_memory",
+    "copies-as-people": "data/test_imputation.py::test_design_with_imputation_copies_units_with_missing_values_only",
     "pairs-too-short": "statistics/test_marginals.py"
     "::test_centred_pairs_sensitivity_is_the_largest_distance_of_all_rows",
     "heavy-tables": "statistics/test_marginals.py::test_weighted_tables_that_do_not_fit_are_refused",

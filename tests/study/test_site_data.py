@@ -18,6 +18,7 @@ from helpers.brain_images import SHAPE, atlas, mask, participants, save, volumes
 from zerosum import statistic
 from zerosum.algorithms import ALGORITHMS
 from zerosum.arrays import Floats
+from zerosum.data.imputation import ColumnModel, ImputationModel
 from zerosum.engines.in_process import InProcess
 from zerosum.errors import BadInput, BadParameter, ZerosumError
 from zerosum.kernel.plan import Plan
@@ -30,6 +31,7 @@ from zerosum.site.service import Service
 from zerosum.site.site import Site
 from zerosum.study import SiteFile, Study, execute
 from zerosum.study.site_data import load_for, review_question
+from zerosum.study.site_file import digest
 from zerosum.study.site_schema import draft_schema
 
 HEAD = """
@@ -59,6 +61,18 @@ sex = ["f", "m"]
 sick = [0, 1]
 [design.missing]
 age = 50
+"""
+IMPUTED = """
+[design]
+response = "visits"
+imputations = 4
+[design.ranges]
+bmi = [10, 60]
+visits = [0, 20]
+[design.levels]
+sex = ["f", "m"]
+[design.missing]
+bmi = "impute"
 """
 RANGES = "lower = [0, 10]\nupper = [100, 60]"
 PIXELS = 'features = { kind = "random", waves = 8, lower = [0, 10], upper = [100, 60] }'
@@ -101,6 +115,9 @@ CASES = {
     "poisson": case("poisson-regression", "", more=DESIGN.format(response="visits")),
     "polynomial": case(
         "polynomial-loss", "table = [[0, 0, 1], [0, -2, 0], [1, 0, 0]]", more=DESIGN.format(response="visits")
+    ),
+    "imputed": case(
+        "linear-regression", "", 'imputation = "model.json"\nmissing_tokens = { bmi = ["NA"] }', more=IMPUTED
     ),
     "undesigned": case(
         "linear-regression", 'columns = ["age", "bmi", "visits"]\nlower = [0, 10, 0]\nupper = [100, 60, 20]'
@@ -145,8 +162,15 @@ CASES = {
     ),
     "survival": case("survival", 'columns = ["age", "sex"]\nevents = ["f", "m"]\nedges = [0, 50, 60]'),
 }
+MODEL = ImputationModel(
+    columns={
+        "bmi": ColumnModel(quantiles=[[10, 30], [30, 60]], probabilities=[[0.9, 0.1, 0.0], [0.3, 0.6, 0.1]]),
+        "sex": ColumnModel(levels=("f", "m"), probabilities=[[0.8, 0.2, 0.0], [0.3, 0.7, 0.0]]),
+        "visits": ColumnModel(quantiles=[[0, 4], [4, 20]], probabilities=[[0.7, 0.3, 0.0], [0.2, 0.8, 0.0]]),
+    }
+)
 WORDS = ("lake", "boat", "engine", "road")
-PUBLIC = ("words.txt", "grid/mask.nii.gz", "grid/atlas.nii.gz")
+PUBLIC = ("words.txt", "model.json", "grid/mask.nii.gz", "grid/atlas.nii.gz")
 
 
 @statistic("tests_site_data_rows", length=2)
@@ -166,6 +190,7 @@ def write(folder: Path, text: str) -> Study:
         save(folder / "grid" / "atlas.nii.gz", atlas())
         np.save(folder / "basis.npy", np.linalg.qr(rng.normal(size=(24, 5)))[0])
     (folder / "words.txt").write_text("\n".join(WORDS))
+    (folder / "model.json").write_text(MODEL.content())
     for at, name in enumerate(("north", "east")):
         if of(text) == "images":
             people = [f"sub-{each}" for each in range(4)]
@@ -378,3 +403,32 @@ def test_policy_column_cannot_be_hidden_by_a_false_design(tmp_path: Path) -> Non
         lie = replace(plan, question=replace(plan.question, preprocessing={"design": {**design, "formula": formula}}))
         with pytest.raises(BadInput):
             load_for(lie, file)
+
+
+def test_plan_with_imputation_is_refused_before_rows_are_read_where_its_model_is_not_there(tmp_path: Path) -> None:
+    study = write(tmp_path, CASES["imputed"])
+    plan, file = study.plan(), site_file(tmp_path, study)
+    schema = draft_schema(file, Policy(population="p"))
+    review_question(plan, file, schema)
+    (tmp_path / file.path).unlink()
+    # no copy; a copy of another file under its digest; a design that imputes without a model; a model without a rule
+    with pytest.raises(BadParameter):
+        review_question(plan, file.model_copy(update={"files": ()}), schema)
+    words = replace(plan.question, files={"imputation": digest(tmp_path / "words.txt")})
+    with pytest.raises(BadParameter):
+        review_question(replace(plan, question=words), file, schema)
+    with pytest.raises(BadParameter):
+        review_question(replace(plan, question=replace(plan.question, files={})), file, schema)
+    design: Any = plan.question.preprocessing["design"]
+    bare = replace(plan.question, preprocessing={"design": design | {"missing": {"bmi": 30.0}}})
+    with pytest.raises(BadParameter):
+        review_question(replace(plan, question=bare), file, schema)
+
+
+def test_study_with_a_model_and_no_rule_for_it_is_refused(tmp_path: Path) -> None:
+    for name, top in (("mean", 'imputation = "model.json"'), ("linear", 'imputation = "model.json"')):
+        text = CASES[name].replace("[parameters]", f"{top}\n[parameters]", 1)
+        with pytest.raises(BadInput):
+            write(tmp_path, text).plan()
+    with pytest.raises(BadInput):
+        write(tmp_path, CASES["imputed"].replace('imputation = "model.json"', "")).plan()

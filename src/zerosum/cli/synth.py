@@ -59,6 +59,24 @@ def synth_sample(
     terminal.out.print(f"written to {out}: {counted(count, 'record')}", soft_wrap=True)
 
 
+@synth_app.command("model")
+def synth_model(
+    id: IdOrFolder,
+    out: Annotated[Path, typer.Option(help="A new JSON file.")],
+    column: Annotated[
+        list[str] | None, typer.Option(help="A column that the regression reads, given several times; by default all.")
+    ] = None,
+) -> None:
+    """Write the public model from which sites draw missing values of a regression (rule "impute"). Nothing is spent."""
+    from zerosum.report.record import write_whole
+    from zerosum.study.synthetic_table import SyntheticTable
+
+    _check_places(None, out)
+    model = SyntheticTable.of(stored_result(id)).imputation_model(column or None)
+    write_whole(out, model.content().encode())
+    terminal.out.print(f"written to {out}: {counted(len(model.columns), 'column')}", soft_wrap=True)
+
+
 def _check_places(out: Path | None, schema: Path | None) -> None:
     """Refuse files that cannot be written, before records are drawn and one of both files is there."""
     if out is not None and out.suffix not in (".csv", ".parquet"):

@@ -23,9 +23,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.data.formula import Formula, Function, expanded, function_terms
+from zerosum.data.imputation import MOST_COPIES, Imputation, ImputationModel
 from zerosum.data.spool import IN_MEMORY, Spool, Storage
-from zerosum.errors import BadData
-from zerosum.kernel.missing import COMPLETE, MEANINGS, OWN_ROWS, VALUE, unknown_rule
+from zerosum.errors import BadData, BadParameter
+from zerosum.kernel.missing import COMPLETE, IMPUTE, MEANINGS, OWN_ROWS, VALUE, unknown_rule
 
 Level = str | float | bool
 Range = tuple[float, float]
@@ -80,11 +81,15 @@ class Design(BaseModel):
     ordinary : dict of str to (float, float)
         Typical value and typical deviation of numeric features, if publicly known; this saves budget. Other features
         use the middle and half width of their ranges.
-    missing : dict of str to number, level, "own-rows" or "complete-cases"
-        Value to impute by column. "own-rows", for numbers, is the mean of the same unit's other rows, or the middle of
+    missing : dict of str to number, level, "own-rows", "complete-cases" or "impute"
+        Value to take by column. "own-rows", for numbers, is the mean of the same unit's other rows, or the middle of
         the range if it has none. With "complete-cases", also of the response, a row in which the value is missing has
-        weight 0; the share of complete rows is released with the column moments. Missing values of other columns are
+        weight 0; the share of complete rows is released with the column moments. With "impute" values are drawn from
+        a public model given the unit's other values (`zerosum.data.imputation`). Missing values of other columns are
         refused.
+    imputations : int
+        Copies of a unit in which a value is imputed, each with a draw of its own; their mean counts. In Cox regression
+        there is one, since the rows of a unit are one path in time.
     indicators : list of str
         Features with such a rule for which a 0/1 column for missing values enters too.
 
@@ -108,6 +113,7 @@ class Design(BaseModel):
     site_effects: bool = False
     ordinary: dict[str, tuple[float, float]] = Field(default_factory=dict)
     missing: dict[str, Level] = Field(default_factory=dict)
+    imputations: int = Field(default=10, ge=1, le=MOST_COPIES)
     indicators: tuple[str, ...] = ()
     offset: str | None = None
     exposure: str | None = None
@@ -244,7 +250,9 @@ class Design(BaseModel):
                 f"interactions must be different, got {', '.join(':'.join(parts) for parts in self.interactions)}"
             )
         for name, value in self.missing.items():
-            if value == COMPLETE and name in self.read:
+            if name in self.imputed and name not in self.sources:
+                raise ValueError(f"missing may be {IMPUTE!r} for features, and {name!r} is none")
+            if (value == COMPLETE and name in self.read) or name in self.imputed:
                 continue
             if name in self.levels and value not in self.levels[name]:
                 raise ValueError(f"missing must have one of the levels of {name!r} for it, got {value!r}")
@@ -372,9 +380,45 @@ class Design(BaseModel):
         return (COMPLETE_ROWS, 0.0, 1.0) if self._drops else None
 
     @property
+    def imputed(self) -> tuple[str, ...]:
+        """Columns whose missing values are drawn from a public model."""
+        # A level of this name is a value to take.
+        drawn = {name for name, value in self.missing.items() if value == IMPUTE and IMPUTE not in self._known(name)}
+        return (*(name for name in self.read if name in drawn), *sorted(drawn.difference(self.read)))
+
+    def _known(self, name: str) -> tuple[Level, ...]:
+        """The levels of a column; none for a number."""
+        return self.levels.get(name, ())
+
+    def imputation(self, model: ImputationModel | None) -> Imputation | None:
+        """How missing values are drawn, or None if no column has this rule.
+
+        Parameters
+        ----------
+        model : ImputationModel or None
+            The public model.
+
+        Raises
+        ------
+        BadParameter
+            If there is no model, or if it does not fit the columns.
+        """
+        if not self.imputed:
+            if model is not None:
+                raise BadParameter(f"there is a model for imputation, and no column has the rule {IMPUTE!r}")
+            return None
+        if model is None:
+            raise BadParameter(f"column {self.imputed[0]!r} has the rule {IMPUTE!r}: name a public model, `imputation`")
+        levels = {name: known for name, known in self.levels.items() if name in self.read}
+        # A draw without the outcome would weaken the relation of the column with it.
+        given = tuple(name for name in (self.response, self.time) if name is not None)
+        copies = 1 if self.time is not None else self.imputations
+        return Imputation(model, self.read, levels, self.imputed, given, copies)
+
+    @property
     def rule_words(self) -> tuple[str, ...]:
         """The rules for missing values that a design has, for messages."""
-        return VALUE, MEANINGS[OWN_ROWS], MEANINGS[COMPLETE]
+        return VALUE, MEANINGS[OWN_ROWS], MEANINGS[COMPLETE], MEANINGS[IMPUTE]
 
     @property
     def _offset(self) -> tuple[str, float, float]:
@@ -461,7 +505,15 @@ class Design(BaseModel):
         effects = [(f"site={site}", 0.0, 1.0) for site in self.sites[1:]] if self.site_effects else []
         return [*own, *effects]
 
-    def expand(self, units: Units, site: str, *, strict: bool = True, storage: Storage = IN_MEMORY) -> Units:
+    def expand(
+        self,
+        units: Units,
+        site: str,
+        *,
+        strict: bool = True,
+        storage: Storage = IN_MEMORY,
+        imputation: Imputation | None = None,
+    ) -> Units:
         """Design rows from rows of `read`.
 
         A row is unfit if a value is missing without a rule, or is none of its column's levels. For the owner of the
@@ -481,24 +533,36 @@ class Design(BaseModel):
             Whether unfit rows are errors.
         storage : Storage
             Where the design rows are stored, together with `units.rows` where these are in memory.
+        imputation : Imputation, optional
+            How missing values are drawn; without it no value may be missing in a column with that rule. Units with
+            missing values have copies then.
         """
         if units.columns != len(self.read):
             raise BadData(f"the data do not have the {len(self.read)} columns of the design")
-        drawn = units.own_draws(twins="apart") if self.hold_out else None
-        design, done = Spool(len(self.columns), storage.beside(units.rows)), 0
+        drawn = units.own_draws(twins="apart") if self.hold_out or imputation is not None else None
+        design, done, ends = Spool(len(self.columns), storage.beside(units.rows)), 0, [np.zeros(1, dtype=np.int64)]
         for block in units.within(_EXPANDED_ROWS):
             draws = None if drawn is None else drawn[done : done + len(block)]
-            design.append_columns(self._expanded(block, site, draws, strict=strict))
+            copied, rows = block, np.asarray(block.rows, dtype=np.float64)
+            if imputation is not None and draws is not None:
+                copied, rows = imputation.completed(block, draws)
+                own = np.arange(len(copied) + 1) if copied.offsets is None else copied.offsets
+                ends.append(ends[-1][-1] + own[1:])
+            design.append_columns(self._expanded(copied, rows, site, draws if self.hold_out else None, strict=strict))
             done += len(block)
-        return replace(units, rows=design.rows())
+        if imputation is None or (units.offsets is None and imputation.copies == 1):
+            return replace(units, rows=design.rows())
+        return Units(design.rows(), np.concatenate(ends))
 
-    def _expanded(self, units: Units, site: str, drawn: Floats | None, *, strict: bool) -> list[Floats]:
+    def _expanded(self, units: Units, rows: Floats, site: str, drawn: Floats | None, *, strict: bool) -> list[Floats]:
         """The design columns of some units, see `expand`.
 
         Parameters
         ----------
         units : Units
-            Some units.
+            Some units, with NaN where a value is missing.
+        rows : array of shape (rows, len(read))
+            Their rows, with the values that were drawn from a model.
         site : str
             Name of the site.
         drawn : array of shape (units,) or None
@@ -506,9 +570,9 @@ class Design(BaseModel):
         strict : bool
             Whether unfit rows are errors.
         """
-        rows = np.asarray(units.rows, dtype=np.float64)
-        # Before imputation, which removes the NaN.
-        gone = {name: np.isnan(rows[:, self.read.index(name)]) for name in (*self.indicators, *self._drops)}
+        # From the units, which have NaN where a value was drawn.
+        given = np.asarray(units.rows, dtype=np.float64)
+        gone = {name: np.isnan(given[:, self.read.index(name)]) for name in (*self.indicators, *self._drops)}
         # Rows with a missing value that is not imputed have weight 0.
         whole = np.ones(len(rows))
         for name in self._drops:
@@ -571,7 +635,7 @@ class Design(BaseModel):
         units : Units
             Owners of the rows, for "own-rows".
         """
-        if name not in self.missing:
+        if name not in self.missing or name in self.imputed:
             return values
         value = self.missing[name]
         if value == COMPLETE:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.data.design import Design
+from zerosum.data.imputation import Imputation, ImputationModel
 from zerosum.data.tables import units_of
 from zerosum.errors import BadData, BadParameter, ZerosumError, first_fault
 
@@ -22,7 +23,8 @@ from zerosum.errors import BadData, BadParameter, ZerosumError, first_fault
 class FormulaData:
     """Design rows of all sites, in the form that `fit` of a regression takes."""
 
-    X: dict[str, Any]  # a table of the terms by site
+    X: dict[str, Any]  # rows of the terms by site, as units
+    terms: tuple[str, ...]  # their names
     y: dict[str, Floats]  # numbers, or positions of levels
     offset: dict[str, Floats] | None
     weights: dict[str, Floats] | None
@@ -53,7 +55,7 @@ def make_design(formula: str, names: list[str], declared: Mapping[str, Any]) -> 
         raise BadParameter(first_fault(error)) from None
 
 
-def design_data(design: Design, sites: Mapping[str, Any]) -> FormulaData:
+def design_data(design: Design, sites: Mapping[str, Any], model: ImputationModel | None = None) -> FormulaData:
     """Design rows of the sites' frames.
 
     Parameters
@@ -62,16 +64,16 @@ def design_data(design: Design, sites: Mapping[str, Any]) -> FormulaData:
         The design.
     sites : mapping
         A frame for each site, with the columns that the design reads.
+    model : ImputationModel, optional
+        From which missing values with the rule "impute" are drawn.
     """
-    import pyarrow as pa
-
-    names = design.columns
+    names, imputation = design.columns, design.imputation(model)
     roles = [name for name in ("offset", "weight") if name in design.roles]
     features = len(names) - 1 - len(roles)
-    by_site: dict[str, Floats] = {site: design_rows(design, frame, site) for site, frame in sites.items()}
+    units = {site: design_units(design, frame, site, imputation) for site, frame in sites.items()}
+    by_site: dict[str, Floats] = {site: np.asarray(each.rows, dtype=np.float64) for site, each in units.items()}
     tables = {
-        site: pa.table({name: rows[:, at] for at, name in enumerate(names[:features])})
-        for site, rows in by_site.items()
+        site: replace(each, rows=np.ascontiguousarray(by_site[site][:, :features])) for site, each in units.items()
     }
     role = {name: {site: rows[:, features + at] for site, rows in by_site.items()} for at, name in enumerate(roles)}
     weights = role.get("weight")
@@ -79,7 +81,8 @@ def design_data(design: Design, sites: Mapping[str, Any]) -> FormulaData:
         # The end of the range is weight 1.
         end = float(design.upper[features + roles.index("weight")])
         weights = {site: values / end for site, values in weights.items()}
-    return FormulaData(tables, {site: rows[:, -1] for site, rows in by_site.items()}, role.get("offset"), weights)
+    response = {site: rows[:, -1] for site, rows in by_site.items()}
+    return FormulaData(tables, names[:features], response, role.get("offset"), weights)
 
 
 def feature_table(design: Design, frame: Any, site: str) -> Any:
@@ -115,15 +118,15 @@ def _of(levels: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     return {name: known for name, known in levels.items() if name in columns}
 
 
-def design_rows(design: Design, frame: Any, site: str) -> Floats:
-    """The design rows of one frame, shape (rows, columns of the design); errors name the site."""
+def design_units(design: Design, frame: Any, site: str, imputation: Imputation | None) -> Units:
+    """The design rows of one frame, as units; errors name the site."""
     try:
         units = units_of(
             frame, "the data", columns=design.read, categories=_of(design.levels, design.read), missing=design.missing
         )
-        rows = np.asarray(design.expand(units, site).rows, dtype=np.float64)
+        units = design.expand(units, site, imputation=imputation)
     except ZerosumError as error:
         raise error.about(repr(site)) from error
-    if len(rows) == 0:
+    if len(units) == 0:
         raise BadData(f"{site!r}: the data have no rows")
-    return rows
+    return units

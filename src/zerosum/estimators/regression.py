@@ -18,6 +18,7 @@ from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.data.design import Design
+from zerosum.data.imputation import ImputationModel
 from zerosum.errors import BadData, BadParameter
 from zerosum.estimators.base import ColumnRanges, Tables, bad_data
 from zerosum.estimators.documentation import documented
@@ -230,6 +231,12 @@ class ModelRegression(JointRegression):
         """
         return self._fit_to(X, y, sites, {"offset": offset, "weights": weights})
 
+    def _take_columns(self, columns: int, *, first: bool) -> None:
+        super()._take_columns(columns, first=first)
+        if first and len(self._terms) == columns:
+            # Units have no names of columns.
+            self.feature_names_in_ = np.array(self._terms, dtype=object)
+
     def _with(self, units: Units, values: Any) -> Units:
         joined = super()._with(units, values)
         if not self.hold_out:
@@ -254,6 +261,8 @@ class ModelRegression(JointRegression):
         exposure: str | None = None,
         weight: str | None = None,
         site_effects: bool = False,
+        imputation: ImputationModel | None = None,
+        imputations: int = 10,
         **settings: Any,
     ) -> Self:
         """Fit the regression of a formula to a data frame for each site, and charge their ledgers.
@@ -268,7 +277,7 @@ class ModelRegression(JointRegression):
             Public range of each numeric column, and of a numeric response.
         levels : dict of str to sequence, optional
             Public levels of each column of categories, the reference first; a response with two levels is a class.
-        missing : dict of str to number, level, "own-rows" or "complete-cases", optional
+        missing : dict of str to number, level, "own-rows", "complete-cases" or "impute", optional
             Rules for missing values by column.
         indicators : sequence of str, optional
             Columns with a rule for which a 0/1 column for missing values enters too.
@@ -277,6 +286,10 @@ class ModelRegression(JointRegression):
             of each row.
         site_effects : bool, default=False
             Whether every site but the first has its own constant.
+        imputation : ImputationModel, optional
+            The public model from which values with the rule "impute" are drawn: `SyntheticData.imputation_model`.
+        imputations : int, default=10
+            Draws for each unit with such a value; their mean counts.
         **settings
             Parameters of the estimator, such as `epsilon` and `unit`.
 
@@ -315,16 +328,19 @@ class ModelRegression(JointRegression):
         declared: dict[str, Any] = {
             **{"ranges": ranges or {}, "levels": levels or {}, "missing": missing or {}, "indicators": indicators},
             **{"offset": offset, "exposure": exposure, "weight": weight, "site_effects": site_effects},
+            "imputations": imputations,
         }
         design = make_design(formula, list(sites), declared)
-        made = design_data(design, sites)
-        features = made.X[next(iter(made.X))].num_columns
+        made = design_data(design, sites, imputation)
+        features = len(made.terms)
         # The design has the features first, then offset, weight and response, each with its public range.
         own = {"lower": design.lower[:features], "upper": design.upper[:features], **cls._response_of(design)}
         if made.offset is not None:
             own["offset_range"] = (float(design.lower[features]), float(design.upper[features]))
         labels = cls._labels_of(design, made.y)
-        fitted = cls(**own, **settings).fit(made.X, labels, offset=made.offset, weights=made.weights)
+        fitted = cls(**own, **settings)
+        fitted._terms = made.terms
+        fitted.fit(made.X, labels, offset=made.offset, weights=made.weights)
         fitted.design_ = design
         return fitted
 

@@ -33,6 +33,7 @@ class Supervised(JointEstimator):
     """
 
     _roles: tuple[str, ...] = ()  # names of the columns between features and response in this fit
+    _terms: tuple[str, ...] = ()  # names of the features of units that a formula made, which have no names themselves
 
     def fit(self, X: Any, y: Any = None, *, sites: ArrayLike | None = None) -> Self:
         """Run one study over the sites and charge their ledgers.

@@ -10,6 +10,7 @@ import numpy as np
 
 from zerosum.algorithms import Estimate
 from zerosum.arrays import Floats
+from zerosum.data.imputation import ImputationModel
 from zerosum.errors import BadParameter
 from zerosum.estimators.base import Tables
 from zerosum.estimators.documentation import documented
@@ -45,6 +46,9 @@ class SyntheticData(TableEstimator):
         Totals that are public already: for a column, the number of units in each of its levels or bins.
     impossible : sequence of dict
         Combinations of levels that no unit has, such as ``{"sex": "m", "pregnant": "yes"}``.
+    densities : dict of str to "log" or points, optional
+        For columns of numbers, the public density that sets their bins and values within a bin: ``"log"`` (of the
+        logarithm, for heavy tails) or rising points ``(x, density)`` over the range; by default uniform.
     table_cells : int, optional
         Most cells of the tables of the third release; by default 6000, or 1024 for each pair of columns if that is
         fewer.
@@ -90,6 +94,7 @@ class SyntheticData(TableEstimator):
         "whole": LIST,
         "totals": optional(MAPPING),
         "impossible": LIST,
+        "densities": optional(MAPPING),
     }
 
     ranges: Mapping[str, tuple[float, float]] | None = None
@@ -99,6 +104,7 @@ class SyntheticData(TableEstimator):
     target: str | None = None
     totals: Mapping[str, Sequence[float]] | None = None
     impossible: Sequence[Mapping[str, Any]] = ()
+    densities: Mapping[str, Any] | None = None
     table_cells: int | None = None
 
     @property
@@ -127,6 +133,10 @@ class SyntheticData(TableEstimator):
             "whole": tuple(self.whole),
             "totals": {name: tuple(each) for name, each in (self.totals or {}).items()},
             "impossible": tuple(dict(each) for each in self.impossible),
+            "densities": {
+                name: each if isinstance(each, str) else tuple(tuple(point) for point in each)
+                for name, each in (self.densities or {}).items()
+            },
         }
 
     def _learn(self, estimate: Estimate) -> None:
@@ -179,6 +189,22 @@ class SyntheticData(TableEstimator):
 
         return frame_of(self.sample(n_samples, random_state), library)
 
+    def imputation_model(self, columns: Sequence[str] | None = None) -> ImputationModel:
+        """The public model by which the sites fill in missing values of a regression, by the rule "impute".
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            The columns that the regression reads, its response included; by default all.
+
+        Returns
+        -------
+        ImputationModel
+            For `imputation` of `from_formula`.
+        """
+        self._fitted()
+        return self.model_.imputation_model(columns)
+
     def marginal(self, columns: Sequence[str]) -> Quantity:
         """The table of one to four columns, with the standard deviation of its error in `std`.
 
@@ -213,9 +239,9 @@ class SyntheticData(TableEstimator):
         return self.model_.answer(query)
 
     def inference(self, analysis: Callable[[Records], Any], twins: int = INFERENCE_TWINS, seed: int = 0) -> Inference:
-        """An analysis of synthetic records with standard errors that contain privacy noise, model and sampling.
+        """An analysis of synthetic records and its spread over repetitions of the study; it gives no interval.
 
-        The intervals are not valid in general: what the model has lost of the data is not in them.
+        What the model has lost of the data is not in the spread, which is a lower limit of the error.
 
         Parameters
         ----------
@@ -229,7 +255,7 @@ class SyntheticData(TableEstimator):
         Returns
         -------
         Inference
-            Estimate, standard error and 95 % interval.
+            Estimate and spread.
         """
         self._fitted()
         return self.model_.inference(analysis, twins, seed)

@@ -59,6 +59,9 @@ class Line:
     counts: bool = True  # whether it is part of the summary figure
 
 
+_MOST_PAIRS = 36  # tables of two columns that have a line of their own: those of nine columns; chosen by hand
+
+
 @dataclass(frozen=True)
 class Measure:
     """How a result is evaluated.
@@ -253,15 +256,28 @@ def _maps(algorithm: ICAProgram) -> Measure:
 
 
 def _pairs(algorithm: SyntheticDataProgram) -> Measure:
-    """Loss of synthetic data: mean total variation distance of the model's tables of two columns from the data's."""
+    """Loss of synthetic data: mean total variation distance of the model's tables of two columns from the data's.
+
+    Further lines have each table, or with many columns those of each column with the others: they show which tables
+    will be worth reading.
+    """
     pairs = list(combinations(range(len(algorithm.columns)), 2))
+    names = algorithm.columns
+    # The tables of each line.
+    groups = [[at] for at in range(len(pairs))]
+    labels = [f"{names[i]} and {names[j]}" for i, j in pairs]
+    if len(pairs) > _MOST_PAIRS:
+        groups = [[at for at, pair in enumerate(pairs) if column in pair] for column in range(len(names))]
+        labels = [f"tables with {name}" for name in names]
 
     def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
         model = Model(estimate["component_shares"].value, algorithm.sizes, algorithm.forbidden)
-        return np.array([np.mean([distance(algorithm.table(data, at), model.table(at)) for at in pairs])])
+        each = np.array([distance(algorithm.table(data, at), model.table(at)) for at in pairs])
+        return np.array([np.mean(each), *(np.mean(each[own]) for own in groups)])
 
     unit = "total variation between tables of two columns"
-    return Measure((Line("tables of two columns", 1.0),), unit, values, loss=True, level="agreement")
+    lines = [Line("tables of two columns", 1.0), *(Line(label, 1.0, counts=False) for label in labels)]
+    return Measure(tuple(lines), unit, values, loss=True, level="agreement")
 
 
 def _topics(algorithm: TopicsProgram) -> Measure:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import ndtr
@@ -29,6 +30,7 @@ from zerosum.algorithms import (
     PCAProgram,
     PoissonRegressionProgram,
     SurvivalProgram,
+    SyntheticDataProgram,
     TopicsProgram,
 )
 from zerosum.algorithms.groups import GroupedAlgorithm
@@ -48,6 +50,7 @@ _RANGE_STDS = 4.0  # standard deviations of a column in half its range
 _COLUMNS = 5000  # largest number of synthetic columns
 # Defaults of the guesses `r_squared`, `separation` and `spectrum`.
 _R_SQUARED, _SEPARATION, _SPECTRUM = 0.3, 6.0, "power:1"
+_CORRELATION = 0.3  # of neighbouring columns of synthetic data, if nothing is guessed; chosen by hand
 # Share of yes in a column of yes and no, by the usual shape of columns.
 _YES_SHARES = {"centered": 0.3, "tailed": 0.05}
 _EVENT_FREE_SHARE = 0.3  # share without event at the last edge, if nothing is guessed about times
@@ -100,7 +103,7 @@ def _synthetic_population(algorithm: Algorithm, assumptions: Assumptions, design
             return Classes(algorithm, assumptions)
         case SurvivalProgram():
             return SurvivalPopulation(algorithm, assumptions)
-        case GroupedAlgorithm() | HistogramProgram() | RangedAlgorithm():
+        case GroupedAlgorithm() | HistogramProgram() | RangedAlgorithm() | SyntheticDataProgram():
             return ColumnsPopulation(algorithm, assumptions)
     return None
 
@@ -124,7 +127,10 @@ class ColumnsPopulation(Population):
         check_whole(assumptions, self.ranges)
         used = {"usual", "whole"} if self.ranges or self.levels else set()
         # Means, counts and quantiles of a column do not depend on the others.
-        joint = len(self.columns) > 1 and isinstance(algorithm, CovarianceProgram)
+        joint = len(self.columns) > 1 and isinstance(algorithm, CovarianceProgram | SyntheticDataProgram)
+        if isinstance(algorithm, SyntheticDataProgram) and assumptions.correlation is None:
+            # Independent columns need no table of two: its model is their histograms.
+            assumptions = self.assumptions = replace(assumptions, correlation=_CORRELATION)
         self.used_assumptions = frozenset(used | ({"correlation"} if joint else set()))
         self.description = describe_columns(assumptions, self.columns)
 
@@ -193,7 +199,7 @@ def describe_columns(assumptions: Assumptions, columns: tuple[str, ...]) -> str:
 
 def ranges_of(algorithm: Algorithm) -> dict[str, tuple[float, float]]:
     """Public range (low, high) of each numeric column."""
-    if isinstance(algorithm, GroupedAlgorithm):
+    if isinstance(algorithm, GroupedAlgorithm | SyntheticDataProgram):
         return dict(algorithm.ranges)
     if isinstance(algorithm, HistogramProgram):
         edges = algorithm.edges

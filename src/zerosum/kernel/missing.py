@@ -16,19 +16,21 @@ Missing = Rule | Mapping[str, Rule] | None
 OWN_ROWS = "own-rows"
 OBSERVED = "observed"
 COMPLETE = "complete-cases"
+IMPUTE = "impute"
 VALUE = "a value to take instead"
 # Each rule with its meaning, for messages.
 MEANINGS = {
     OWN_ROWS: f'"{OWN_ROWS}" (the mean of the same unit\'s other rows, or the public middle)',
     OBSERVED: f'"{OBSERVED}" (only what is there counts)',
     COMPLETE: f'"{COMPLETE}" (a row with a missing value has weight 0)',
+    IMPUTE: f'"{IMPUTE}" (draws from a public model)',
 }
 RULES = f"{VALUE}, {MEANINGS[OWN_ROWS]} or {MEANINGS[OBSERVED]}"
 # Names of other packages for what has another name here, or is not available.
 _ELSEWHERE = {
     ("multiple-imputation", "multiple", "imputation", "mice", "mi"): (
-        "sites do not impute from a model: release a model of the columns (algorithm synthetic-data) and impute in its "
-        "records"
+        f'sites draw values of regressions with a design by "{IMPUTE}", from a public model of the columns, a result '
+        "of synthetic-data"
     ),
     ("indicator", "indicators", "missing-indicator"): (
         "a 0/1 column for missing values beside an imputed one is `indicators` of a design or of from_formula"

@@ -105,6 +105,11 @@ def _analysis(plan: Plan, units: float | None, version: str) -> list[str]:
             f"Values were limited to public ranges and categories that do not depend on the data: {listed}."
         )
     sentences += _missing(plan)
+    if "imputation" in asked.files:
+        sentences.append(
+            "Missing values with the rule impute were drawn at the sites from a public model of the columns, given the "
+            "other values of the same unit; the uncertainty of that model is not part of the standard errors."
+        )
     if asked.parameters.get("weight") == COMPLETE_ROWS:
         sentences.append(
             "Rows with missing values in a column of complete cases had weight zero; the share of complete rows was "

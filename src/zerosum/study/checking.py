@@ -138,7 +138,8 @@ def _check_site(study: Study, plan: Plan, algorithm: Algorithm, file: SiteFile, 
         site_check.faults.append(f"{error}{f' ({error.detail})' if error.detail else ''}")
         return site_check
     site_check.units = len(units)
-    site_check.faults += _contradictions(plan, position, policy, units)
+    # As they were read: a design may copy a unit with missing values.
+    site_check.faults += _contradictions(plan, position, policy, units, raw[0].largest if raw else units.largest)
     if design is None:
         site_check.warnings += list(_range_warnings(algorithm, units))
     elif raw:
@@ -178,15 +179,29 @@ def _compare(plan: Plan, file: SiteFile, policy: Policy, site_check: SiteCheck) 
     return schema
 
 
-def _contradictions(plan: Plan, position: int, policy: Policy | None, units: Units) -> Iterator[str]:
+def _contradictions(plan: Plan, position: int, policy: Policy | None, units: Units, largest: int) -> Iterator[str]:
     """Yield contradictions between the data and the plan or policy: number of units, rows per unit, number of
-    columns."""
+    columns.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    position : int
+        Of the site in it.
+    policy : Policy or None
+        Of the site.
+    units : Units
+        In the columns of the plan.
+    largest : int
+        The most rows of a unit as they were read.
+    """
     if policy is not None and len(units) < policy.minimum_units:
         yield f"its policy asks for at least {policy.minimum_units} units, its data hold {len(units)}"
     declared = plan.sites[position].units
     if declared is not None and declared != len(units):
         yield f"the study declares {declared} units, its data hold {len(units)}"
-    if plan.unit == "record" and units.largest > 1:
+    if plan.unit == "record" and largest > 1:
         yield "the study protects single records, but units here own several rows"
     for release in plan.releases:
         if release.columns not in (None, units.columns):

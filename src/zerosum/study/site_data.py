@@ -22,9 +22,10 @@ from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.formula import is_expanded
 from zerosum.data.imaging import Masker, load_images
+from zerosum.data.imputation import Imputation, ImputationModel
 from zerosum.data.scans import MOTION_COLUMN
 from zerosum.data.tables import CellFault, Tokens, check_reading, join_missing, load_units, table_names
-from zerosum.errors import BadParameter, PolicyRefused, ZerosumError, first_fault
+from zerosum.errors import BadParameter, BadStudy, PolicyRefused, ZerosumError, first_fault
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.question import Question, columns_digest
 from zerosum.site.schema import DataSchema, ImagesSchema, column_refusals
@@ -80,6 +81,8 @@ def question_refusals(plan: Plan, site: SiteFile, schema: DataSchema) -> Iterato
                 raise BadParameter(f"the design reads {strangers[0]!r}, which has neither a range nor levels there")
             check_reading(design.read, site.unit_column, design.levels)
             _tokens(question, design.read, schema)
+            # Before any row: a model that does not fit is a fault of the plan.
+            _imputation(question, design, site)
             yield from _definition_refusals(question, design.read, schema)
             # The columns that are read, not those of the design matrix, which are made from them.
             yield from column_refusals(schema, design.read, design.levels, design.missing)
@@ -228,7 +231,8 @@ def _load(
         raw.append(table.units)
     if design is not None:
         # The site's name selects its own effect, where sites have effects of their own.
-        return design.expand(table.units, site.name, strict=faults is None, storage=site.storage)
+        imputation = _imputation(question, design, site)
+        return design.expand(table.units, site.name, strict=faults is None, storage=site.storage, imputation=imputation)
     _check_columns(question, table.columns)
     return table.units
 
@@ -266,6 +270,17 @@ def _design(question: Question) -> Design | None:
     if isinstance(formula, str) and not is_expanded(formula):
         raise BadParameter("the plan's question: the formula of the design is not expanded into + and :")
     return None if design is None else Design.model_validate(design)
+
+
+def _imputation(question: Question, design: Design, site: SiteFile) -> Imputation | None:
+    """How missing values are drawn, from the site's own copy of the public model; None without that rule."""
+    if "imputation" not in question.files:
+        return design.imputation(None)
+    try:
+        model = ImputationModel.load(_own_file(question, site, "imputation"))
+    except BadStudy:
+        raise BadParameter("the imputation of the study is a file of this site that holds no model") from None
+    return design.imputation(model)
 
 
 def _columns(question: Question, site: SiteFile) -> tuple[str, ...]:

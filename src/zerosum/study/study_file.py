@@ -24,6 +24,7 @@ from zerosum.data.bases import cosines, load_basis
 from zerosum.data.design import Design
 from zerosum.data.documents import load_documents, load_vocabulary
 from zerosum.data.imaging import Masker, OnScan, load_images
+from zerosum.data.imputation import Imputation, ImputationModel
 from zerosum.data.omop import Definitions
 from zerosum.data.sources import defined_columns
 from zerosum.data.tables import CellFault, load_units, raise_faults
@@ -114,6 +115,10 @@ class Study(Table):
     """Brain images instead of tables."""
     design: Design | None = None
     """The design of a regression, in place of its columns and ranges."""
+    imputation: Path | None = None
+    """A public model of the columns of a design, from which [missing values](missing.md#from-a-public-model) with the
+    rule `"impute"` are drawn: the file that `zerosum synth model` writes. A serving site needs a copy among its
+    `files`."""
     sites: tuple[RosterTable, ...]
     """The roster, `[[sites]]`: at least two sites with different names."""
     site_files: tuple[SiteFile, ...] = Field(default=(), exclude=True)
@@ -218,6 +223,7 @@ class Study(Table):
         # Pydantic copies cached properties with the fields.
         copied.__dict__.pop("_program", None)
         copied.__dict__.pop("definitions", None)
+        copied.__dict__.pop("imputed", None)
         return copied
 
     @cached_property
@@ -247,6 +253,16 @@ class Study(Table):
         if unknown := [name for name in read if name not in known.variables]:
             raise BadStudy(f"{self.omop} does not define the column {unknown[0]!r}")
         return {name: known.definition(name) for name in read}
+
+    @cached_property
+    def imputed(self) -> Imputation | None:
+        """How missing values of the design are drawn from the public model, read once; None without that rule."""
+        if self.design is None:
+            if self.imputation is not None:
+                raise BadStudy("imputation is for a regression with [design]: other algorithms have no such rule")
+            return None
+        model = None if self.imputation is None else ImputationModel.load(self.folder / self.imputation)
+        return self.design.imputation(model)
 
     @property
     def full_design(self) -> Design | None:
@@ -335,7 +351,9 @@ class Study(Table):
 
     def _provenance(self) -> Provenance:
         """Preprocessing of the data, and SHA-256 digests of the public files, for the plan."""
-        paths = {"basis": self.basis, "vocabulary": self.vocabulary}
+        # A model that does not fit would stop the sites after their consent.
+        _ = self.imputed
+        paths = {"basis": self.basis, "vocabulary": self.vocabulary, "imputation": self.imputation}
         preprocessing: dict[str, Any] = {"missing_tokens": self.missing_tokens} if self.missing_tokens else {}
         if self.measured_in:
             preprocessing["measured_in"] = check_measures(self.measured_in, self.build_algorithm().columns)
@@ -486,7 +504,7 @@ class Study(Table):
             else:
                 notes.append(f"{note} (the first in data row {fault.row})")
         if design is not None:
-            return design.expand(units, site.name, strict=False, storage=site.storage)
+            return design.expand(units, site.name, strict=False, storage=site.storage, imputation=self.imputed)
         # Categories may be missing without a rule: they count as "other or missing".
         allowed = [at for at, name in enumerate(algorithm.columns) if name in {*algorithm.rules, *algorithm.categories}]
         try:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from numbers import Integral, Real
 from typing import Any
 
@@ -28,6 +29,7 @@ from zerosum.algorithms.synthetic.program import SyntheticDataProgram
 from zerosum.algorithms.synthetic.records import Model, Twin
 from zerosum.algorithms.synthetic.tuning import TUNING
 from zerosum.arrays import Floats
+from zerosum.data.imputation import ColumnModel, ImputationModel
 from zerosum.errors import BadParameter
 from zerosum.kernel.quantity import Axis, Quantity
 from zerosum.report.record import Result
@@ -36,29 +38,27 @@ Records = dict[str, list[Level | None]]
 Query = Mapping[str, Level | Collection[Level | None] | tuple[float, float] | None]
 # Columns of one table. Relations of more are hardly known from tables of pairs. Chosen by hand.
 _MOST_COLUMNS = 4
-# Twins for error bars and for `inference`; the latter estimates a standard deviation from them alone, to about
+# Twins for error bars and for `inference`; the latter estimates a spread from them alone, to about
 # 1/sqrt(2 * 20) = 16 per cent. Chosen by hand: a twin takes as long as the fit.
 ERROR_TWINS, INFERENCE_TWINS = 4, 20
 
 
 @dataclass(frozen=True)
 class Inference:
-    """An analysis of synthetic records with the error of everything before it: privacy noise, model and sampling.
+    """An analysis of synthetic records with its spread over repetitions of the study; there is no interval.
 
     Attributes
     ----------
     estimate : array
         The analysis on records of the model.
-    std_error : array
-        Standard deviation over the twins.
-    interval : array of shape (..., 2)
-        95 % for the value of the analysis on the pooled data and in the population; from Student's distribution with
-        the number of twins less one degrees of freedom.
+    spread : array
+        Root mean square distance of the repetitions from the estimate: privacy noise, sampling, and what the fit loses
+        of a table that is a mixture already. What it has lost of the data is not in it, and may be the largest part: so
+        the spread is a lower limit of the error, and gives no interval.
     """
 
     estimate: Floats
-    std_error: Floats
-    interval: Floats
+    spread: Floats
 
 
 @dataclass(eq=False)
@@ -125,7 +125,7 @@ class SyntheticTable:
         return self._decoded(self.model.records(_rows(rows, self.units), rng), rng)
 
     def _decoded(self, codes: Any, rng: np.random.Generator) -> Records:
-        """Categories as values: a level, a whole number of the bin, or a number that is uniform within the bin.
+        """Categories as values: a level, a whole number of the bin, or a number of the bin by its public density.
 
         Parameters
         ----------
@@ -143,13 +143,36 @@ class SyntheticTable:
                 continue
             missing = own == edges.size - 1
             within = np.where(missing, 0, own)
-            numbers = rng.uniform(edges[within], edges[within + 1])
+            places = rng.random(len(within))
+            numbers = self.program.density(name).drawn(edges[within], edges[within + 1], places)
             if name in self.program.whole:
                 # Edges lie at halves, so that each whole number of a bin has the same share of it.
                 numbers = np.clip(np.round(numbers), *(math.ceil(edges[0]), math.floor(edges[-1])))
             plain = numbers.tolist() if name not in self.program.whole else [int(each) for each in numbers]
             found[name] = [None if gone else value for gone, value in zip(missing.tolist(), plain, strict=True)]
         return found
+
+    def imputation_model(self, columns: Sequence[str] | None = None) -> ImputationModel:
+        """The public model for missing values of a regression (`zerosum.data.imputation`).
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            The columns that the regression reads, its response included; by default all.
+        """
+        found = {}
+        for name in self.program.columns if columns is None else columns:
+            if name not in self.program.columns:
+                raise BadParameter(f"there is no column {name!r}: the columns are {', '.join(self.program.columns)}")
+            at = self.program.columns.index(name)
+            p = self.model.column(at)
+            if name in self.program.levels:
+                levels = tuple(_plain(each) for each in self.program.levels[name])
+                found[name] = ColumnModel(levels=levels, probabilities=p)
+            else:
+                quantiles = self.program.density(name).quantiles(self.program.edges[at])
+                found[name] = ColumnModel(quantiles=quantiles, whole=name in self.program.whole, probabilities=p)
+        return ImputationModel(columns=found)
 
     def schema(self) -> dict[str, dict[str, Any]]:
         """What each column holds, for readers of a file with records: kind, levels or range, and bins."""
@@ -182,7 +205,7 @@ class SyntheticTable:
             std = np.asarray(self.result.estimate["category_shares"].std)[start : start + self.program.sizes[at[0]]]
             return Quantity(shares, "share", axes, std)
         errors = np.array([twin.errors(at) for twin in self.twins(ERROR_TWINS)])
-        square = TUNING.cell_factor**2 * float(np.mean(errors**2))
+        square = (TUNING.cell_factor * self._excess(at)) ** 2 * float(np.mean(errors**2))
         mean, offset = 1 / shares.size, TUNING.cell_offset
         return Quantity(shares, "share", axes, np.sqrt(square * (shares + offset * mean) / ((1 + offset) * mean)))
 
@@ -207,8 +230,22 @@ class SyntheticTable:
 
         own = share(self.model.table(at))
         errors = np.array([share(twin.errors(at)) for twin in self.twins(ERROR_TWINS)])
-        std = TUNING.error_factor * math.sqrt(float(np.mean(errors**2)))
+        std = TUNING.error_factor * self._excess(at) * math.sqrt(float(np.mean(errors**2)))
         return Quantity(np.array([own]), "share", (Axis("query", ("share",)),), np.array([std]))
+
+    def _excess(self, at: Sequence[int]) -> float:
+        """The factor on the errors of repetitions for a table of some columns: that of its pairs, in quadratic mean.
+
+        Parameters
+        ----------
+        at : sequence of int
+            Positions of columns.
+        """
+        if len(at) == 1:
+            return 1.0
+        known = self.result.estimate["pair_excess"].value
+        own = math.sqrt(float(np.mean([known[pair] ** 2 for pair in combinations(at, 2)])))
+        return own * (TUNING.beyond_factor if len(at) > 2 else 1.0)
 
     def _weight(self, name: str, wanted: Any) -> Floats:
         """The part of each category of a column that fits a query, shape (K_j,).
@@ -241,8 +278,7 @@ class SyntheticTable:
             if name in self.program.whole:
                 # NumPy's functions: an end may be infinite.
                 low, high = np.ceil(low) - 0.5, np.floor(high) + 0.5
-            inside = np.clip(np.minimum(edges[1:], high) - np.maximum(edges[:-1], low), 0, None)
-            found[:-1] = inside / np.diff(edges)
+            found[:-1] = self.program.density(name).part(edges, low, high)
         return found
 
     def _positions(self, columns: Sequence[str]) -> tuple[int, ...]:
@@ -279,11 +315,11 @@ class SyntheticTable:
         return self._twins[:count]
 
     def inference(self, analysis: Callable[[Records], Any], twins: int = INFERENCE_TWINS, seed: int = 0) -> Inference:
-        """An analysis with standard errors that contain privacy noise, model and sampling: a parametric bootstrap.
+        """An analysis with its spread over repetitions of the study (a parametric bootstrap); it gives no interval.
 
-        Usual standard errors of an analysis of synthetic records are too small, because they count sampling only. Here
-        the analysis is repeated on records of twins. The intervals are not valid in general: what the model has lost of
-        the data is lost in the twins as well (docs/synthetic.md has the coverage).
+        Usual standard errors of an analysis of synthetic records are too small, because they count sampling only. The
+        spread has privacy noise and fit as well, but not what the model has lost of the data, which no release shows
+        for an analysis of any kind (docs/synthetic.md has figures).
 
         Parameters
         ----------
@@ -296,18 +332,12 @@ class SyntheticTable:
         """
         if twins < 2:
             raise BadParameter(f"inference needs two twins or more, got {twins}")
-        from scipy.stats import t as student
-
         rng = np.random.default_rng(seed)
         estimate = np.asarray(analysis(self._drawn(self.model, rng)), dtype=np.float64)
         found = np.array(
             [np.asarray(analysis(self._drawn(twin.model, rng)), dtype=float) for twin in self.twins(twins)]
         )
-        # Twins repeat sampling, noise and fit, around the model: their spread is the error, and their distance from the
-        # model is the bias of the fit, which counts as error too.
-        error = TUNING.error_factor * np.sqrt(np.mean((found - estimate) ** 2, axis=0))
-        reach = float(student.ppf(0.975, twins - 1)) * error
-        return Inference(estimate, error, np.stack([estimate - reach, estimate + reach], axis=-1))
+        return Inference(estimate, np.asarray(np.sqrt(np.mean((found - estimate) ** 2, axis=0))))
 
     def _drawn(self, model: Model, rng: np.random.Generator) -> Records:
         """As many records of a model as there are units."""

@@ -184,6 +184,18 @@ class Mixture:
             own *= p_own
         return g * count, squares / max(cells, 1.0)
 
+    def pair_misfit(self) -> Floats:
+        """The sum of squared differences between the model's table of each pair and the released one, (d, d)."""
+        columns = len(self.offsets) - 1
+        if self.pairs is None:
+            return np.zeros((columns, columns))
+        term = self.pairs
+        q = self.probabilities @ term.merge - term.center
+        square = ((q.T @ q / np.float32(self.components) - term.value) * term.mask) ** 2
+        # Which column a bin of the pairs belongs to, shape (columns, B).
+        owner = np.array([np.any(term.merge[self.at(column)] > 0, axis=0) for column in range(columns)], dtype=float)
+        return np.asarray(owner @ square.astype(np.float64) @ owner.T)
+
     def fit(self, iterations: int = TUNING.iterations) -> None:
         """Take the steps of Adam, and change the penalty until the misfit is that of the noise.
 

@@ -28,7 +28,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, PrivateAttr, model_validator
@@ -36,8 +36,9 @@ from pydantic import Field, PrivateAttr, model_validator
 from zerosum.algorithms.groups import Level, check_domains, shown
 from zerosum.algorithms.histogram import nearest_probabilities
 from zerosum.algorithms.program import Algorithm, Program, PublicFacts
-from zerosum.algorithms.quantiles import bin_edges, check_whole
+from zerosum.algorithms.quantiles import check_whole
 from zerosum.algorithms.synthetic.bins import Coding, grouped, merged, one_hot
+from zerosum.algorithms.synthetic.densities import Density, Points, check_densities
 from zerosum.algorithms.synthetic.model import Mixture, PairsTerm, TableTerm, plausible, raked
 from zerosum.algorithms.synthetic.records import Model, Twin, distance
 from zerosum.algorithms.synthetic.tuning import TUNING
@@ -81,6 +82,9 @@ class SyntheticDataProgram(Algorithm):
         them up to one record. They must be public already; they cost nothing.
     impossible : tuple of dict
         Combinations of levels that no unit has, such as {"sex": "m", "pregnant": "yes"}.
+    densities : dict
+        For columns of numbers, the public density that sets their bins and values within a bin: "log" (of the
+        logarithm) or rising points (x, density) over the range; by default uniform.
     table_cells : int, optional
         Planned length of the third release; the planner's choice if not given.
     """
@@ -94,6 +98,7 @@ class SyntheticDataProgram(Algorithm):
     target: str | None = None
     totals: dict[str, tuple[float, ...]] = Field(default_factory=dict)
     impossible: tuple[dict[str, Level], ...] = ()
+    densities: dict[str, Literal["log"] | Points] = Field(default_factory=dict)
     table_cells: int | None = Field(default=None, ge=4, le=MOST_CELLS)
 
     _noise: float | None = PrivateAttr(default=None)  # `pair_noise` of the facts; set by `resolve`, for `describe`
@@ -103,6 +108,7 @@ class SyntheticDataProgram(Algorithm):
         """Refuse columns without a public domain, and totals, targets and combinations that do not fit the columns."""
         check_domains(self.columns, self.ranges, self.levels)
         check_whole(self.whole, self.ranges)
+        check_densities(self.densities, self.ranges)
         sizes = sorted(self.sizes)
         # The result has a distance for each pair, from a table of all its categories.
         if sum(sizes) > TUNING.categories_most or sizes[-1] * sizes[-2] > MOST_CELLS:
@@ -161,11 +167,15 @@ class SyntheticDataProgram(Algorithm):
         """Missing values are allowed in every column."""
         units.check(range(len(self.columns)), [f"column {name!r}" for name in self.columns])
 
+    def density(self, name: str) -> Density:
+        """The public density of a column of numbers."""
+        return Density(*self.ranges[name], self.densities.get(name))
+
     @property
     def edges(self) -> tuple[Floats, ...]:
         """Edges of the bins of each column, empty for a column of categories."""
         return tuple(
-            bin_edges(*self.ranges[name], self.bins or TUNING.numeric_bins[1], whole=name in self.whole)
+            self.density(name).edges(self.bins or TUNING.numeric_bins[1], whole=name in self.whole)
             if name in self.ranges
             else np.zeros(0)
             for name in self.columns
@@ -323,11 +333,13 @@ class SyntheticDataProgram(Algorithm):
         fitted = yield from self.fitted(adjacency, np.random.default_rng(0))
         truth = fitted.model
         names = Axis("column", self.columns)
-        errors = []
-        for seed in range(1, TUNING.twins + 1):
-            twin = self.twin(truth, fitted.noise, fitted.units, adjacency, np.random.default_rng(seed))
-            errors.append(_by_pair(len(self.columns), twin.distance))
-        error = TUNING.error_factor * np.mean(errors, axis=0)
+        twins = [
+            self.twin(truth, fitted.noise, fitted.units, adjacency, np.random.default_rng(seed))
+            for seed in range(1, TUNING.twins + 1)
+        ]
+        excess = _excess(fitted, twins)
+        distances = np.mean([_by_pair(len(self.columns), twin.distance) for twin in twins], axis=0)
+        error = TUNING.error_factor * excess * distances
         independent = replace(truth, probabilities=np.mean(truth.probabilities, axis=0, keepdims=True))
         categories = Axis(
             "category",
@@ -341,6 +353,7 @@ class SyntheticDataProgram(Algorithm):
             "component_shares": Quantity(truth.probabilities.round(_DIGITS), "share", (components, categories)),
             "dependence": Quantity(dependence, "diagnostic", pair),
             "pair_error": Quantity(error, "diagnostic", pair),
+            "pair_excess": Quantity(excess, "diagnostic", pair),
             "measured": Quantity(fitted.measured, "diagnostic", pair),
             "unit_count": Quantity(np.array([fitted.units]), "count"),
             "release_noise": Quantity(np.array(fitted.noise), "diagnostic"),
@@ -396,7 +409,7 @@ class SyntheticDataProgram(Algorithm):
                 request = program.send(release)
             except StopIteration as stop:
                 found: Fitted = stop.value
-                return Twin(found.model, codes)
+                return Twin(found.model, codes, found.pair_codings, found.pair_misfit)
         raise BadParameter(f"a twin needs the noise of all three releases, got {len(noise)}")
 
     def coordinates(self, codes: Coding) -> Floats:
@@ -477,6 +490,10 @@ class Fitted:
         Standard deviation of the noise of each release.
     misfit : float
         Squared misfit over the noise variance.
+    pair_codings : tuple of arrays, length d
+        The coding of each column in the release of pairs.
+    pair_misfit : array of shape (d, d)
+        Sum of squared differences between the released table of each pair and that of the model.
     """
 
     model: Model
@@ -486,6 +503,8 @@ class Fitted:
     units: float
     noise: tuple[float, ...]
     misfit: float
+    pair_codings: tuple[Coding, ...]
+    pair_misfit: Floats
 
 
 class Fit:
@@ -730,8 +749,38 @@ class Fit:
             [np.full(size, each) for size, each in zip(self.program.sizes, self.std.tolist(), strict=True)]
         )
         return Fitted(
-            model, np.concatenate(self.shares), std, self.measured, self.units, noise, float(self.mixture.misfit)
+            model,
+            np.concatenate(self.shares),
+            std,
+            self.measured,
+            self.units,
+            noise,
+            float(self.mixture.misfit),
+            tuple(self.pair_codings),
+            self.mixture.pair_misfit(),
         )
+
+
+def _excess(fitted: Fitted, twins: Sequence[Twin]) -> Floats:
+    """By how much the model's table of each pair is worse than those of repetitions, as a factor of 1 or more, (d, d).
+
+    A repetition is a study of records that a mixture made: its fit loses less than a fit of real data. What is lost is
+    visible: with the noise e, the misfit |P - y|^2 of a released table has the expectation |P - truth|^2 + |e|^2 less
+    twice the covariance of P and e. The last two are the same in repetitions, as far as the fits are alike. So the
+    misfit of the study less the mean misfit of repetitions estimates by how much |P - truth|^2 is larger.
+
+    Parameters
+    ----------
+    fitted : Fitted
+        The study.
+    twins : sequence of Twin
+        Its repetitions.
+    """
+    more = fitted.pair_misfit - np.mean([twin.pair_misfit for twin in twins], axis=0)
+    known = np.mean([_by_pair(len(more), twin.coarse_square) for twin in twins], axis=0)
+    # A pair that was not released (a column of one bin) has neither.
+    ratio = np.divide(np.maximum(more, 0.0), known, out=np.zeros_like(more), where=known > 0)
+    return np.asarray(np.sqrt(1 + np.minimum(ratio, TUNING.excess_most**2)))
 
 
 def _by_pair(count: int, value: Callable[[tuple[int, int]], float]) -> Floats:

@@ -197,14 +197,25 @@ class Twin:
         What the repetition released.
     codes : array of shape (records, columns)
         The records, whose tables are what the repetition estimates.
+    pair_codings : sequence of arrays
+        The coding of each column in the release of pairs.
+    pair_misfit : array of shape (d, d)
+        As of `Fitted`.
     """
 
     model: Model
     codes: Codes
+    pair_codings: Sequence[Codes]
+    pair_misfit: Floats
 
     def errors(self, columns: Sequence[int]) -> Floats:
         """The repetition's table of some columns, less that of its records."""
         return self.model.table(columns) - shares_of(self.codes, self.model.sizes, columns)
+
+    def coarse_square(self, columns: tuple[int, int]) -> float:
+        """The sum of squared errors of a pair's table on the bins of the release of pairs."""
+        i, j = (np.eye(int(self.pair_codings[at].max()) + 1)[self.pair_codings[at]] for at in columns)
+        return float(np.sum((i.T @ self.errors(columns) @ j) ** 2))
 
     def distance(self, columns: Sequence[int]) -> float:
         """The total variation distance of both tables."""
