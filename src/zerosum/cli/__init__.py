@@ -40,6 +40,7 @@ MODULES = {
     "describe": ("describe",),
     "reproduce": ("reproduce",),
     "flare": ("flare",),
+    "flower": ("flower",),
     "ledger": ("ledger",),
     "plan": ("study",),
     "provision": ("flare",),
