@@ -16,7 +16,7 @@ import pytest
 from helpers.coordinator_runs import in_process, phase
 from helpers.deployment import NAMES, Deployment
 from helpers.flare_federation import wait_for_rounds
-from helpers.flower_federation import Flower
+from helpers.flower_federation import SECONDS, Flower
 from zerosum.protocol.messages import Message
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-flower")
@@ -98,7 +98,7 @@ def test_flower_node_killed_in_phase_is_lost_site(flower: Flower, at: str) -> No
     project = app / "pyproject.toml"
     project.write_text(project.read_text().replace("zerosum.flower.server_app:app", "helpers.flower_killer:app"))
     run = flower.run(app)
-    end = time.monotonic() + 120
+    end = time.monotonic() + SECONDS
     while flower.running["east"].poll() is None:
         assert time.monotonic() < end, flower.log("superexec")[-4000:]
         time.sleep(0.05)
@@ -153,7 +153,7 @@ def test_flower_code_of_an_uploader_runs_at_a_supernode_and_not_at_a_node(flower
     flower.supernodes.add("west")
     flower.start("west")
     study = deployment.study(name=name)
-    app = flower.app(study, seconds=60)
+    app = flower.app(study)
     (app / "uploaded.py").write_text(UPLOADED)
     project = app / "pyproject.toml"
     project.write_text(project.read_text().replace("zerosum.flower.client_app:app", "uploaded:app"))

@@ -15,10 +15,12 @@ from pathlib import Path
 from helpers.deployment import COMMAND, NAMES, Deployment
 from helpers.flare_federation import family, free_port
 from zerosum.cli import _run
+from zerosum.coordinator.journal import Journal
+from zerosum.errors import Refused
 
 BIN = Path(sys.executable).parent
 HUB = ("superlink", "superexec")
-SECONDS = 120.0  # after which a test gives up
+SECONDS = 300.0  # after which a test gives up
 # The commands that `zerosum flower provision` prints, in one process: Flower's tool takes seconds to start.
 REGISTER = """
 import sys
@@ -53,7 +55,7 @@ class Flower:
             home = deployment.folder / name
             command("flower", "request", "--site", home / "site.toml")
             words += ["--request", home / f"{name}.flower.json"]
-        command(*words, "--port", self.port)
+        command(*words, "--local-port", self.port)
         self._registered = False
 
     def start(self, *names: str) -> None:
@@ -72,9 +74,9 @@ class Flower:
                 self._spawn(name, [*words, "--superlink", f"localhost:{self.port}"], {})
         if not self._registered:
             keys = [self.folder / "nodes" / f"{name}.pub" for name in NAMES]
-            words = [sys.executable, "-c", REGISTER, *keys]
-            home = {"FLWR_HOME": str(self.folder / "home")}
-            subprocess.run(words, check=True, capture_output=True, env=self._environment("") | home)
+            tool = (sys.executable, "-c", REGISTER, *keys)
+            given = self._environment("") | {"FLWR_HOME": str(self.folder / "home")}
+            subprocess.run(list(map(str, tool)), check=True, capture_output=True, env=given)
             self._registered = True
 
     def _supernode(self, name: str) -> list[object]:
@@ -108,7 +110,7 @@ class Flower:
             assert time.monotonic() < end
             time.sleep(0.1)
 
-    def app(self, study: Path, *, seconds: float = 30, wait: float = 60, patience: float = 60) -> Path:
+    def app(self, study: Path, *, seconds: float = 60, wait: float = 200, patience: float = 60) -> Path:
         """Begin a study and write its app, by the command."""
         folder, name = self.deployment.folder, study.stem
         words = ["flower", "app", study, "--state", folder / "studies" / name, "--out", folder / f"{name}-out"]
@@ -122,7 +124,7 @@ class Flower:
         line = [str(word) for word in (BIN / "flwr", *words, "--format", "json")]
         home = {"FLWR_HOME": str(self.folder / "home")}
         # Flower's tool looks for the modules that an app names.
-        home |= {"PYTHONPATH": str(Path(__file__).parent.parent)}
+        home |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         done = subprocess.run(line, capture_output=True, text=True, check=False, env=self._environment("") | home)
         found: dict[str, object] = json.loads(done.stdout[done.stdout.index("{") :])
         assert found["success"], done.stdout + done.stderr
@@ -149,11 +151,19 @@ class Flower:
         """The result of a study, when it is there."""
         path = self.deployment.folder / f"{name}-out" / "result.json"
         end = time.monotonic() + 2 * SECONDS
-        while not path.exists():
+        while not path.exists() or self._at_work(name):
             assert time.monotonic() < end, self.log("superexec")[-4000:]
             time.sleep(0.1)
         found: dict[str, object] = json.loads(path.read_text())
         return found
+
+    def _at_work(self, name: str) -> bool:
+        """Whether a process still holds the journal of a study."""
+        try:
+            Journal(self.deployment.folder / "studies" / name / "journal").close()
+        except Refused:
+            return True
+        return False
 
     def server_apps(self) -> list[int]:
         """The processes that run studies."""

@@ -48,7 +48,8 @@ def flower_provision(
     out: Annotated[Path, typer.Option(help="A folder for the federation: a new one, or to approve more requests.")],
     request: Annotated[list[Path], typer.Option(help="A request that `zerosum flower request` made at a site.")],
     server: Annotated[str | None, typer.Option(help="The SuperLink's host name, as sites reach it.")] = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The one port that it listens on.")] = 443,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The one port that sites connect to.")] = 443,
+    local_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the SuperLink on this machine.")] = 8000,
     ca_certificate: Annotated[Path | None, typer.Option(help="An authority of your own (PEM).")] = None,
     ca_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
     days: Annotated[int, typer.Option(min=1, max=3650, help="Validity of certificates in days.")] = 730,
@@ -67,8 +68,8 @@ def flower_provision(
     if not out.exists():
         if server is None:
             raise BadParameter("--server is the host name of the SuperLink, as sites reach it")
-        keys.found(out, server, port, days=days, ca=own)
-        terminal.out.print(f"start {out / 'superlink.sh'} and {out / 'superexec.sh'}", soft_wrap=True)
+        keys.found(out, server, port, days=days, local=local_port, ca=own)
+        terminal.out.print(f"start {out / 'superlink.sh'}, {out / 'superexec.sh'} and a proxy", soft_wrap=True)
         terminal.out.print(f"send {out / 'ca.pem'} to every site over another channel", soft_wrap=True)
     for each in requests:
         public = keys.approve(out, roster, each)

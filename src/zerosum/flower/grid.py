@@ -27,9 +27,9 @@ _Value = TypeVar("_Value")
 class Tuning:
     """Times in seconds of the engine, chosen by hand."""
 
-    #: First and longest pause between two requests for replies. Each request costs the SuperLink some milliseconds; the
+    #: First and longest pause between two requests for replies. Each request costs the SuperLink about 10 ms; the
     #: pause grows by half each time, so that a long computation of a site costs few requests.
-    first_pause: float = 0.02
+    first_pause: float = 0.1
     longest_pause: float = 1.0
     growth: float = 1.5
     #: Time that Flower keeps a message beyond the time-out of its reply.

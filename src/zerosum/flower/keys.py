@@ -40,6 +40,27 @@ _PEM, _OPENSSH = serialization.Encoding.PEM, serialization.Encoding.OpenSSH
 _OPEN = serialization.NoEncryption()
 _SPKI = serialization.PublicFormat.SubjectPublicKeyInfo
 
+# The largest request is one record of a message (`messages._PART`).
+_NGINX = """\
+# For the http section of nginx: sites reach the interface of nodes and nothing else of the SuperLink.
+server {
+    listen PORT ssl;
+    server_name SERVER;
+    ssl_certificate FOLDER/server.pem;
+    ssl_certificate_key FOLDER/server.key;
+    client_max_body_size 8m;
+    location /v1/fleet/ {
+        proxy_pass https://127.0.0.1:LOCAL;
+        proxy_ssl_trusted_certificate FOLDER/ca.pem;
+        proxy_ssl_name localhost;
+        proxy_ssl_verify on;
+    }
+    location / {
+        return 404;
+    }
+}
+"""
+
 # Flower sends statistics of its use, asks for updates and installs packages that an app names, each by default.
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -87,7 +108,9 @@ def request(folder: Path, name: str, identity: Identity) -> Path:
     return out
 
 
-def found(folder: Path, server: str, port: int, *, days: int, ca: tuple[Path, Path] | None = None) -> None:
+def found(
+    folder: Path, server: str, port: int, *, days: int, local: int = 8000, ca: tuple[Path, Path] | None = None
+) -> None:
     """Found a federation: its authority, the SuperLink's key and certificate, and scripts that start its processes.
 
     Parameters
@@ -97,9 +120,11 @@ def found(folder: Path, server: str, port: int, *, days: int, ca: tuple[Path, Pa
     server : str
         Host name or address of the SuperLink, as sites reach it.
     port : int
-        The one port that it listens on.
+        The one port that sites connect to: that of the proxy of `nginx.conf`.
     days : int
         Validity of certificates.
+    local : int, default=8000
+        Port of the SuperLink on this machine.
     ca : tuple of Path, optional
         Certificate and key of an authority that exists already (PEM); by default a new authority is made.
     """
@@ -118,10 +143,10 @@ def found(folder: Path, server: str, port: int, *, days: int, ca: tuple[Path, Pa
         # The holder of this secret may take the runs of the SuperLink, and with them the part of the coordinator.
         write_whole(folder / "superexec.secret", secrets.token_hex(32).encode(), private=True)
         connection = f"[superlink]\ndefault = {json.dumps(CONNECTION)}\n\n[superlink.{CONNECTION}]\n"
-        connection += f"address = {json.dumps(f'{server}:{port}')}\n"
+        connection += f'address = "127.0.0.1:{local}"\n'
         connection += f"root-certificates = {json.dumps(str((folder / 'ca.pem').absolute()))}\n"
         write_whole(folder / "home" / "config.toml", connection.encode(), private=True)
-        _write_scripts(folder, server, port)
+        _write_scripts(folder, server, port, local)
         write_whole(folder / "nodes.json", b"{}\n")
     # Half a federation could not be completed by a second call, which refuses an existing folder.
     except BaseException:
@@ -262,15 +287,19 @@ def _builder(
     return made.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=days))
 
 
-def _write_scripts(folder: Path, server: str, port: int) -> None:
-    """Write the two scripts that start Flower's processes of the hub, with all that they must not do switched off."""
+def _write_scripts(folder: Path, server: str, port: int, local: int) -> None:
+    """Write the two scripts that start Flower's processes of the hub, with all that they must not do switched off, and
+    the part of nginx's configuration that connects the sites. Arguments as in `found`.
+    """
     home = folder.absolute()
     secret = ["--superexec-auth-secret-file", home / "superexec.secret"]
     tls = ["--ssl-certfile", home / "server.pem", "--ssl-keyfile", home / "server.key"]
-    link = ["flower-superlink", "--host", "0.0.0.0", "--port", port]  # noqa: S104  sites connect from outside
+    # On loopback: the SuperLink has the interface of nodes, that of runs and that of administrators on one port, and
+    # starts a run for any client that connects.
+    link = ["flower-superlink", "--host", "127.0.0.1", "--port", local]
     link += [*tls, "--ssl-ca-certfile", home / "ca.pem", "--enable-supernode-auth", "--isolation", "process"]
     link += ["--disable-runtime-dependency-installation", "--database", home / "superlink.sqlite", *secret]
-    runs = ["flower-superexec", "--runtime-api-address", f"127.0.0.1:{port}"]
+    runs = ["flower-superexec", "--runtime-api-address", f"127.0.0.1:{local}"]
     runs += ["--root-certificates", str(home / "ca.pem"), *map(str, secret)]
     settings = QUIET | {"FLWR_HOME": str(home / "home")}
     lines = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in settings.items())
@@ -279,3 +308,8 @@ def _write_scripts(folder: Path, server: str, port: int) -> None:
         command = shlex.join(map(str, words))
         write_whole(path, f"#!/bin/sh\n# Made by zerosum flower provision.\n{lines}exec {command}\n".encode())
         path.chmod(0o700)
+    values = {"SERVER": server, "PORT": str(port), "FOLDER": str(home), "LOCAL": str(local)}
+    text = _NGINX
+    for word, value in values.items():
+        text = text.replace(word, value)
+    write_whole(folder / "nginx.conf", text.encode())

@@ -57,7 +57,7 @@ class Tuning:
 
     #: First and longest pause between two requests for messages, and the factor from one to the next. In an idle
     #: federation a node costs the SuperLink one request in `longest_pause`.
-    first_pause: float = 0.05
+    first_pause: float = 0.1
     longest_pause: float = 2.0
     growth: float = 1.2
     #: Interval that the node announces, the smallest that Flower permits; the node is offline after two of them
