@@ -120,7 +120,7 @@ class Sites:
 class OverSockets:
     """A coordinator in a child of this process."""
 
-    victims = ("site", "site", "coordinator")
+    victims: tuple[str, ...] = ("site", "site", "coordinator")
 
     def __init__(self, sites: Sites, rng: random.Random) -> None:
         self._sites, self._rng, self._child, self._state = sites, rng, 0, Path()
@@ -157,7 +157,7 @@ class OverSockets:
 class OverFlare:
     """A FLARE server and four clients."""
 
-    victims = ("site", "relay", "client", "job", "server")
+    victims: tuple[str, ...] = ("site", "relay", "client", "job", "server")
 
     def __init__(self, sites: Sites, rng: random.Random) -> None:
         from helpers.flare_federation import Flare
@@ -200,7 +200,7 @@ class OverFlare:
 class OverFlower:
     """A SuperLink and four nodes."""
 
-    victims = ("site", "node", "ServerApp", "SuperLink")
+    victims: tuple[str, ...] = ("site", "node", "ServerApp", "SuperLink")
 
     def __init__(self, sites: Sites, rng: random.Random) -> None:
         from helpers.flower_federation import Flower
@@ -368,7 +368,7 @@ def play(carrier: str, kills: int, restores: int, seed: int, folder: Path) -> di
                         restored.add(name)
                         lost += 1
                     else:
-                        files[name] = folder / f"{name}-{number}.backup"
+                        files[name] = folder / f"{name}-{len(list(folder.glob('*.backup')))}.backup"
                         backup(folder / name / "site.toml", files[name], WORD)
             ended["result" if result.exists() else "abandoned"] += 1
             wrong += compare(deployment, f"s{number}", restored)

@@ -85,7 +85,7 @@ def test_flower_provision_keeps_keys_of_nodes_at_sites(tmp_path: Path) -> None:
         public = serialization.load_ssh_public_key((folder / "nodes" / f"{site}.pub").read_bytes())
         assert public.public_bytes(*form).decode() == known[site]
     connection = tomllib.loads((folder / "home" / "config.toml").read_text())["superlink"]["zerosum"]
-    assert connection["address"] == "hub.example.org:8443"
+    assert connection["address"] == "127.0.0.1:8000"  # the administrator works on the hub
 
 
 def test_flower_certificate_is_accepted_for_its_host_and_this_machine_only(tmp_path: Path) -> None:

@@ -33,8 +33,6 @@ from flwr.supercore.inflatable.inflatable_protobuf_utils import (
     make_push_object_fn_protobuf,
 )
 from flwr.supercore.inflatable.inflatable_utils import (
-    ObjectPullError,
-    ObjectPushError,
     inflate_object_from_contents,
     pull_objects,
     push_objects,
@@ -70,9 +68,28 @@ class Tuning:
     #: Messages that are carried at the same time, each in a thread with a connection to the site. A site serves 8
     #: studies by default.
     threads: int = 8
+    #: How often a request is sent whose connection breaks.
+    tries: int = 3
 
 
 TUNING = Tuning()
+
+
+class _Again:
+    """Interceptor of Flower's client: sends a request again whose connection broke before the reply.
+
+    The SuperLink closes connections that were idle for some seconds, perhaps at the moment in which a request is sent.
+    A request may be repeated: the SuperLink takes each object and each reply once.
+    """
+
+    def intercept(self, context: Any, call_next: Any) -> Any:
+        """Send the request of `context` by `call_next`."""
+        for _ in range(TUNING.tries - 1):
+            try:
+                return call_next(context)
+            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+                continue
+        return call_next(context)
 
 
 class Node:
@@ -104,6 +121,7 @@ class Node:
             interceptors=[
                 RuntimeVersionHttpInterceptor(component_name="SuperNode"),
                 NodeAuthHttpInterceptor(key, key.public_key()),
+                _Again(),
             ],
         )
         self._stopped = threading.Event()
@@ -198,8 +216,9 @@ class Node:
             if not hasattr(self._sites, "site"):
                 self._sites.site = LocalSite(self._socket, self._seconds)
             self._send(answer(message, self._sites.site), time.monotonic() - began)
-        # The run has ended, or the SuperLink is gone: the coordinator sends the frame again when the study goes on.
-        except (httpx.HTTPError, ObjectPullError, ObjectPushError, RuntimeError) as error:
+        # The run has ended, or the SuperLink is gone: the coordinator sends the frame again when the study goes on. Any
+        # error concerns this message only, and Flower documents none.
+        except Exception as error:
             _LOG.warning("a message was not answered: %s", type(error).__name__)
         finally:
             self._free.release()

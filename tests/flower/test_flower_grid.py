@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-flower")
 
+import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
@@ -22,7 +23,7 @@ from zerosum.flower.client_app import answer
 from zerosum.flower.grid import FlowerGrid, Interrupted
 from zerosum.flower.keys import request
 from zerosum.flower.messages import pack, unpack
-from zerosum.flower.node import Node, load_key
+from zerosum.flower.node import Node, _Again, load_key
 from zerosum.secagg.keys import Identity
 
 PLAN = "ab" * 32
@@ -147,3 +148,17 @@ def test_flower_node_without_superlink_tries_again_until_stopped(tmp_path: Path)
     node = Node(f"localhost:{free_port()}", authority, key, tmp_path / "socket", 1.0)
     node.stop()
     node.run()
+
+
+def test_flower_request_on_a_broken_connection_is_sent_again() -> None:
+    left = [httpx.RemoteProtocolError("closed"), httpx.ReadError("closed")]
+
+    def send(context: object) -> str:
+        if left:
+            raise left.pop()
+        return f"sent {context}"
+
+    assert _Again().intercept("it", send) == "sent it"
+    left = [httpx.RemoteProtocolError("closed") for _ in range(3)]
+    with pytest.raises(httpx.RemoteProtocolError):
+        _Again().intercept("it", send)
