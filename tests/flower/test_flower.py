@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import ssl
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +23,12 @@ from helpers.flower_federation import SECONDS, Flower
 from zerosum.protocol.messages import Message
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-flower")
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from zerosum.flower.keys import found
+from zerosum.flower.node import Node, load_key
 
 TESTS = Path(__file__).parent.parent
 
@@ -58,9 +67,9 @@ def same_bits(flower: Flower, name: str, study: Path, lost: str = "", at: str = 
 
     folder = flower.deployment.folder
     expected = in_process(flower.deployment, study, folder / "studies" / name, loses if lost else None)
-    with np.load(folder / f"{name}-out" / "estimate.npz") as found:
+    with np.load(folder / f"{name}-out" / "estimate.npz") as estimate:
         for key, quantity in expected.estimate.items():
-            assert found[key].tobytes() == quantity.value.tobytes()
+            assert estimate[key].tobytes() == quantity.value.tobytes()
 
 
 # A node that is killed in a phase stays away for the rest of a study of one round.
@@ -120,6 +129,50 @@ def test_flower_node_killed_in_phase_is_lost_site(flower: Flower, at: str) -> No
         assert spent == ([] if at == "contribute" and each == "east" else [(0, 0)])
     if at in AFTER:
         flower.start("east")
+
+
+def test_flower_stranger_is_no_node_and_false_superlink_is_not_served(flower: Flower, tmp_path: Path) -> None:
+    address, socket = f"localhost:{flower.port}", tmp_path / "socket"
+    authority, stranger = (flower.folder / "ca.pem").read_bytes(), ec.generate_private_key(ec.SECP384R1())
+    with pytest.raises(httpx.HTTPStatusError):
+        Node(address, authority, stranger, socket, 1.0)._activate()
+    own = load_key(flower.deployment.folder / "north" / "flower" / "node.key")
+    found(tmp_path / "other", "localhost", 8443, days=2)
+    with pytest.raises(httpx.ConnectError, match="certificate"):
+        Node(address, (tmp_path / "other" / "ca.pem").read_bytes(), own, socket, 1.0)._activate()
+
+
+def test_flower_proxy_of_the_hub_passes_the_interface_of_nodes_only(flower: Flower, tmp_path: Path) -> None:
+    if (nginx := shutil.which("nginx")) is None:
+        pytest.skip("nginx is not installed: apt-get install nginx-light")
+    logs = f"pid {tmp_path}/pid;\nerror_log {tmp_path}/error;\nevents {{}}\n"
+    temporary = "".join(f"{name}_temp_path {tmp_path}/{name};\n" for name in ("client_body", "proxy", "fastcgi"))
+    temporary += "".join(f"{name}_temp_path {tmp_path}/{name};\n" for name in ("uwsgi", "scgi"))
+    inner = f"http {{\naccess_log off;\n{temporary}include {flower.folder}/nginx.conf;\n}}\n"
+    (tmp_path / "nginx.conf").write_text(logs + inner)
+    proxy = subprocess.Popen([nginx, "-c", tmp_path / "nginx.conf", "-p", tmp_path, "-g", "daemon off;"])
+    try:
+        verify = ssl.create_default_context(cafile=str(flower.folder / "ca.pem"))
+        with httpx.Client(verify=verify) as client:
+
+            def status(port: int, path: str) -> int:
+                return int(client.post(f"https://localhost:{port}/v1/{path}").status_code)
+
+            end = time.monotonic() + 60
+            while True:
+                try:
+                    passed = status(flower.outer, "fleet/pull-messages")
+                    break
+                except httpx.ConnectError:
+                    assert time.monotonic() < end, (tmp_path / "error").read_text()
+                    time.sleep(0.1)
+            assert passed == status(flower.port, "fleet/pull-messages") != 404
+            for path in ("control/start-run", "control/list-runs", "runtime/acquire-task"):
+                assert status(flower.outer, path) == 404
+                assert status(flower.port, path) != 404
+    finally:
+        proxy.terminate()
+        proxy.wait(30)
 
 
 def test_flower_killed_server_app_and_superlink_resume_without_double_spending(flower: Flower) -> None:

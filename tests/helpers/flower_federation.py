@@ -55,7 +55,8 @@ class Flower:
             home = deployment.folder / name
             command("flower", "request", "--site", home / "site.toml")
             words += ["--request", home / f"{name}.flower.json"]
-        command(*words, "--local-port", self.port)
+        self.outer = free_port()  # of a proxy
+        command(*words, "--local-port", self.port, "--port", self.outer)
         self._registered = False
 
     def start(self, *names: str) -> None:
