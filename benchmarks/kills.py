@@ -330,7 +330,8 @@ def play(carrier: str, kills: int, restores: int, seed: int, folder: Path) -> di
     rng, deployment = random.Random(seed), Deployment(folder, epsilon=100_000.0)
     for name in NAMES:  # what `restore` with `each` needs, and a counter on another disk
         path = folder / name / "site.toml"
-        place = f'ledger = "state/ledger.sqlite"\ncounter = "{folder / "counters" / name}"\nmost_phases = 0\n'
+        place = f'ledger = "state/ledger.sqlite"\ncounter = "{folder / "counters" / name}"\n'
+        place += 'noise = ["gaussian"]\nmost_phases = 0\n'
         path.write_text(path.read_text().replace('ledger = "state/ledger.sqlite"\n', place))
     sites = Sites(deployment)
     made = CARRIERS[carrier](sites, rng)

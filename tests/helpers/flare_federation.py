@@ -186,7 +186,7 @@ def job_process_of(parent: int) -> int:
 
 def wait_for_rounds(state: Path, rounds: int) -> None:
     """Until so many rounds were released, by the journal, which the job's process holds."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while (state / "journal").read_bytes().count(b'"kind": "release"') < rounds:
         assert time.monotonic() < end
         time.sleep(0.02)
