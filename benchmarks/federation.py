@@ -33,7 +33,7 @@ from zerosum.study import Study, execute
 from zerosum.study.site_data import load_for
 
 ROOT = Path(__file__).parent.parent
-SLOW = 10  # exchanges with Flower's own nodes, of some seconds each
+SLOW = 3  # exchanges with Flower's own nodes, of some seconds each
 
 
 def in_one_process(folder: Path, exchanges: int) -> dict[str, Any]:

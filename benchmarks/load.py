@@ -133,8 +133,7 @@ def child(work: Callable[[], dict[str, float]]) -> tuple[int, Any, Any]:
     with suppress(BaseException):
         os.close(out[0])
         os.close(into[1])
-        os.dup2(out[1], 1)
-        os.dup2(into[0], 0)
+        sys.stdout, sys.stdin = os.fdopen(out[1], "w"), os.fdopen(into[0])
         print(json.dumps(work()), flush=True)
         code = 0
     os._exit(code)
