@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TORCH := .venv-torch
 FLARE := .venv-flare
+FLOWER := .venv-flower
 BROWSER := .venv-browser
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: demo test quick mutations lint types docs notebooks tests explore slow test-torch gpu test-flare slow-flare test-browser pictures bundle wheels lock format clean
+.PHONY: demo test quick mutations lint types docs notebooks tests explore slow test-torch gpu test-flare slow-flare test-flower test-browser pictures bundle wheels lock format clean
 
 demo: $(READY)
 	$(BIN)/zerosum demo --out zerosum-demo
@@ -82,6 +83,10 @@ test-flare: $(FLARE)/.ready
 slow-flare: $(FLARE)/.ready
 	$(FLARE)/bin/pytest -m slow tests/flare
 
+# A SuperLink and four nodes over Flower, with TLS and node keys on loopback.
+test-flower: $(FLOWER)/.ready
+	$(FLOWER)/bin/pytest -n 2 --dist loadfile tests/flower
+
 # The page of `zerosum watch` in Debian's Chromium: a study from start to result; and what axe-core finds wrong with it, with
 # a report of every algorithm and with the pages of the docs. Where there is no Chromium and this user may not install it,
 # the tests are skipped and say so.
@@ -137,6 +142,14 @@ $(FLARE)/.ready: pyproject.toml $(KERNELS) requirements/ci.txt requirements/flar
 	$(FLARE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
+# Without dependencies: flwr needs an older `packaging` than nilearn, which no test here uses.
+$(FLOWER)/.ready: pyproject.toml $(KERNELS) requirements/ci.txt requirements/flower.txt
+	$(PYTHON) -m venv $(FLOWER)
+	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/ci.txt
+	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/flower.txt
+	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
 $(BROWSER)/.ready: pyproject.toml $(KERNELS) requirements/ci.txt requirements/browser.txt
 	$(PYTHON) -m venv $(BROWSER)
 	$(BROWSER)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/ci.txt
@@ -145,4 +158,4 @@ $(BROWSER)/.ready: pyproject.toml $(KERNELS) requirements/ci.txt requirements/br
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TORCH) $(FLARE) $(BROWSER) build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TORCH) $(FLARE) $(FLOWER) $(BROWSER) build .mypy_cache .ruff_cache .pytest_cache

@@ -69,6 +69,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     # Above `study`, unlike `engines`: a FLARE job starts its own coordinator, reads study files and writes reports.
     "flare": {"errors", "kernel", "secagg", "protocol", "engines", "report", "study"},
+    # Above `study` for the same reason: Flower's ServerApp is the coordinator.
+    "flower": {"errors", "version", "kernel", "secagg", "protocol", "engines", "report", "study"},
     "papers": {
         *("compute", "errors", "html", "version", "kernel", "statistics", "site", "algorithms", "data", "study"),
         *("coordinator", "engines", "protocol", "report", "secagg"),
@@ -91,6 +93,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "demo_maps",
         "audit",
         "flare",
+        "flower",
         "papers",
         "watch",
         "",

@@ -247,6 +247,7 @@ ELSEWHERE = {
     "zerosum watch": "tests/cli/test_cli_watch.py",
     "zerosum synth": "tests/cli/test_cli_synth.py",
     "zerosum flare": "tests/flare/test_jobs.py",
+    "zerosum flower": "tests/flower/test_flower.py",
     "zerosum provision": "tests/flare/test_flare.py",
 }
 

@@ -139,7 +139,7 @@ class Deployment:
             self.wait(name)
 
     def wait(self, name: str) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while not alive(self.site(name).socket, 5.0):
             assert self.running[name].poll() is None, (self.folder / f"{name}.log").read_text()
             assert time.monotonic() < end

@@ -117,12 +117,14 @@ class Flare:
                 start_new_session=True,
             )
 
-    def job(self, study: Path, *, seconds: float = 30, wait: float = 60, patience: float = 60) -> Path:
+    def job(
+        self, study: Path, *, seconds: float = 30, wait: float = 60, patience: float = 60, absent: float = 300
+    ) -> Path:
         """Begin a study and write its job, by the command."""
         folder, name = self.deployment.folder, study.stem
         command = ["flare", "job", study, "--state", folder / "studies" / name, "--out", folder / f"{name}-out"]
         job = folder / f"{name}-job"
-        times = ["--seconds", seconds, "--wait", wait, "--patience", patience]
+        times = ["--seconds", seconds, "--wait", wait, "--patience", patience, "--absent", absent]
         done = zerosum(*command, "--job", job, *times, cwd=folder)
         assert done.returncode == 0, done.stderr
         return job
@@ -143,12 +145,7 @@ class Flare:
 
     def job_process(self, name: str) -> int:
         """The process that runs the job at the server or at a site: a descendant of one that was started here."""
-        words = {}
-        for pid in family(self.running[name].pid):
-            with suppress(OSError):
-                words[pid] = Path(f"/proc/{pid}/cmdline").read_bytes()
-        found = [pid for pid, said in words.items() if b"runner_process" in said or b"worker_process" in said]
-        return max(found)
+        return job_process_of(self.running[name].pid)
 
     def kill(self, name: str) -> None:
         """The server or a client, with the processes of its jobs: as if its machine went down."""
@@ -178,9 +175,18 @@ def family(pid: int) -> set[int]:
     return known
 
 
+def job_process_of(parent: int) -> int:
+    """The newest process of a job among a process of FLARE's server or client and its descendants."""
+    words = {}
+    for pid in family(parent):
+        with suppress(OSError):
+            words[pid] = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return max(pid for pid, said in words.items() if b"runner_process" in said or b"worker_process" in said)
+
+
 def wait_for_rounds(state: Path, rounds: int) -> None:
     """Until so many rounds were released, by the journal, which the job's process holds."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while (state / "journal").read_bytes().count(b'"kind": "release"') < rounds:
         assert time.monotonic() < end
         time.sleep(0.02)

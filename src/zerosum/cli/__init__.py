@@ -41,6 +41,7 @@ MODULES = {
     "dossier": ("dossier",),
     "reproduce": ("reproduce",),
     "flare": ("flare",),
+    "flower": ("flower",),
     "ledger": ("ledger",),
     "plan": ("study",),
     "provision": ("flare",),

@@ -57,6 +57,8 @@ synth_app = typer.Typer(help="Records and tables of synthetic data, at no privac
 app.add_typer(synth_app, name="synth")
 flare_app = typer.Typer(help="Jobs and kits for NVIDIA FLARE as the transport.", no_args_is_help=True)
 app.add_typer(flare_app, name="flare")
+flower_app = typer.Typer(help="Keys, apps and nodes for Flower as the transport.", no_args_is_help=True)
+app.add_typer(flower_app, name="flower")
 
 # Shared options have one help text and one type, so that they mean the same in every command.
 Patience = Annotated[float, typer.Option(help="Seconds that a resumed study waits for sites it can do without.")]

@@ -10,8 +10,6 @@ FLARE's key carries bytes and nothing else. What makes a request a site's is the
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
 import shutil
@@ -23,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import ClassVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -32,54 +31,16 @@ from zerosum.errors import BadInput, Refused
 from zerosum.flare.jobs import harden, keep_in
 from zerosum.flare.provision import PROJECT, check_address, check_names
 from zerosum.report.record import write_whole
-from zerosum.secagg.keys import Identity, check_signature
-
-# Domain separation: the site's identity signs other messages too, and no signature may be valid for two purposes.
-_ABOUT = b"zerosum certificate request 1\0"
+from zerosum.secagg.keys import Identity
+from zerosum.study.signed_request import SignedRequest
 
 
 @dataclass(frozen=True)
-class Request:
-    """FLARE's request for a site's certificate, signed with the site's identity."""
+class Request(SignedRequest):
+    """FLARE's request for a site's certificate (a zip archive), signed with the site's identity."""
 
-    site: str
-    identity: str
-    request: bytes
-    signature: bytes
-
-    @classmethod
-    def of(cls, site: str, identity: Identity, request: bytes) -> Request:
-        """Sign a request file of FLARE (a zip archive) with the site's identity."""
-        return cls(site, identity.public.hex(), request, identity.sign(_content(site, request)))
-
-    def check(self) -> None:
-        """Raise if the signature is not of `identity`. Whether the roster has this identity is checked in `approve`."""
-        check_signature(bytes.fromhex(self.identity), self.signature, _content(self.site, self.request))
-
-    def to_json(self) -> bytes:
-        """The file that a site sends: the signed request with its archive in base64."""
-        record = {"site": self.site, "identity": self.identity, "signature": self.signature.hex()}
-        return json.dumps(record | {"request": base64.b64encode(self.request).decode()}, indent=2).encode() + b"\n"
-
-    @classmethod
-    def read(cls, path: Path) -> Request:
-        """Read a request file and check its signature."""
-        try:
-            record = json.loads(path.read_bytes())
-            raw = base64.b64decode(record["request"], validate=True)
-            loaded = cls(str(record["site"]), str(record["identity"]), raw, bytes.fromhex(record["signature"]))
-            bytes.fromhex(loaded.identity)
-        except OSError as error:
-            raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
-        except (ValueError, TypeError, KeyError):
-            raise BadInput(f"{path} is no site's request for a certificate") from None
-        loaded.check()
-        return loaded
-
-
-def _content(site: str, request: bytes) -> bytes:
-    """Bytes that the site's identity signs: purpose, name of the site, and digest of the request."""
-    return _ABOUT + json.dumps([site, hashlib.sha256(request).hexdigest()]).encode()
+    purpose: ClassVar[bytes] = b"zerosum certificate request 1\0"
+    what: ClassVar[str] = "site's request for a certificate"
 
 
 def request(folder: Path, name: str, identity: Identity, project: str = PROJECT) -> Path:
@@ -204,10 +165,7 @@ def approve(folder: Path, roster: Mapping[str, str | None], site_request: Reques
         The package to send back.
     """
     fingerprint(folder)
-    if site_request.site not in roster:
-        raise Refused(f"there is no site named {site_request.site!r} on the roster")
-    if roster[site_request.site] != site_request.identity:
-        raise Refused(f"the request comes under another identity for {site_request.site!r} than the roster names")
+    site_request.check_roster(roster)
     out = folder / "signed" / f"{site_request.site}.signed.zip"
     if out.exists():
         raise BadInput(f"{out} exists already: a site has one certificate; move it away to give another")

@@ -7,7 +7,6 @@ server's own job cell only: an administrator's certificate passes TLS too.
 from __future__ import annotations
 
 import os
-import socket
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -22,12 +21,10 @@ from nvflare.apis.signal import Signal
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
+from zerosum.engines.local_site import DIGEST, LocalSite
 from zerosum.errors import Malformed
 from zerosum.flare.cells import CHANNEL, FRAME, PING
-from zerosum.protocol.codec import MAX_FRAME, Frame
-from zerosum.protocol.stream import connect, read, write
-
-_DIGEST = 32  # bytes of a plan's digest, before each frame
+from zerosum.protocol.codec import Frame
 
 
 class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
@@ -40,7 +37,7 @@ class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
     def __init__(self) -> None:
         super().__init__()
         self._seconds = float(os.environ.get("ZEROSUM_SITE_SECONDS", "3600"))
-        self._stream: socket.socket | None = None
+        self._site: LocalSite | None = None
         self._mutex = threading.Lock()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="zerosum-relay")
 
@@ -87,45 +84,18 @@ class Relay(Executor):  # type: ignore[misc]  # FLARE ships no types
         payload : memoryview
             Digest of the plan (32 bytes), then the frame.
         """
-        if len(payload) < _DIGEST:
+        if len(payload) < DIGEST:
             return _reply(ReturnCode.INVALID_REQUEST)
         try:
             with self._mutex:
-                return _reply(ReturnCode.OK, self._ask(bytes(payload[:_DIGEST]), payload[_DIGEST:]))
+                if self._site is None:
+                    self._site = LocalSite(Path(os.environ["ZEROSUM_SITE_SOCKET"]), self._seconds)
+                return _reply(ReturnCode.OK, self._site.ask(bytes(payload[:DIGEST]), payload[DIGEST:]))
         # KeyError: ZEROSUM_SITE_SOCKET is not set. The log has the kind of error only, because FLARE may send logs to
         # the server.
         except (OSError, Malformed, KeyError) as error:
             self.logger.warning(f"the site's process does not answer: {type(error).__name__}")
             return _reply(ReturnCode.SERVICE_UNAVAILABLE)
-
-    def _ask(self, study: bytes, frame: memoryview) -> Frame:
-        """One frame to the site's process, over one connection that is used again until it fails."""
-        if self._stream is not None:
-            try:
-                return self._ask_over(self._stream, study, frame)
-            except TimeoutError:  # the site may still compute, and a second frame would wait behind the first one
-                raise
-            except (OSError, Malformed):
-                # The site has restarted, or has closed an idle connection for another one. A repeated frame is safe: a
-                # site stores its reply.
-                pass
-        return self._ask_over(connect(Path(os.environ["ZEROSUM_SITE_SOCKET"]), self._seconds), study, frame)
-
-    def _ask_over(self, stream: socket.socket, study: bytes, frame: memoryview) -> Frame:
-        """One frame and its reply over this connection, which is stored for the next frame."""
-        # Taken out until the exchange is complete: after a failure the rest of a reply could still be in the socket and
-        # would be read as the reply to the next frame.
-        self._stream = None
-        try:
-            write(stream, study, frame)
-            arrived = read(stream, MAX_FRAME)
-            if arrived is None or arrived[0] != study:
-                raise ConnectionError("no reply to what was asked")
-        except BaseException:
-            stream.close()
-            raise
-        self._stream = stream
-        return arrived[1]
 
 
 def _reply(code: str, payload: Frame = b"") -> Any:

@@ -57,6 +57,7 @@ class Settings(BaseModel):
     # s, silence of a site before the first round after which a FLARE job ends, since a relay that was killed does not
     # come back within its job; chosen by hand
     absent: float = Field(default=300.0, gt=0, allow_inf_nan=False)
+    nodes: dict[str, str] = Field(default_factory=dict)  # public key (PEM) of each site's node, where Flower carries
     # Signing key of the report, also when another user resumes the study. None: the key of the current user.
     key: Path | None = None
 
