@@ -17,6 +17,7 @@ Printed for each kind and epsilon:
 - error: rms over runs of the error of the pooled slopes, in standard deviations of the linear predictor;
 - the share of variance (or deviance) explained: mean, standard deviation, smallest, and without privacy.
 
+Kinds whose names begin with "new-" are those of `fresh_kinds`, on which no constant was chosen.
 A family adds its kinds and its fit without privacy to `FAMILIES`.
 """
 
@@ -34,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+import fresh_kinds
 from zerosum.algorithms import LinearRegressionProgram, LogisticRegressionProgram, PoissonRegressionProgram
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
@@ -476,6 +478,10 @@ def _counting(y: Floats) -> tuple[float, float]:
     """A public largest count that nearly all responses keep."""
     return 0.0, float(np.ceil(1.2 * np.quantile(y, 0.9998) + 1))
 
+
+FRESH = {"linear": fresh_kinds.LINEAR, "logistic": fresh_kinds.LOGISTIC, "poisson": fresh_kinds.POISSON}
+for family, own in (("linear", LINEAR), ("logistic", LOGISTIC), ("poisson", POISSON)):
+    own |= {f"new-{name}": Kind(people, draw) for name, (people, draw) in FRESH[family].items()}
 
 FAMILIES: dict[str, Family] = {
     "linear": Family(LinearRegressionProgram, least_squares, r_squared, _interval, LINEAR),
