@@ -581,7 +581,7 @@ class Regression(RangedAlgorithm):
         covariances = {
             kind: matrix @ each.covariance @ matrix.T for kind, each in (("pooled", pooled), ("population", population))
         }
-        # A slope of the data is one of the frame in other units. An intercept mixes all; its own error tells.
+        # A slope of the data is one of the frame in other units. An intercept mixes all of them.
         unseen = np.zeros(len(found))
         if moments is not None:
             unseen[:-1] = unseen_share(*moments)[: self.features]
