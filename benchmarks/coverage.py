@@ -10,17 +10,21 @@ privacy on the people of the run. The population target is that fit on the whole
 Printed for each kind and epsilon:
 
 - coverage of 90 % intervals, average over the coefficients and worst coefficient, for both targets;
+- the same of the coefficients that the program calls identified, over the runs where it does (the worst of those that
+  are identified in at least a quarter of the runs), and the share of identified ones;
 - the median width of the pooled intervals over that of intervals from the rms error (1 is ideal, larger is too wide);
 - jump: the 95 % over the 5 % quantile over runs of the stated pooled standard error, largest coefficient;
 - error: rms over runs of the error of the pooled slopes, in standard deviations of the linear predictor;
 - the share of variance (or deviance) explained: mean, standard deviation, smallest, and without privacy.
 
+Kinds whose names begin with "new-" are those of `fresh_kinds`, on which no constant was chosen.
 A family adds its kinds and its fit without privacy to `FAMILIES`.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+import fresh_kinds
 from zerosum.algorithms import LinearRegressionProgram, LogisticRegressionProgram, PoissonRegressionProgram
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
@@ -474,6 +479,10 @@ def _counting(y: Floats) -> tuple[float, float]:
     return 0.0, float(np.ceil(1.2 * np.quantile(y, 0.9998) + 1))
 
 
+FRESH = {"linear": fresh_kinds.LINEAR, "logistic": fresh_kinds.LOGISTIC, "poisson": fresh_kinds.POISSON}
+for family, own in (("linear", LINEAR), ("logistic", LOGISTIC), ("poisson", POISSON)):
+    own |= {f"new-{name}": Kind(people, draw) for name, (people, draw) in FRESH[family].items()}
+
 FAMILIES: dict[str, Family] = {
     "linear": Family(LinearRegressionProgram, least_squares, r_squared, _interval, LINEAR),
     "logistic": Family(LogisticRegressionProgram, _logistic_fit, _logistic_deviance, _two, LOGISTIC),
@@ -574,9 +583,21 @@ def outcome(task: tuple[str, str, float, int, tuple[tuple[str, Any], ...]]) -> O
 
 
 HEAD = (
-    "| kind | epsilon | pooled: average / worst | population: average / worst | width | jump | identified | error | "
-    "explained | smallest | non-private |\n|---|---|---|---|---|---|---|---|---|---|---|"
+    "| kind | epsilon | pooled: average / worst | population: average / worst | pooled, identified | "
+    "population, identified | identified | width | jump | error | explained | smallest | non-private |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|---|---|"
 )
+
+
+def identified_only(inside: Floats, identified: Floats) -> str:
+    """Average and worst coverage where coefficients are identified, from (runs, p + 1) of both."""
+    runs = identified.sum(axis=0)
+    if not runs.any():
+        return "-"
+    average = float((inside * identified).sum() / runs.sum())
+    often = runs >= len(identified) / 4
+    worst = float(np.min((inside * identified).sum(axis=0)[often] / runs[often])) if often.any() else math.nan
+    return f"{average:.2f} / {worst:.2f}"
 
 
 def line(name: str, epsilon: float, runs: Sequence[Outcome], std: Floats) -> str:
@@ -585,6 +606,7 @@ def line(name: str, epsilon: float, runs: Sequence[Outcome], std: Floats) -> str
     def by(field: str) -> Floats:
         return np.array([getattr(each, field) for each in runs])
 
+    known = by("identified")
     error, stated = by("error"), np.maximum(by("std"), 1e-300)
     pooled, population = by("pooled").mean(axis=0), by("population").mean(axis=0)
     rms = np.maximum(np.sqrt(np.mean(error**2, axis=0)), 1e-300)
@@ -594,8 +616,9 @@ def line(name: str, epsilon: float, runs: Sequence[Outcome], std: Floats) -> str
     explained = by("explained")
     return (
         f"| {name} | {epsilon:g} | {pooled.mean():.2f} / {pooled.min():.2f} | "
-        f"{population.mean():.2f} / {population.min():.2f} | {np.median(width):.2f} | {jump:.1f} | "
-        f"{by('identified').mean():.2f} | {size:.3g} | {explained.mean():.3f} ± {explained.std():.3f} | "
+        f"{population.mean():.2f} / {population.min():.2f} | {identified_only(by('pooled'), known)} | "
+        f"{identified_only(by('population'), known)} | {known.mean():.2f} | {np.median(width):.2f} | {jump:.1f} | "
+        f"{size:.3g} | {explained.mean():.3f} ± {explained.std():.3f} | "
         f"{explained.min():.3f} | {by('possible').mean():.3f} |"
     )
 

@@ -1,7 +1,7 @@
 """Regressions on data that no setting was tuned on: error of every method, coverage of every coefficient.
 
     python benchmarks/fresh.py [--only fair,linear,...] [--epsilon 0.5 1 3] [--runs 30] [--methods ours,dp-gd,...]
-                               [--set goal=predict ...] [--each]
+                               [--set goal=predict ...] [--rounds 500 3000] [--each]
 
 `--only` takes names or families of `fresh_data`. Eight unequal sites, 2 colluders, delta 1e-5, one record of a person
 protected. Every setting of ours is left to the planner, unless `--set` gives one.
@@ -383,10 +383,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--set", action="append", default=[], type=_setting, help="a setting of ours, name=value")
-    parser.add_argument("--quick", action="store_true", help="a grid of gradient descent with 500 rounds alone")
+    parser.add_argument("--rounds", type=int, nargs="+", default=list(Grid.rounds), help="of gradient descent")
     parser.add_argument("--each", action="store_true", help="print the coverage of every coefficient")
     given = parser.parse_args()
-    grid = Grid(rounds=(500,)) if given.quick else Grid()
+    grid = Grid(rounds=tuple(given.rounds))
     print(
         "| data | epsilon | method | explained | worst run | error | pooled | population | width | known | settings |"
     )

@@ -21,6 +21,7 @@ from zerosum.estimators.base import Tables
 from zerosum.estimators.documentation import documented
 from zerosum.estimators.regression import ModelRegression
 from zerosum.estimators.validation import POSITIVE, TWO_CLASSES, Constraint, optional
+from zerosum.report.coefficients import NEARLY_COLLINEAR
 
 
 @documented
@@ -285,7 +286,9 @@ class PoissonRegression(RegressorMixin, ModelRegression):  # type: ignore[misc] 
         """
         # first, as it checks that the model is fitted and the rows fit
         predictor = self._shifted(self._own_rows(X) @ self.score_coef_ + self.score_intercept_, offset)
-        if self.coef_.size and not any(row.identified for row in self.table_.rows[:-1]):
+        # coefficients that only collinear columns make unknown predict together
+        known = (row.identified or row.reason == NEARLY_COLLINEAR for row in self.table_.rows[:-1])
+        if self.coef_.size and not any(known):
             warnings.warn(
                 "no coefficient of a feature is identified at this budget: predictions are the mean count and noise",
                 ResultWarning,

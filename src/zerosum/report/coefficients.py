@@ -38,6 +38,7 @@ Link = Literal["identity", "logit", "log", "softmax"]
 
 INTERCEPT = "intercept"
 NOT_IDENTIFIED = "not identified at this budget"
+NEARLY_COLLINEAR = "nearly collinear with other columns"
 _SITE_EFFECT = f"{SITE}="  # beginning of the names of site effects
 # Link of each algorithm, and the name of an exponentiated coefficient.
 _MODELS: dict[str, tuple[Link, str]] = {
@@ -56,7 +57,7 @@ _MARGINS_MOST = 200
 _REASONS = (
     "",
     "the privacy noise is too large",
-    "nearly collinear with other columns",
+    NEARLY_COLLINEAR,
     "too few events for the number of columns",
 )
 _PLACES_MOST = 4  # largest number of decimals of a ratio

@@ -40,7 +40,7 @@ from pydantic import Field, model_validator
 from zerosum.algorithms.pca.subspace import GUESSED_UNITS
 from zerosum.algorithms.program import Estimate, PublicFacts, RangedAlgorithm
 from zerosum.algorithms.regression.goodness_of_fit import fit_of, spread_of
-from zerosum.algorithms.regression.inference import Posterior, table
+from zerosum.algorithms.regression.inference import Posterior, table, unseen_share
 from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.kernel.quantity import Axis, Kind, Quantity
@@ -55,6 +55,7 @@ _BY_COEFFICIENT = frozenset(
     {
         "identified",
         "p_value",
+        "unidentified_reason",
         *(f"{kind}_{what}" for kind in ("pooled", "population") for what in ("std", "interval_90", "interval_95")),
     }
 )
@@ -555,7 +556,13 @@ class Regression(RangedAlgorithm):
         return 0.0
 
     def _report(
-        self, frame: Frame, mean: Floats, pooled: Posterior, population: Posterior, prior: float | Floats
+        self,
+        frame: Frame,
+        mean: Floats,
+        pooled: Posterior,
+        population: Posterior,
+        prior: float | Floats,
+        moments: tuple[Floats, float] | None = None,
     ) -> Estimate:
         """Coefficients with their standard errors and intervals, in the units of the data.
 
@@ -564,6 +571,7 @@ class Regression(RangedAlgorithm):
         mean : (width,), coefficients in the frame.
         pooled, population : their posterior without and with sampling error; only the covariances are used.
         prior : prior standard deviation of each coefficient in the frame, one number or (width,).
+        moments : released moments of the rows (width, width), or their Hessian, with the noise of a diagonal entry.
         """
         matrix, constant = self._in_data_units(frame)
         found = matrix @ mean + constant
@@ -573,7 +581,11 @@ class Regression(RangedAlgorithm):
         covariances = {
             kind: matrix @ each.covariance @ matrix.T for kind, each in (("pooled", pooled), ("population", population))
         }
-        errors = table(found, covariances["pooled"], covariances["population"], known)
+        # A slope of the data is one of the frame in other units. An intercept mixes all of them.
+        unseen = np.zeros(len(found))
+        if moments is not None:
+            unseen[:-1] = unseen_share(*moments)[: self.features]
+        errors = table(found, covariances["pooled"], covariances["population"], known, unseen)
         if len(found) > 1:
             statistic, _, p = joint_wald(found[:-1], (matrix @ population.covariance @ matrix.T)[:-1, :-1])
             errors |= {"wald_statistic": np.array([statistic]), "wald_p_value": np.array([p])}

@@ -376,7 +376,8 @@ class NewtonRegression(Regression):
         # a narrower prior of the slopes makes the scores less variable
         narrow = prior / np.append(np.full(self.features, TUNING.score_prior), np.ones(frame.width - self.features))
         scores = shrunk_posterior(point, narrow, center=center).mean
-        estimate = self._with_scores(frame, scores, self._report(frame, at, pooled, population, prior))
+        moments = near.hessian, math.hypot(near.hessian_noise, near.hessian_doubt)
+        estimate = self._with_scores(frame, scores, self._report(frame, at, pooled, population, prior, moments))
         if self.family == "poisson":
             estimate["dispersion"] = Quantity(np.array([scale.dispersion]), "diagnostic")
             estimate["shape"] = Quantity(np.array([scale.shape]), "diagnostic")
@@ -543,7 +544,8 @@ class LogisticRegressionProgram(NewtonRegression):
         # The loss is quadratic by construction, so there is no remainder. Sampling: dispersion 1 of a class.
         pooled = shrunk_posterior(first, prior, cautious=True)
         population = shrunk_posterior(first, prior, 1 / units, cautious=True)
-        estimate = self._with_scores(frame, at, self._report(frame, pooled.mean, pooled, population, prior))
+        moments = first.hessian, first.hessian_noise
+        estimate = self._with_scores(frame, at, self._report(frame, pooled.mean, pooled, population, prior, moments))
         return (yield from self._evaluated(frame, at, adjacency, estimate))
 
 

@@ -110,6 +110,47 @@ def posterior(
     return Posterior(point.at + vectors @ step, (vectors * spread) @ vectors.T)
 
 
+def noise_scale(values: Floats, noise: Floats | float) -> Floats:
+    """Standard deviation of the noise of the eigenvalues of a noisy matrix, where empty directions repel each other.
+
+    Noise alone spreads the eigenvalues of k empty directions over a semicircle of radius noise sqrt(2 k). k is a smooth
+    count of the eigenvalues that do not exceed that radius for all of them.
+
+    Parameters
+    ----------
+    values : (D,), eigenvalues.
+    noise : positive standard deviation of a diagonal entry in these directions, (D,) or one number.
+    """
+    # The fourth power makes the count continuous in the eigenvalues; chosen by hand, no benchmark recorded.
+    empty = 1 / (1 + (np.maximum(values, 0.0) / (noise * math.sqrt(2 * len(values)))) ** 4)
+    return np.asarray(noise * np.sqrt(1 + (np.sum(empty) - empty) / 2))
+
+
+def unseen_share(moments: Floats, noise: float) -> Floats:
+    """The share of each coefficient (D,) that lies along directions which released moments cannot tell from empty ones.
+
+    With columns scaled to mean square 1 the prior is equal in all directions, so that this is the share of the prior
+    variance of a coefficient about which the data say nothing. Nearly collinear columns have such a direction in
+    common: their coefficients are then hardly more than the prior, whatever the noise of their gradient is.
+
+    Parameters
+    ----------
+    moments : (D, D), released second moments or Hessian, noise included.
+    noise : standard deviation of a diagonal entry; of the others 1/sqrt(2) of it.
+
+    >>> pair = np.array([[1.0, 0.97], [0.97, 1.0]])
+    >>> unseen_share(pair, 0.1).round(2).tolist(), unseen_share(pair, 0.01).tolist()
+    ([0.5, 0.5], [0.0, 0.0])
+    """
+    if not noise > 0:
+        return np.zeros(len(moments))
+    size = np.maximum(np.diag(moments), noise)
+    values, vectors = np.linalg.eigh(moments / np.sqrt(np.outer(size, size)))
+    # v'E v of the scaled noise has the variance noise^2 (sum of v_j^2/size_j)^2
+    scale = noise_scale(values, noise * np.sum(vectors**2 / size[:, None], axis=0))
+    return np.asarray(vectors**2 @ (values < TUNING.direction_seen * scale).astype(np.float64))
+
+
 def relative_clip(mean_square: float, bound: float) -> float:
     """The clip of normal residuals in their own standard deviations, from the mean square of those clipped to it.
 
@@ -165,8 +206,10 @@ def unclipped_share(mean_square: float, bound: float) -> float:
     return math.erf(relative_clip(mean_square, bound) / math.sqrt(2))
 
 
-def table(mean: Floats, pooled: Floats, population: Floats, known: Floats) -> dict[str, Floats]:
-    """Standard errors, 90 % and 95 % intervals of both kinds, p values, and `identified` (0 or 1).
+def table(
+    mean: Floats, pooled: Floats, population: Floats, known: Floats, unseen: Floats | float = 0.0
+) -> dict[str, Floats]:
+    """Standard errors, 90 % and 95 % intervals of both kinds, p values, and `identified` (0 or 1) with the reason.
 
     Intervals are Wald's: estimate plus or minus a normal quantile times the standard error. P values are
     about the population.
@@ -177,10 +220,12 @@ def table(mean: Floats, pooled: Floats, population: Floats, known: Floats) -> di
     pooled, population : (n, n), covariances without and with sampling error.
     known : (n,), prior standard deviations. A coefficient whose pooled standard error is more than
         `TUNING.identified_ratio` of its prior one is not identified.
+    unseen : (n,), shares of the prior variances along unknown directions (`unseen_share`), with the same limit.
 
     Returns
     -------
-    results : by name, standard errors, p values and `identified` (n,), intervals (n, 2) with lower and upper ends.
+    results : by name, standard errors, p values, `identified` and `unidentified_reason` (n,), intervals (n, 2) with
+        lower and upper ends. The reason is 0 for an identified coefficient, 1 for noise, 2 for collinear columns.
     """
     found: dict[str, Floats] = {}
     for kind, covariance in (("pooled", pooled), ("population", population)):
@@ -190,8 +235,9 @@ def table(mean: Floats, pooled: Floats, population: Floats, known: Floats) -> di
         for level, quantile in _LEVELS.items():
             found[f"{kind}_interval_{level}"] = np.stack([mean - quantile * std, mean + quantile * std], axis=1)
     found["p_value"] = wald_p_values(mean, found["population_std"])
-    found["identified"] = (found["pooled_std"] <= TUNING.identified_ratio * known).astype(np.float64)
-    return found
+    noisy = found["pooled_std"] > TUNING.identified_ratio * known
+    reasons = np.where(noisy, 1.0, np.where(np.asarray(unseen) > TUNING.identified_ratio**2, 2.0, 0.0))
+    return found | {"identified": (reasons == 0).astype(np.float64), "unidentified_reason": reasons}
 
 
 def wald_p_values(estimate: Floats, std: Floats) -> Floats:

@@ -148,11 +148,11 @@ class LinearRegressionProgram(Regression):
         if method == "gradient" or (self.goal == "predict" and closing is None):
             closing = 0
         elif closing is None:
-            # Where noise is large, no wide clip pays for its noise, and one round shows whether slopes are too large.
+            # Where noise is large, no wide clip pays for its noise, and nothing is identified: the rounds that predict
+            # better then serve both goals.
             least, most = TUNING.closing_share
             share = float(np.clip(most * math.sqrt(TUNING.closing_noise / max(blur, 1e-12)), least, most))
-            closing = 1 if noisy else int(share * rounds)
-            score_clip = score_clip or (TUNING.score_clip[0] if noisy else None)
+            closing = 0 if noisy else int(share * rounds)
         # With less noise than `linear_noise` the clips widen (less bias); with more they keep the tightest values.
         quiet = math.sqrt(TUNING.linear_noise / max(blur, 1e-12))
         widening = quiet**TUNING.linear_exponent
@@ -384,7 +384,7 @@ class LinearRegressionProgram(Regression):
         # Prior: a typical entry of a row, clip/sqrt(width), changes a response in [-1, 1] by 1 (standard deviation).
         prior = math.sqrt(frame.width) / frame.clip
         pooled, population = (Posterior(found.mean, part) for part in (found.pooled, found.population))
-        estimate = self._report(frame, found.mean, pooled, population, prior)
+        estimate = self._report(frame, found.mean, pooled, population, prior, found.moments)
         extra = {"residual_std": Quantity(np.array([self._response_half * math.sqrt(dispersion)]), "diagnostic")}
         if frame.response_variance is not None:
             # share of variance explained; noise may move the ratio beyond 1

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from zerosum.algorithms.regression.base import Frame, shrunk
-from zerosum.algorithms.regression.inference import relative_clip, unclipped_share
+from zerosum.algorithms.regression.inference import noise_scale, relative_clip, unclipped_share
 from zerosum.algorithms.regression.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.statistics.regression import SQUARE
@@ -70,7 +70,10 @@ class Tail:
         share = above[:, :-1] - above[:, 1:]
         # Variance of a released share: noise, sampling, and an error of the model in proportion to the share; at least
         # that of one unit, without noise.
-        variance = (noise / units) ** 2 + share / units + (TUNING.score_tail_misfit * share) ** 2 + units**-2.0
+        misfit = np.array(TUNING.score_tail_misfit)[
+            np.minimum(np.arange(len(counts)), len(TUNING.score_tail_misfit) - 1)
+        ]
+        variance = (noise / units) ** 2 + share / units + (misfit * share) ** 2 + units**-2.0
         log = -0.5 * np.sum((counts / units - share) ** 2 / variance + np.log(variance), axis=1)
         log -= 0.5 * (spreads / TUNING.score_tail_prior) ** 2
         mass = np.exp(log - np.max(log))
@@ -323,6 +326,7 @@ class LinearFit:
     population: Floats  # (D, D)
     dispersion: float = 1.0  # mean square of the residuals, in half ranges of the response
     unshrunk: Floats = field(default_factory=lambda: np.zeros(0))  # (D,), without the shift towards the mean
+    moments: tuple[Floats, float] | None = None  # of the rows, with the noise of a diagonal entry
 
 
 def linear_fit(
@@ -370,12 +374,8 @@ def linear_fit(
     damping = plain_blur * math.sqrt(width)
     last = positive(values, damping * TUNING.last_damping)
 
-    # Noise alone spreads the eigenvalues of k empty directions over a semicircle of radius blur sqrt(2 k); k is a
-    # smooth count of the eigenvalues that do not exceed that radius for all D.
     floor = max(blur, 1e-9 * max(float(np.max(np.abs(values))), 1e-12))
-    # The fourth power makes the count continuous in the eigenvalues; chosen by hand, no benchmark recorded.
-    vanishing = 1 / (1 + (np.maximum(values, 0.0) / (floor * math.sqrt(2 * width))) ** 4)
-    scale = floor * np.sqrt(1 + (np.sum(vanishing) - vanishing) / 2)
+    scale = noise_scale(values, floor)
     # The prior of a true eigenvalue is between uniform and uniform on a logarithmic scale: small ones, of nearly
     # collinear directions, are more probable than in proportion. The nodes are uniform on the logarithmic scale.
     high = np.maximum(values, 0.0) + 4 * scale
@@ -445,8 +445,6 @@ def linear_fit(
         # The step is gradient/last; in the metric of `last` its squared length is the sum of gradient^2/last, and that
         # of its noise the sum of variance/last.
         trust = max(0.0, 1 - float(np.sum(variance / last)) / size) if size > 0 else 1.0
-        # a single closing round only checks the length of the slopes: its gradient is mostly noise
-        trust = 0.0 if closing.turns == 1 and not closing.moves else trust
     # Mean square of what the opening steps leave, and of the error after the last step, by direction and true
     # eigenvalue. Where a direction moves slowly, the noise of all steps remains; else that of the average.
     turns = np.arange(1, opening.turns + 1)
@@ -489,7 +487,7 @@ def linear_fit(
     pooled = np.where(pooled > 1e-30, pooled, 0.0)
     own_error = (basis * pooled) @ basis.T
     followed = basis @ (sandwich * np.outer(follow, follow)) @ basis.T
-    return LinearFit(found, own_error, own_error + followed, dispersion, unshrunk)
+    return LinearFit(found, own_error, own_error + followed, dispersion, unshrunk, (hessian, blur))
 
 
 def residual_square(opening: Level, closing: Closing | None, longer: Floats, constant: float) -> float:
