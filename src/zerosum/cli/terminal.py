@@ -432,6 +432,20 @@ def _ranges(question: dict[str, Any]) -> dict[str, str]:
     return {name: f"{short(a)} to {short(b)}" for name, a, b in zip(columns, lower, upper, strict=True)}
 
 
+def show_outlook(sentences: Sequence[str]) -> None:
+    """Print what to expect of a study before it spends anything.
+
+    Parameters
+    ----------
+    sentences : sequence of str
+        `Outlook.sentences`.
+    """
+    first, *others = sentences
+    print_titled("what to expect", f": {first}")
+    for each in others:
+        out.print(f"  {each}", soft_wrap=True)
+
+
 def show_check(record: dict[str, Any]) -> None:
     """Print the findings of `zerosum check` at one site.
 
