@@ -105,7 +105,7 @@ GUARDS = {
     "edges-unclipped": f"{SENSITIVITY}[grouped_connectivity-*",
     "free-energy": f"{SENSITIVITY}[grouped_connectivity-*",
     "half-the-triangle": "statistics/test_connectivity.py"
-    "::test_site_centred_connectivity_sensitivity_is_attained_in_large_sites*",
+    "::test_site_centred_connectivity_sensitivity_is_attained_in_large_sites[edges]",
     "histogram-twice": f"{SENSITIVITY}[histogram-*",
     "ledger-after-masking": "site/test_site.py::test_site_repeated_request_after_full_disk_charges_every_reply",
     "half-the-spend": f"{CHARGED}[secure-sum]",

@@ -35,6 +35,7 @@ from zerosum.kernel.quantity import PICTURES
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.protocol.progress import Observer, Progress, nobody
+from zerosum.report.brain_pictures import best_matches, draw_brains
 from zerosum.report.build import write_report
 from zerosum.report.maps import draw_maps, write_maps, write_sidecars
 from zerosum.report.record import Result
@@ -104,6 +105,9 @@ class Study(Table):
     public_people: Path | None = None
     """Recordings of public people for [guided ICA](guided-ica.md): a data file as of a site, or with `[imaging]` a
     folder of images. They must not be people of the study."""
+    map_names: Path | None = None
+    """A public atlas on the study's grid, 4D maps or 3D regions, whose best match names each map in pictures. Not part
+    of the question."""
     vocabulary: Path | None = None
     """A file of public words, one per line: then sites hold documents, and columns are counts of these words."""
     omop: Path | None = None
@@ -619,15 +623,39 @@ class Study(Table):
         """Write every estimate that is a picture over the grid. Returns the paths of images, drawings and sidecars."""
         if self.space is None:
             return []
-        written = []
+        written: list[Path] = []
+        brains: list[Path] = []
         for name, quantity in estimate.items():
             if quantity.kind in PICTURES and quantity.axes[-1].name == "column":
                 # A single map has no axis of components.
                 maps = np.atleast_2d(quantity.value)
                 written += [folder / f"{name}.nii.gz", folder / f"{name}.png"]
                 write_maps(maps, self.space, written[-2])
-                draw_maps(maps, self.space, written[-1], labels=_labels(estimate) if quantity.kind == "map" else None)
-        return written + (write_sidecars(written[::2], self._sidecar_content()) if written else [])
+                labels = self._map_labels(estimate, maps) if quantity.kind in ("map", "component") else None
+                given: dict[str, Any] = {"labels": labels, "threshold": _noise_level(name, estimate)}
+                draw_maps(maps, self.space, written[-1], **given)
+                # An underlay of another space would lie elsewhere.
+                if self.imaging is not None and (self.imaging.space or "").startswith("MNI"):
+                    brains.append(folder / f"{name}_brain.png")
+                    draw_brains(maps, self.space, brains[-1], **given)
+        return written + brains + (write_sidecars(written[::2], self._sidecar_content()) if written else [])
+
+    def _map_labels(self, estimate: Estimate, maps: Floats) -> list[str]:
+        """Label of each map: its number, its best match in the atlas of names, strength and stability."""
+        matches = ()
+        if self.map_names is not None and self.space is not None:
+            matches = best_matches(maps, self.space, self.folder / self.map_names)
+        known = [name for name in ("strength", "stability", "share_kept") if name in estimate]
+        return [
+            "\n".join(
+                [
+                    str(at + 1),
+                    *matches[at : at + 1],
+                    *(f"{name.replace('_', ' ')}\n{estimate[name][at]:.2f}" for name in known),
+                ]
+            )
+            for at in range(len(maps))
+        ]
 
     def _sidecar_content(self) -> dict[str, Any]:
         """Content of the JSON sidecars of maps, with BIDS keys where BIDS defines them."""
@@ -645,13 +673,16 @@ class Study(Table):
         }
 
 
-def _labels(estimate: Estimate) -> list[str]:
-    """Label of each map: its number, strength and stability."""
-    known = [name for name in ("strength", "stability") if name in estimate]
-    return [
-        "\n".join([str(at + 1), *(f"{name}\n{estimate[name][at]:.2f}" for name in known)])
-        for at in range(len(estimate["maps"]))
-    ]
+def _noise_level(name: str, estimate: Estimate) -> float:
+    """Magnitude below which entries of a picture are within the noise: two standard deviations, where one is known."""
+    quantity = estimate[name]
+    if quantity.std is not None:
+        return 2 * float(np.mean(np.asarray(quantity.std)))
+    if name != "difference" or "difference_noise" not in estimate:
+        return 0.0
+    # The shrunk difference has the noise of the released one times the factor of its entries.
+    each = float(estimate["difference_noise"][0]) / np.sqrt(quantity.value.size)
+    return 2 * each * float(np.sqrt(np.mean(estimate["share_kept"].value)))
 
 
 def _reason(kind: str, message: str) -> str:
