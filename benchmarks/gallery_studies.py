@@ -385,6 +385,36 @@ def synthetic() -> Drawn:
     return _run("Synthetic patients", chosen, _split(table), 1.0), None
 
 
+def guided() -> Drawn:
+    space, truth = _brain()
+    rng = np.random.default_rng(9)
+    shifted = truth + 0.4 * np.roll(truth, 3, axis=1)
+    people = [
+        rng.laplace(size=(60, len(truth))) @ (shifted + 0.1 * rng.normal(size=truth.shape))
+        + 0.3 * rng.normal(size=(60, truth.shape[1]))
+        for _ in range(480)
+    ]
+    sites = {name: Units.from_list(people[at * 120 : (at + 1) * 120]) for at, name in enumerate(SITES)}
+    from zerosum.algorithms.guided_ica.public import PublicPeople
+
+    facts = PublicPeople.of(Units.from_list(people[::12]), truth).parameters()
+    chosen = algorithms.GuidedICAProgram(columns=space.columns, templates=truth, **facts)
+    return _run("Networks guided by templates", chosen, sites, 4.0), space
+
+
+def connectivity() -> Drawn:
+    rng = np.random.default_rng(12)
+    names = ("default", "salience", "control", "visual", "motor")
+    people = []
+    for at in range(600):
+        weight = 0.5 + 0.35 * (at % 2) * (np.arange(5) < 3)
+        rows = rng.normal(size=(180, 1)) * weight + rng.normal(size=(180, 5))
+        people.append(np.hstack([rows, np.full((180, 1), float(at % 2))]))
+    chosen = algorithms.ConnectivityProgram(columns=(*names, "group"), group="group", levels=("control", "patient"))
+    sites = {name: Units.from_list(people[at * 150 : (at + 1) * 150]) for at, name in enumerate(SITES)}
+    return _run("Connectivity of five networks", chosen, sites, 4.0), None
+
+
 STUDIES: dict[str, Callable[[], Drawn]] = {
     "mean": mean,
     "histogram": histogram,
@@ -409,5 +439,7 @@ STUDIES: dict[str, Callable[[], Drawn]] = {
     "neural-classifier": neural_classifier,
     "data-collaboration": data_collaboration,
     "synthetic-data": synthetic,
+    "guided-ica": guided,
+    "connectivity": connectivity,
     "statistic": own_statistic,
 }

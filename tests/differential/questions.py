@@ -315,6 +315,26 @@ def _synthetic(rng: Rng) -> Ask:
     return Ask("synthetic-data", "table", grouped.columns, {**given, "bins": 4, "table_cells": 60})
 
 
+def _guided(rng: Rng) -> Ask:
+    if rng.integers(3):
+        columns = brain_images.grid("atlas").columns
+        templates = np.eye(len(columns))[:1].tolist()
+        return Ask("guided-ica", "images", columns, {"templates": templates}, imaging(rng))
+    columns = _numbers(rng, 3, 4)
+    return Ask("guided-ica", "table", columns, {"templates": [[1.0, *[0.5] * (len(columns) - 1)]]})
+
+
+def _connectivity(rng: Rng) -> Ask:
+    regions = _numbers(rng, 2, 3)
+    group = str(rng.choice(["sex", "ward", "sick", "stage"]))
+    if rng.integers(2):
+        levels = [_value(level) for level in COLUMNS[group].levels]
+        return Ask("connectivity", "table", (*regions, group), {"group": group, "levels": levels, "clip": 1.0})
+    *regions_, covariate = _numbers(rng, 3, 3)
+    ranges = {covariate: [COLUMNS[covariate].low, COLUMNS[covariate].high]}
+    return Ask("connectivity", "table", (*regions_, covariate), {"covariates": ranges, "clip": 1.0})
+
+
 QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "mean": _ranged("mean", 1, 3, 0.0, "own-rows", "observed"),
     "histogram": _histogram,
@@ -343,6 +363,8 @@ QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "survival": _survival,
     "hypothesis-test": _hypothesis_test,
     "synthetic-data": _synthetic,
+    "guided-ica": _guided,
+    "connectivity": _connectivity,
     "cape-pca": _ranged("cape-pca", 2, 3, n_components=2),
     "cape-fm": _ranged("cape-fm", 2, 3),
     "cape-agn-mixture": _ranged("cape-agn-mixture", 2, 3, n_components=2, variance=0.1),

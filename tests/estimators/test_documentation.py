@@ -29,6 +29,10 @@ WORDS = [np.vstack([RNG.multinomial(8, p, size=100) for p in ((0.6, 0.3, 0.1), (
 RECORDINGS = make_fmri(36, sites=3, components=2, points=20, side=2, noise=0.1)
 CATEGORIES = [np.column_stack([rows[:, 0], labels]) for rows, labels in zip(X, LABELS, strict=True)]
 GROUPED: dict[str, Any] = {"ranges": {"x0": (-1, 1)}, "levels": {"x1": [0, 1]}, "by": "x1"}
+PEOPLE = [
+    [np.hstack([rows, np.full((20, 1), at % 2)]) for at, rows in enumerate(RNG.normal(size=(12, 20, 3)))]
+    for _ in range(3)
+]
 TIMES = [np.column_stack([RNG.exponential(5, 200), np.ones(200), labels]) for labels in LABELS]
 
 # The settings give every optional attribute a chance to appear.
@@ -52,6 +56,8 @@ FITS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     "TopicModel": ({"n_components": 2}, (WORDS,)),
     "PCA": (RANGE, (X,)),
     "ICA": ({"rounds": 3}, ([np.asarray(RECORDINGS.observed(s)) for s in range(3)],)),
+    "GuidedICA": ({"templates": RECORDINGS.maps.tolist()}, ([np.asarray(RECORDINGS.observed(s)) for s in range(3)],)),
+    "Connectivity": ({"group": "x3", "levels": [0, 1], "clip": 1.0}, (PEOPLE,)),
     "LinearRegression": (REGRESSION | {"response": (-2, 2)}, (X, [rows @ [1, -1, 0.5] for rows in X])),
     "LogisticRegression": (REGRESSION, (X, LABELS)),
     "PoissonRegression": (REGRESSION | {"response": 5}, (X, LABELS)),

@@ -306,6 +306,34 @@ SMALL: list[Case] = [
             **{"cells": 1700, "bins": [list(range(40)), list(range(40))]},
         },
     ),
+    ("dual_regression", {"columns": 2, "templates": [[1.0, 0.5]], "clip": 0.7}),
+    (
+        "dual_regression",
+        {
+            **{"columns": 3, "templates": [[1.0, 0, 0]], "directions": [[0, 0], [1.0, 0], [0, 1.0]], "clip": 1.5},
+            **{"center": [[0.2, -0.1]], "weights": [[1.0, 0.3]]},
+        },
+    ),
+    ("dual_regression", {"columns": 3, "templates": [[1.0, 0, 0.3], [0, 2.0, 0]], "clip": 0.4}),
+    ("grouped_connectivity", {"columns": 2, "regions": 2, "clip": 0.9, "center": [0.3]}),
+    ("grouped_connectivity", {"columns": 3, "regions": 2, "clip": 0.7, "group": 2, "groups": 2}),
+    (
+        "grouped_connectivity",
+        {
+            **{"columns": 3, "regions": 3, "clip": 0.5, "ridge": 0.1, "basis": [[0.6], [0.8], [0.0]]},
+            **{"projection": [[1.0, 0, 0], [0.5, 1.0, 0], [0, 0.2, 2.0]]},
+        },
+    ),
+    *(
+        (
+            "site_centred_connectivity",
+            {
+                **{"columns": 3, "regions": 2, "clip": 0.9, "covariates": [2], "lower": [-1.0], "upper": [1.0]},
+                "part": part,
+            },
+        )
+        for part in ("edges", "covariates", "energy")
+    ),
     ("distinct_second_moment", {"columns": 2, "clip": 0.7}),
     ("distinct_second_moment", {"columns": 3, "clip": 0.9, "lower": [-1, 0, -2], "upper": [1, 2, 3]}),
     ("distinct_third_moment", {"columns": 2, "clip": 0.7, "variance": 0.02}),
@@ -573,7 +601,8 @@ EXTREME: list[Case] = [
 
 ONE_ROW = ("rounded_scatter",)  # does something to records that it does not do to people
 MANY_ROWS = ("fourth_cumulants", "unmixing_score")
-WHOLE_SITE = ("local_training",)  # no sum over units: each entry depends on all rows of a site
+# no sum over units: each entry depends on all rows of a site
+WHOLE_SITE = ("local_training", "site_centred_connectivity")
 
 
 def of_many_rows(stat: BoundedStatistic, rng: np.random.Generator) -> NDArray[np.float64] | None:

@@ -517,6 +517,32 @@ _KERNEL = [
         (Edit("statistics.marginals:WeightedTables._tables_fit", "> 1:", "> 100:"),),
     ),
     Fault(
+        "maps-too-far",
+        "a person's maps are clipped at twice the norm that the noise is for",
+        (Edit("statistics.dual_regression:DualRegression._parts", "-1)), self.clip)", "-1)), 2 * self.clip)"),),
+    ),
+    Fault(
+        "edges-unclipped",
+        "connectivity is not clipped as one vector",
+        (Edit("statistics.connectivity:EdgeStatistic.contributions", "clip_rows(z, self.clip)", "z"),),
+    ),
+    Fault(
+        "free-energy",
+        "the energy of connectivity has twice the weight that costs nothing",
+        (
+            Edit(
+                "statistics.connectivity:GroupedConnectivity._parts",
+                "(ENERGY_WEIGHT * self.clip)",
+                "(2 * ENERGY_WEIGHT * self.clip)",
+            ),
+        ),
+    ),
+    Fault(
+        "half-the-triangle",
+        "products within sites are taken to move half as far",
+        (Edit("statistics.connectivity:SiteCentredConnectivity.sensitivity", "return 4 *", "return 2 *"),),
+    ),
+    Fault(
         "histogram-twice",
         "a histogram counts each value twice",
         (Edit("statistics.histogram:Histogram.sum_block", "counts(codes, weights,", "counts(codes, 2 * weights,"),),

@@ -103,6 +103,11 @@ GUARDS = {
     "pairs-too-short": "statistics/test_marginals.py"
     "::test_centred_pairs_sensitivity_is_the_largest_distance_of_all_rows",
     "heavy-tables": "statistics/test_marginals.py::test_weighted_tables_that_do_not_fit_are_refused",
+    "maps-too-far": f"{SENSITIVITY}[dual_regression-*",
+    "edges-unclipped": f"{SENSITIVITY}[grouped_connectivity-*",
+    "free-energy": f"{SENSITIVITY}[grouped_connectivity-*",
+    "half-the-triangle": "statistics/test_connectivity.py"
+    "::test_site_centred_connectivity_sensitivity_is_attained_in_large_sites[edges]",
     "histogram-twice": f"{SENSITIVITY}[histogram-*",
     "ledger-after-masking": "site/test_site.py::test_site_repeated_request_after_full_disk_charges_every_reply",
     "half-the-spend": f"{CHARGED}[secure-sum]",

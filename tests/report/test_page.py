@@ -71,7 +71,7 @@ def test_page_colours_have_sufficient_contrast(colours: dict[str, str]) -> None:
             assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
     for at in range(6):  # lines and discs: 3 to 1
         assert contrast(colours[f"s{at}"], colours["page"]) >= 3
-    for sign in ("accent", "warm"):  # numbers on the strongest cell of a grid
+    for sign in ("positive", "negative"):  # numbers on the strongest cell of a grid
         cell = mixed(colours[sign], colours["page"], 0.45)
         assert contrast(colours["ink"], cell) >= 4.5
 

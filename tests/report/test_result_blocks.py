@@ -45,6 +45,8 @@ DRAWN: dict[str, set[str]] = {
     "data-collaboration": {"Weights"},
     "polynomial-loss": set(),  # of one's own: their numbers by name, below
     "synthetic-data": {"age", "sex", "smoking", "Relations between columns"},
+    "guided-ica": {"Component 1", "Component 2", "Difference 1", "Share kept"},
+    "connectivity": {"Connectivity of control", "Difference of patient from control", "Edges"},
     "statistic": set(),
 }
 PICTURES = (Intervals, Forest, Bars, Curves, Grid, Clouds, Slices)

@@ -31,8 +31,9 @@ AGREEMENT = 1e-6
 # Part of the bound that a search must find. That of the infomax gradient is approached with many sources only
 # (tests/papers/test_published_programs.py), that of local training with an added unit whose features are zero
 # (tests/statistics/test_local_training.py), and both of a Cox regression's step by units with short rows and with an
-# event after about as much as was expected (tests/statistics/test_cox_statistics.py).
-LEAST = {"infomax_gradient": 0.8, "local_training": 0.85, "cox_step": 0.7}
+# event after about as much as was expected (tests/statistics/test_cox_statistics.py). The bound of connectivity that is
+# centred at its site is that of large sites (tests/statistics/test_connectivity.py); here it has one other unit.
+LEAST = {"infomax_gradient": 0.8, "local_training": 0.85, "cox_step": 0.7, "site_centred_connectivity": 0.12}
 
 
 @statistic("attacked_by_tests", length=3)

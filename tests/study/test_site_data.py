@@ -103,6 +103,16 @@ CASES = {
     "mixture": case("mixture", f'columns = ["age", "bmi"]\nn_components = 2\nrounds = 1\n{RANGES}'),
     "pca": case("pca", f'columns = ["age", "bmi"]\nn_components = 1\n{RANGES}'),
     "ica": case("ica", 'columns = ["age", "bmi", "visits"]\nn_components = 2\nrounds = 3\nn_passes = 1'),
+    "guided-ica": case("guided-ica", 'columns = ["age", "bmi", "visits"]\ntemplates = [[1.0, 0.5, 0.0]]'),
+    "guided images": case(
+        "guided-ica", "clip = 1.0", 'templates = "templates.npy"', IMAGING.format(kind="mask", more="")
+    ),
+    "connectivity": case(
+        "connectivity", 'columns = ["age", "bmi", "sex"]\ngroup = "sex"\nlevels = ["f", "m"]\nclip = 1.0'
+    ),
+    "covariates": case(
+        "connectivity", 'columns = ["age", "bmi", "visits"]\ncovariates = { visits = [0, 20] }\nclip = 1.0'
+    ),
     "statistic": case("statistic", 'columns = ["age", "bmi"]\nstatistic = "tests_site_data_rows"\nclip = 100.0'),
     "linear": case("linear-regression", "", more=DESIGN.format(response="visits")),
     "logistic": case("logistic-regression", "", more=DESIGN.format(response="sick")),
@@ -189,6 +199,7 @@ def write(folder: Path, text: str) -> Study:
         save(folder / "grid" / "mask.nii.gz", mask())
         save(folder / "grid" / "atlas.nii.gz", atlas())
         np.save(folder / "basis.npy", np.linalg.qr(rng.normal(size=(24, 5)))[0])
+        np.save(folder / "templates.npy", rng.normal(size=(2, 24)))
     (folder / "words.txt").write_text("\n".join(WORDS))
     (folder / "model.json").write_text(MODEL.content())
     for at, name in enumerate(("north", "east")):

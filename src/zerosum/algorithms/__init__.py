@@ -7,11 +7,13 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from zerosum.algorithms.collaboration import DataCollaborationProgram
+from zerosum.algorithms.connectivity.program import ConnectivityProgram
 from zerosum.algorithms.correlation import CorrelationProgram
 from zerosum.algorithms.covariance import CovarianceProgram
 from zerosum.algorithms.cox.program import CoxRegressionProgram
 from zerosum.algorithms.custom import CustomProgram
 from zerosum.algorithms.describe import DescribeProgram
+from zerosum.algorithms.guided_ica.program import GuidedICAProgram
 from zerosum.algorithms.histogram import HistogramProgram
 from zerosum.algorithms.hypothesis_test import HypothesisTestProgram
 from zerosum.algorithms.ica.program import ICAProgram
@@ -52,6 +54,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         *(FeatureClassifierProgram, NeuralClassifierProgram, DataCollaborationProgram),
         *(DescribeProgram, QuantilesProgram, SurvivalProgram, HypothesisTestProgram),
         SyntheticDataProgram,
+        GuidedICAProgram,
+        ConnectivityProgram,
     )
 }
 
@@ -138,6 +142,7 @@ def find(name: str) -> type[Algorithm]:
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
+    "ConnectivityProgram",
     "CorrelationProgram",
     "CovarianceProgram",
     "CoxRegressionProgram",
@@ -146,6 +151,7 @@ __all__ = [
     "DescribeProgram",
     "Estimate",
     "FeatureClassifierProgram",
+    "GuidedICAProgram",
     "HistogramProgram",
     "HypothesisTestProgram",
     "ICAProgram",

@@ -42,6 +42,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from zerosum.algorithms.expectation import Expectation
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter, first_fault
@@ -134,6 +135,16 @@ class Algorithm(BaseModel, ABC):
             plan resolve independently and must agree.
         """
         return self
+
+    def expectation(self, facts: PublicFacts) -> Expectation | None:
+        """Expected correlation of the result with that without noise, from public facts alone; None if there is none.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise and number of units by the plan.
+        """
+        return None
 
     @property
     def describe(self) -> str:

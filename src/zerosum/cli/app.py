@@ -76,6 +76,9 @@ SiteFiles = Annotated[
     list[Path] | None,
     typer.Option("--site", help="A site's own file, where the study file holds the public part only."),
 ]
+Anyway = Annotated[
+    bool, typer.Option("--anyway", help="Go on although the expected correlation with the noise-free maps is below .3.")
+]
 ResultFolder = Annotated[Path, typer.Option("--out", help="A new folder for the result and the privacy report.")]
 ApprovedPlan = Annotated[Path | None, typer.Option("--plan", help="Run this plan, as it was approved.")]
 ReplySeconds = Annotated[float, typer.Option("--seconds", help="Seconds a site may take for a reply.")]

@@ -19,6 +19,7 @@ import typer
 from zerosum.cli import terminal
 from zerosum.cli.app import (
     AgreementSeconds,
+    Anyway,
     ApprovedPlan,
     Json,
     Patience,
@@ -49,11 +50,13 @@ def coordinator_run(
     wait: AgreementSeconds = 86400.0,
     every: ProposalSeconds = 2.0,
     patience: Patience = 60.0,
+    anyway: Anyway = False,
     log_json: LogJson = False,
     json_: Json = False,
 ) -> None:
     """Wait until every site has agreed, run the study, and write its result. Stopped or killed, it can be resumed."""
     from zerosum.report.record import read_plan
+    from zerosum.study import Study
     from zerosum.study.coordinating import Settings, begin
 
     times = {"seconds": seconds, "wait": wait, "every": every, "patience": patience}
@@ -62,6 +65,9 @@ def coordinator_run(
         raise BadParameter("--seconds, --wait, --every and --patience must be positive")
     sites = dict(_site_address(each) for each in site)
     settings = Settings.model_validate({"study": study.absolute(), "out": out.absolute(), "sites": sites, **times})
+    # A study whose plan was approved was judged then.
+    if plan is None and not anyway and (outlook := Study.load(study).outlook()) is not None:
+        outlook.check()
     # From here on the study exists in its folder; `begin` has checked the study file, the roster and the addresses.
     chosen = begin(settings, state, None if plan is None else read_plan(plan))
     start_logging(log_json)

@@ -17,7 +17,7 @@ import typer
 from rich.table import Table
 
 from zerosum.cli import terminal
-from zerosum.cli.app import Json, ResultFolder, SiteFiles, StudyFile, app, load_study
+from zerosum.cli.app import Anyway, Json, ResultFolder, SiteFiles, StudyFile, app, load_study
 from zerosum.cli.forecast import (
     Correlation,
     Guess,
@@ -120,6 +120,7 @@ def plan(
     runs: Annotated[
         int | None, typer.Option(min=8, help="Rehearsals for the study's own figures; by default 400, of losses 24.")
     ] = None,
+    anyway: Anyway = False,
     json_: Json = False,
 ) -> None:
     """Show what a study will release and its cost at each site, before any data are read; with --what-if, a forecast of
@@ -152,15 +153,24 @@ def plan(
         if isinstance(refusal, BudgetExceeded):
             raise refusal
     report, describe = privacy_report(planned), resolve(loaded.build_algorithm(), planned).describe
-    if out is not None:
+    outlook = loaded.outlook(planned)
+    poor = outlook is not None and not outlook.expected.enough and not anyway
+    if out is not None and not poor:
         write_whole(out, planned.to_json())
     if json_:
-        terminal.print_json(report.as_record() | {"describe": describe, "refusals": [str(each) for each in refusals]})
+        record = report.as_record() | {"describe": describe, "refusals": [str(each) for each in refusals]}
+        terminal.print_json(record | {"outlook": None if outlook is None else outlook.as_record()})
+        if outlook is not None and poor:
+            outlook.check()
         return
     if describe:
         terminal.print_titled(report.algorithm, f": {describe}")
     terminal.show_report(report)
     terminal.show_warnings([f"it would be refused: {each}" for each in refusals])
+    if outlook is not None:
+        terminal.show_outlook(outlook.sentences)
+        if poor:
+            outlook.check()
     if out is not None:
         terminal.out.print(f"\nwritten to {out}, digest {planned.digest()}")
 
@@ -169,6 +179,7 @@ def plan(
 def check(
     study: StudyFile,
     site: SiteFiles = None,
+    anyway: Anyway = False,
     json_: Json = False,
 ) -> None:
     """Check data, policy and budget for all faults that would stop a study at a site. Spends nothing; for stewards."""
@@ -179,8 +190,10 @@ def check(
         checks = check_study(loaded, observer)
     # The private parts of several sites lie on one machine only in a rehearsal.
     rehearsal = len(checks) > 1
+    outlook = loaded.outlook()
     if json_:
-        terminal.print_json({"rehearsal": rehearsal, "sites": [each.as_record() for each in checks]})
+        record = {"rehearsal": rehearsal, "sites": [each.as_record() for each in checks]}
+        terminal.print_json(record | {"outlook": None if outlook is None else outlook.as_record()})
     else:
         if rehearsal:
             terminal.out.print(
@@ -190,9 +203,13 @@ def check(
             )
         for each in checks:
             terminal.show_check(each.as_record())
+        if outlook is not None:
+            terminal.show_outlook(outlook.sentences)
     # The findings are printed above in full; only the exit code is left.
     if any(each.faults for each in checks):
         raise typer.Exit(CheckFailed.exit_code)
+    if outlook is not None and not anyway:
+        outlook.check()
 
 
 @app.command()
@@ -211,6 +228,7 @@ def run(
         str | None,
         typer.Option(help="Device for sums: cpu, cuda, cuda:1. By default that of each site's file."),
     ] = None,
+    anyway: Anyway = False,
     json_: Json = False,
 ) -> None:
     """Run a study with all its sites in this process. Spends budget, which each site's ledger records first."""
@@ -226,6 +244,9 @@ def run(
     if digest is not None and (approved is None or approved.proposal_digest != digest):
         raise BadParameter("the plan has another digest" if approved else "--digest belongs to a --plan")
     planned = approved or loaded.plan()
+    # A study whose plan was approved was judged then.
+    if approved is None and not anyway and (outlook := loaded.outlook(planned)) is not None:
+        outlook.check()
     # Before anything is spent: a result that cannot be written would have been paid for.
     try_target(out, result_bytes(planned))
     with terminal.report_interrupt() as over:

@@ -308,9 +308,30 @@ def show_estimate(record: dict[str, Any]) -> None:
     for name, quantity in quantities.items():
         if not any(name in names for names in tables.values()):
             of = " by ".join(axis["name"] for axis in quantity["axes"])
+            # Hundreds of numbers without their places say nothing: voxels of maps, or edges.
+            if len(quantity["axes"]) > 1 and len(quantity["axes"][-1]["labels"]) > _LINES:
+                print_titled(name, f" ({of}): {_extent(estimate[name])}")
+                continue
             print_titled(name, f"{f' ({of})' if of else ''}: {short(estimate[name])}")
             if quantity["axes"] and len(quantity["axes"][-1]["labels"]) <= _LINES:
                 out.print("  " + ", ".join(map(visible, _places(quantity["axes"][-1])[1:])), style="dim")
+
+
+def _extent(values: list[Any]) -> str:
+    """The shape and the range of a nested list of numbers.
+
+    >>> _extent([[1.0, -2.0, 0.5], [0.0, 3.0, None]])
+    '2 by 3 numbers from -2 to 3; the files have all of them'
+    """
+    shape, level, flat = [], values, list[Any](values)
+    while isinstance(level, list):
+        shape.append(len(level))
+        level = level[0] if level else 0
+    while flat and isinstance(flat[0], list):
+        flat = [each for part in flat for each in part]
+    known = [each for each in flat if each is not None]
+    ends = f" from {short(min(known))} to {short(max(known))}" if known else ""
+    return f"{' by '.join(map(str, shape))} numbers{ends}; the files have all of them"
 
 
 def show_table(table: Table) -> None:
@@ -430,6 +451,20 @@ def _ranges(question: dict[str, Any]) -> dict[str, str]:
     if not (isinstance(lower, list) and isinstance(upper, list) and len(lower) == len(upper) == len(columns)):
         return {}
     return {name: f"{short(a)} to {short(b)}" for name, a, b in zip(columns, lower, upper, strict=True)}
+
+
+def show_outlook(sentences: Sequence[str]) -> None:
+    """Print what to expect of a study before it spends anything.
+
+    Parameters
+    ----------
+    sentences : sequence of str
+        `Outlook.sentences`.
+    """
+    first, *others = sentences
+    print_titled("what to expect", f": {first}")
+    for each in others:
+        out.print(f"  {each}", soft_wrap=True)
 
 
 def show_check(record: dict[str, Any]) -> None:

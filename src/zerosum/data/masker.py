@@ -92,6 +92,36 @@ class Masker:
         labels = np.where(volume == 0, 0, np.searchsorted(inside, volume) + 1).astype(np.int32)
         return cls(matrix, labels, tuple(f"r{int(label)}" for label in inside), kind)
 
+    @classmethod
+    def from_nilearn(cls, masker: Any) -> Masker:
+        """The grid of a masker of nilearn: voxels of a `NiftiMasker`, or regions of a `NiftiLabelsMasker`.
+
+        A `NiftiMapsMasker` has maps that overlap and no grid of columns: give its maps as templates
+        (`zerosum.data.templates.load_templates`).
+
+        Parameters
+        ----------
+        masker : nilearn.maskers.NiftiMasker or nilearn.maskers.NiftiLabelsMasker
+            A masker with an image, fitted or not.
+
+        Raises
+        ------
+        BadData
+            For a masker without a public image, such as a `NiftiMasker` that would compute its mask from data.
+        """
+        # The labels come first, because a masker of labels may have a mask, too.
+        for name, is_atlas in (("labels_img", True), ("mask_img", False)):
+            image = getattr(masker, f"{name}_", None) or getattr(masker, name, None)
+            if image is None:
+                continue
+            if isinstance(image, str | Path):
+                return cls.load(Path(image), "atlas" if is_atlas else "mask")
+            return cls.from_array(image.get_fdata(), image.affine, "atlas" if is_atlas else "mask")
+        raise BadData(
+            "the masker has no public image: give a NiftiMasker with mask_img, or a NiftiLabelsMasker; the maps of a "
+            "NiftiMapsMasker are templates"
+        )
+
     @property
     def shape(self) -> tuple[int, int, int]:
         """Number of voxels along each axis."""

@@ -8,12 +8,14 @@ protected.
 
 from zerosum.estimators.classifier import FeatureClassifier
 from zerosum.estimators.collaboration import DataCollaboration
+from zerosum.estimators.connectivity import Connectivity
 from zerosum.estimators.correlation import Correlation
 from zerosum.estimators.covariance import Covariance
 from zerosum.estimators.cox import CoxRegression
 from zerosum.estimators.describe import Describe, Quantiles
 from zerosum.estimators.functional import PolynomialLoss
 from zerosum.estimators.glm import LogisticRegression, PoissonRegression
+from zerosum.estimators.guided_ica import GuidedICA
 from zerosum.estimators.histogram import Histogram
 from zerosum.estimators.hypothesis_test import HypothesisTest
 from zerosum.estimators.ica import ICA
@@ -32,6 +34,7 @@ from zerosum.estimators.topics import TopicModel
 __all__ = [
     "ICA",
     "PCA",
+    "Connectivity",
     "Correlation",
     "Covariance",
     "CoxRegression",
@@ -39,6 +42,7 @@ __all__ = [
     "Describe",
     "FeatureClassifier",
     "GaussianMixture",
+    "GuidedICA",
     "Histogram",
     "HypothesisTest",
     "KMeans",

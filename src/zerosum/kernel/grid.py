@@ -154,10 +154,12 @@ def drawable(law: NoiseLaw) -> NoiseLaw:
     """Return the law if the sampler can draw its noise, and refuse the plan otherwise: in a round the refusal would
     come too late.
     """
-    if law.step > 0 and max(float(np.max(law.own)), law.central) > MOST_STEPS * law.step:
+    largest = max(float(np.max(law.own)), law.central)
+    if law.step > 0 and largest > MOST_STEPS * law.step:
         raise BadParameter(
-            "the noise would be too large for the grid that its values need: ask for a larger epsilon or share of it, "
-            "or for fewer numbers"
+            f"the noise would be {largest / law.step:.3g} steps of the grid that its values need, and at most "
+            f"{MOST_STEPS:.3g} can be drawn: give about {largest / law.step / MOST_STEPS:.2g} times the epsilon, a "
+            "larger delta, or release fewer numbers: fewer components, columns or rounds"
         )
     return law
 

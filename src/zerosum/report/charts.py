@@ -662,7 +662,7 @@ def _grid(picture: Grid) -> Figure:
         for c, value in enumerate(line):
             # At most 0.45, so that numbers can be read on every cell.
             weight = 0.0 if value is None else 0.45 * abs(value) / largest
-            colour = LIGHT["warm"] if (value or 0) < 0 else LIGHT["accent"]
+            colour = LIGHT["negative" if (value or 0) < 0 else "positive"]
             size = 1 - 1.5 / wide, 1 - 1.5 / high
             axes.add_patch(Rectangle((c, r), *size, facecolor=colour, alpha=round(weight, 2), edgecolor="none"))
             # Points; numbers in smaller cells would overlap.
@@ -733,7 +733,7 @@ def _levels(axes: Axes, plane: Plane) -> None:
     # Strong levels are drawn over weak ones.
     for level in sorted(boxes, key=abs):
         path = Path(boxes[level], codes * (len(boxes[level]) // len(codes)))
-        colour = LIGHT["head" if level == 0 else "accent" if level > 0 else "warm"]
+        colour = LIGHT["head" if level == 0 else "positive" if level > 0 else "negative"]
         # Level 0 is the head itself, level 5 is opaque: 0.15 + 0.17 * 5 = 1.
         opacity = 1.0 if level == 0 else 0.15 + 0.17 * abs(level)
         axes.add_patch(PathPatch(path, facecolor=colour, alpha=round(opacity, 2), edgecolor="none"))

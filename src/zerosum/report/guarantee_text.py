@@ -44,6 +44,8 @@ _DESCRIPTIONS = {
     "quantiles": "quantiles of every column",
     "survival": "survival curves",
     "correlation": "correlations of the columns",
+    "guided-ica": "the difference of people's maps from public templates",
+    "connectivity": "connectivity between networks",
     "synthetic-data": "a model of the table for synthetic records",
     "hypothesis-test": "a test of a hypothesis about the columns",
     "statistic": "the sum of a statistic of the sites' own",

@@ -37,11 +37,37 @@ def write_maps(maps: ArrayLike, space: Masker, path: Path) -> None:
     library = nibabel()
     if not is_nifti(path.name):
         raise BadParameter(f"maps are written to .nii or .nii.gz, not to {path.name!r}")
-    # float32, as imaging programs expect; the exact doubles are in estimate.npz.
-    image = library.Nifti1Image(space.inverse_transform(_finite_maps(maps)).astype(np.float32), space.affine)
-    image.header.set_xyzt_units("mm")
-    with _atomically(path) as partial:
+    image = maps_image(maps, space)
+    with atomically(path) as partial:
         library.save(image, partial)
+
+
+def maps_image(maps: ArrayLike, space: Masker) -> Any:
+    """Maps as one 4D image, as programs of the field take it.
+
+    Parameters
+    ----------
+    maps : array of shape (R, columns)
+        Finite values.
+    space : Masker
+        Public grid. With an atlas every voxel of a region gets the region's value.
+
+    Returns
+    -------
+    nibabel.Nifti1Image
+        One map a volume, float32, in mm.
+
+    Examples
+    --------
+    >>> space = Masker.from_array(np.ones((2, 2, 2)), np.eye(4), "mask")
+    >>> maps_image(np.ones((3, 8)), space).shape
+    (2, 2, 2, 3)
+    """
+    # float32, as imaging programs expect; the exact doubles are in estimate.npz.
+    volumes = space.inverse_transform(_finite_maps(maps)).astype(np.float32)
+    image = nibabel().Nifti1Image(volumes, space.affine)
+    image.header.set_xyzt_units("mm")
+    return image
 
 
 def write_sidecars(images: Sequence[Path], content: Mapping[str, Any]) -> list[Path]:
@@ -69,10 +95,12 @@ def write_sidecars(images: Sequence[Path], content: Mapping[str, Any]) -> list[P
     return [*written, described]
 
 
-def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[str] | None = None) -> None:
+def draw_maps(
+    maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[str] | None = None, threshold: float = 0.0
+) -> None:
     """Draw maps as a PNG file: for each, three slices through its strongest region with the outline of the grid.
 
-    The right side of the body is on the right. The colour scale of each map is symmetric about 0.
+    The left side of the body is on the left ("L"). The colour scale of each map is symmetric about 0, red is positive.
 
     Parameters
     ----------
@@ -84,6 +112,8 @@ def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[st
         A .png file.
     labels : sequence of str, optional
         Label of each map; by default its number.
+    threshold : float
+        Smaller magnitudes are not drawn, such as those within the noise.
     """
     from matplotlib.figure import Figure
 
@@ -101,20 +131,21 @@ def draw_maps(maps: ArrayLike, space: Masker, path: Path, *, labels: Sequence[st
     figure = Figure(figsize=(5.4 * blocks, 1.7 * rows), facecolor="white")
     for at, name in enumerate(names):
         block, row = divmod(at, rows)
-        # Fractions of a block's width: 0.12 for the label, the rest for three slices.
+        # Fractions of a block's width: 0.12 for the label, three slices, and the rest for the colour bar.
         axes = [
-            figure.add_axes(((block + 0.12 + 0.29 * cut) / blocks, 1 - (row + 0.95) / rows, 0.27 / blocks, 0.8 / rows))
+            figure.add_axes(((block + 0.12 + 0.27 * cut) / blocks, 1 - (row + 0.95) / rows, 0.25 / blocks, 0.8 / rows))
             for cut in range(3)
         ]
-        _draw(axes, volumes[..., at], inside, affine, zooms)
+        bar = figure.add_axes(((block + 0.935) / blocks, 1 - (row + 0.85) / rows, 0.012 / blocks, 0.6 / rows))
+        _draw(axes, bar, np.where(np.abs(volumes[..., at]) < threshold, 0.0, volumes[..., at]), inside, affine, zooms)
         figure.text((block + 0.06) / blocks, 1 - (row + 0.55) / rows, name, fontsize=8, ha="center", va="center")
-    with _atomically(path) as partial:
+    with atomically(path) as partial:
         # Without software metadata, equal maps give equal bytes.
         figure.savefig(partial, format="png", dpi=120, metadata={"Software": None})
 
 
-def _draw(axes: Any, volume: Floats, inside: Any, affine: Floats, zooms: Floats) -> None:
-    """Draw three slices of one volume. `zooms` are voxel sizes, mm."""
+def _draw(axes: Any, bar: Any, volume: Floats, inside: Any, affine: Floats, zooms: Floats) -> None:
+    """Draw three slices of one volume and a colour bar. `zooms` are voxel sizes, mm."""
     peak, middle = strongest_region(np.where(inside, volume, 0))
     largest = float(np.abs(volume[peak])) or 1.0
     place = affine @ [*middle, 1]
@@ -122,14 +153,20 @@ def _draw(axes: Any, volume: Floats, inside: Any, affine: Floats, zooms: Floats)
         within = np.take(inside, middle[cut], axis=cut).T
         shown = np.ma.masked_where(~within, np.take(volume, middle[cut], axis=cut).T)
         across, up = (zooms[at] for at in range(3) if at != cut)
-        axis.imshow(
+        drawn = axis.imshow(
             shown, origin="lower", cmap="RdBu_r", vmin=-largest, vmax=largest, aspect=up / across, interpolation="none"
         )
         framed = np.pad(within.astype(float), 1)  # padding closes the outline where the mask meets the border
         ticks = [np.arange(-1, length + 1) for length in within.shape]
         axis.contour(ticks[1], ticks[0], framed, levels=[0.5], colors="0.5", linewidths=0.7)
         axis.set_axis_off()
+        # The first axis of the body runs from left to right in all slices but those across it.
+        for side, place_ in (("L", 0.02), ("R", 0.98)) if cut else ():
+            axis.text(place_, 0.02, side, transform=axis.transAxes, fontsize=6, color="0.3", ha="center")
         axis.set_title(f"{called} = {place[cut]:.0f} mm", fontsize=6, color="0.3", pad=2)
+    bar.figure.colorbar(drawn, cax=bar, ticks=[-largest, 0, largest], format="%.2g").ax.tick_params(
+        labelsize=5, length=2
+    )
 
 
 def strongest_region(volume: Floats) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -179,7 +216,7 @@ def _finite_maps(maps: ArrayLike) -> Floats:
 
 
 @contextmanager
-def _atomically(path: Path) -> Iterator[Path]:
+def atomically(path: Path) -> Iterator[Path]:
     """Yield a temporary path that is renamed to `path` when the block ends without an error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from zerosum.data.masker import Masker
 from zerosum.kernel.names import visible
 from zerosum.kernel.quantity import NORMAL_95, Axis, Quantity
 from zerosum.kernel.question import Question
+from zerosum.report import network_blocks
 from zerosum.report.coefficients import CoefficientTable
 from zerosum.report.document import (
     Bars,
@@ -285,7 +286,7 @@ def _covariance(estimate: Estimate, question: Question, space: Masker | None) ->
     labels = correlations.axes[0].labels if correlations.axes else ()
     # Cells of larger matrices would be too small to read.
     if 1 < len(labels) <= _MOST_CELLS:
-        about = "From -1 to 1; blue is positive, orange negative."
+        about = "From -1 to 1; red is positive, blue negative."
         yield Grid("Correlations", about, labels, labels, tuple(all_known(row) for row in correlations.value))
         if (table := correlation_table(estimate)) is not None:
             yield table
@@ -436,7 +437,7 @@ def _components(estimate: Estimate, question: Question, space: Masker | None) ->
                 (f"The first {_MOST_MAPS} of {len(components.value)} are drawn; the image beside this report has all.",)
             )
     elif len(columns.labels) <= _MOST_CELLS:
-        about = "Weight of each column in each component: blue positive, orange negative."
+        about = "Weight of each column in each component: red positive, blue negative."
         yield Grid("Components", about, axis.labels, columns.labels, tuple(all_known(row) for row in components.value))
     else:
         for label, row in list(zip(axis.labels, components.value, strict=True))[:_MOST_MAPS]:
@@ -607,6 +608,9 @@ _BLOCKS: tuple[tuple[set[str], _BlockFunction], ...] = (
     ({"eigenvalues"}, _energy),
     ({"components"}, _components),
     ({"maps"}, _components),
+    ({"difference", "share_kept"}, network_blocks.differences),
+    ({"spread", "clip", "connectivity"}, network_blocks.connectivity),
+    ({"spread", "clip", "coefficients"}, network_blocks.connectivity),
     ({"stability"}, _stability),
     ({"centers", "counts"}, _clusters),
     ({"means", "weights", "variances", "scale"}, _clusters),

@@ -17,7 +17,7 @@ _LEVELS = 5  # levels on either side of 0
 _MOST_CELLS = 44  # largest number of cells along a side; finer grids are averaged
 
 
-def slices(maps: Floats, space: Masker, labels: Sequence[str]) -> Iterator[Slices]:
+def slices(maps: Floats, space: Masker, labels: Sequence[str], noun: str = "Component") -> Iterator[Slices]:
     """Yield, for each map, slices through its strongest region. The right side of the body is on the right.
 
     Parameters
@@ -28,6 +28,8 @@ def slices(maps: Floats, space: Masker, labels: Sequence[str]) -> Iterator[Slice
         Public grid.
     labels : sequence of str
         Names of the maps.
+    noun : str
+        What a map is, before its name.
     """
     volumes, inside, affine = canonical(space.inverse_transform(np.nan_to_num(maps)), space)
     # Voxel sizes in mm: the lengths of the columns of the affine map from voxel indices to mm.
@@ -45,9 +47,9 @@ def slices(maps: Floats, space: Masker, labels: Sequence[str]) -> Iterator[Slice
             planes.append(Plane(f"{called} = {place[cut]:.0f} mm", _cells(*flat), up / across))
         about = (
             "Cuts through the middle of its strongest region, which reaches "
-            f"{format_number(float(volume[peak]), 3)}; blue is positive, orange negative."
+            f"{format_number(float(volume[peak]), 3)}; red is positive, blue negative; left is left."
         )
-        yield Slices(f"Component {label}", about, tuple(planes))
+        yield Slices(f"{noun} {label}", about, tuple(planes))
 
 
 def _cells(values: Floats, inside: NDArray[np.bool_]) -> tuple[tuple[int | None, ...], ...]:

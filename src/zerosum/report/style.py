@@ -3,7 +3,8 @@
 Text colours have a contrast ratio of at least 4.5 : 1 with their backgrounds in both schemes.
 """
 
-# Colours by role. s0 to s5 are series of plots.
+# Colours by role. s0 to s5 are series of plots; positive and negative are signs in maps and matrices: red is positive,
+# as in programs of the field.
 LIGHT = {
     "page": "#ffffff",
     "panel": "#f3f6f8",
@@ -12,6 +13,8 @@ LIGHT = {
     "rule": "#d3dae0",
     "accent": "#0a6486",
     "warm": "#a8420b",
+    "positive": "#b2182b",
+    "negative": "#2166ac",
     "alert": "#fdf1e7",
     "head": "#dfe5ea",
     "s0": "#0a6486",
@@ -29,6 +32,8 @@ DARK = {
     "rule": "#3a444e",
     "accent": "#74c4e8",
     "warm": "#f2a56f",
+    "positive": "#ff8a7a",
+    "negative": "#7ab8ff",
     "alert": "#33261c",
     "head": "#39434d",
     "s0": "#74c4e8",

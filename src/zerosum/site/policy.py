@@ -250,7 +250,9 @@ class Policy(BaseModel):
                 f" {', '.join(sorted(allowed)) or 'none'}"
             )
         if units is not None and units < self.minimum_units:
-            yield PolicyRefused(f"this site's policy asks for at least {self.minimum_units} units, its data hold fewer")
+            yield PolicyRefused(
+                f"this site's policy asks for at least {self.minimum_units} units (minimum_units), its data hold fewer"
+            )
         colluders = plan.coalition.colluders
         if colluders < self.minimum_colluders and not plan.scheme.facts.sees_data:
             yield PolicyRefused(

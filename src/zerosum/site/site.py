@@ -385,7 +385,8 @@ class Site:
         """
         if len(self.units) < self.policy.minimum_units:
             raise PolicyRefused(
-                f"this site's policy asks for at least {self.policy.minimum_units} units, its data hold fewer"
+                f"this site's policy asks for at least {self.policy.minimum_units} units (minimum_units), its data "
+                "hold fewer"
             )
 
     def _review(self, plan: Plan) -> None:

@@ -14,9 +14,11 @@ from zerosum.errors import UnknownStatistic
 from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.concordance import ScoreTable
+from zerosum.statistics.connectivity import GroupedConnectivity, SiteCentredConnectivity
 from zerosum.statistics.cox import CovariateMoments, ExitTable
 from zerosum.statistics.cox_step import CoxStep
 from zerosum.statistics.cumulants import FourthCumulants
+from zerosum.statistics.dual_regression import DualRegression
 from zerosum.statistics.fit import FitHistogram
 from zerosum.statistics.groups import GroupedCounts, GroupedMoments, GroupedRanks
 from zerosum.statistics.histogram import Histogram
@@ -105,6 +107,9 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     GroupedRanks,
     WeightedTables,
     CentredPairs,
+    DualRegression,
+    GroupedConnectivity,
+    SiteCentredConnectivity,
     SurvivalTable,
     CovariateMoments,
     ExitTable,

@@ -202,6 +202,17 @@ def resolve(algorithm: Algorithm, terms: Terms) -> Algorithm:
     terms : Terms
         Sites, budget, scheme and coalition.
     """
+    return algorithm.resolve(facts_of(terms))
+
+
+def facts_of(terms: Terms) -> PublicFacts:
+    """The public facts of some terms, from which a planner chooses and an expectation follows.
+
+    Parameters
+    ----------
+    terms : Terms
+        Sites, budget, scheme and coalition.
+    """
     units = [site.units for site in terms.sites if site.units is not None]
     # A sum over some of the sites would be taken for the whole study's number.
     total = sum(units) if len(units) == len(terms.sites) else None
@@ -209,7 +220,7 @@ def resolve(algorithm: Algorithm, terms: Terms) -> Algorithm:
     # A publication adds its noise at one site, so its noise multiplier is 1 / mu of the whole budget, independent of
     # the other sites.
     alone = 1 / mu_for(terms.epsilon, terms.delta) if noise > 0 else 0.0
-    return algorithm.resolve(PublicFacts(noise=noise, units=total, published=alone))
+    return PublicFacts(noise=noise, units=total, published=alone)
 
 
 def roster_with_identities(sites: Sequence[Site], shapes: Sequence[PlannedSite]) -> tuple[PlannedSite, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from zerosum import algorithms
 from zerosum.algorithms import Algorithm, Estimate
+from zerosum.algorithms.guided_ica.public import PublicPeople
 from zerosum.arrays import Floats
 from zerosum.compute.devices import check_device
 from zerosum.compute.units import Units
@@ -28,12 +29,14 @@ from zerosum.data.imputation import Imputation, ImputationModel
 from zerosum.data.omop import Definitions
 from zerosum.data.sources import defined_columns
 from zerosum.data.tables import CellFault, load_units, raise_faults
+from zerosum.data.templates import load_templates
 from zerosum.errors import BadData, BadStudy, DataWarning, Refused, ZerosumError
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import PICTURES
 from zerosum.kernel.schemes import Scheme
 from zerosum.kernel.terms import PlannedSite, Terms
 from zerosum.protocol.progress import Observer, Progress, nobody
+from zerosum.report.brain_pictures import best_matches, draw_brains
 from zerosum.report.build import write_report
 from zerosum.report.maps import draw_maps, write_maps, write_sidecars
 from zerosum.report.record import Result
@@ -53,6 +56,7 @@ from zerosum.study.entries import (
     TreeTable,
     UnitTable,
 )
+from zerosum.study.outlook import Outlook, outlook_of
 from zerosum.study.planning import Provenance, check_measures, coalition_of, make_plan, pin, roster_with_identities
 from zerosum.study.running import execute_in_process
 from zerosum.study.site_data import site_tokens
@@ -101,6 +105,15 @@ class Study(Table):
     basis: Path | None = None
     """A public basis, for algorithms with such a parameter: an `.npy` array with a row for each column, or with
     `[imaging]` a 4D NIfTI file of maps on the study's grid."""
+    templates: Path | None = None
+    """Public template maps of [guided ICA](guided-ica.md), or the networks of [connectivity](connectivity.md): an
+    `.npy` array with a row for each map, or with `[imaging]` a 4D NIfTI file of maps or a 3D one of regions."""
+    public_people: Path | None = None
+    """Recordings of public people for [guided ICA](guided-ica.md): a data file as of a site, or with `[imaging]` a
+    folder of images. They must not be people of the study."""
+    map_names: Path | None = None
+    """A public atlas on the study's grid, 4D maps or 3D regions, whose best match names each map in pictures. Not part
+    of the question."""
     vocabulary: Path | None = None
     """A file of public words, one per line: then sites hold documents, and columns are counts of these words."""
     omop: Path | None = None
@@ -313,11 +326,46 @@ class Study(Table):
             # A parameter that is given explicitly has precedence over the image table.
             wanted = [name for name in known if name in fields and name not in self.parameters]
             parameters |= {name: known[name] for name in wanted if known[name] is not None}
+        parameters |= self._template_parameters(fields)
         if self.public_basis is not None:
             if "basis" not in fields:
                 raise BadStudy(f"the algorithm {self.algorithm!r} takes no basis")
             parameters["basis"] = self.public_basis
         return parameters
+
+    def _template_parameters(self, fields: Collection[str]) -> dict[str, Any]:
+        """Parameters that follow from public templates and public people.
+
+        Parameters
+        ----------
+        fields : collection of str
+            Parameters of the algorithm.
+        """
+        if self.templates is None and self.public_people is None:
+            return {}
+        takes = [name for name in ("templates", "maps") if name in fields]
+        if not takes:
+            raise BadStudy(f"the algorithm {self.algorithm!r} takes no templates and no public people")
+        given = {name: self.parameters[name] for name in takes if name in self.parameters}
+        if self.templates is not None:
+            if given:
+                raise BadStudy(f"give templates as a file or as the parameter {takes[0]!r}, not both")
+            given[takes[0]] = load_templates(self.folder / self.templates, self.space)
+        if self.public_people is None:
+            return given
+        if "public_count" not in fields or not given:
+            raise BadStudy("public_people belongs to guided ICA, with templates")
+        prepared = self.parameters.get("per_recording", "standardise")
+        facts = PublicPeople.of(self._public_units(), np.asarray(given["templates"], dtype=np.float64), prepared)
+        return given | facts.parameters()
+
+    def _public_units(self) -> Units:
+        """The public people, prepared as those of the sites."""
+        path = self.folder / str(self.public_people)
+        if self.imaging is not None and self.space is not None and path.is_dir():
+            return load_images(path, self.space, self.imaging.preprocessing, self.imaging.selection).units
+        columns = self.parameters.get("columns", () if self.space is None else self.space.columns)
+        return load_units(path, columns=columns).units
 
     def plan(self, sites: Sequence[Site] = ()) -> Plan:
         """Make a plan. No data are read.
@@ -349,11 +397,28 @@ class Study(Table):
         )
         return make_plan(self.build_algorithm(), terms, self.name, self._provenance(), self.privacy.noise)
 
+    def outlook(self, plan: Plan | None = None) -> Outlook | None:
+        """What to expect of the result before anything is spent; None for algorithms without an expectation.
+
+        Parameters
+        ----------
+        plan : Plan, optional
+            A plan of this study; by default a new one.
+        """
+        return outlook_of(self.build_algorithm(), plan or self.plan())
+
     def _provenance(self) -> Provenance:
         """Preprocessing of the data, and SHA-256 digests of the public files, for the plan."""
         # A model that does not fit would stop the sites after their consent.
         _ = self.imputed
-        paths = {"basis": self.basis, "vocabulary": self.vocabulary, "imputation": self.imputation}
+        paths = {
+            "basis": self.basis,
+            "vocabulary": self.vocabulary,
+            "imputation": self.imputation,
+            "templates": self.templates,
+        }
+        if self.public_people is not None and (self.folder / self.public_people).is_file():
+            paths["public_people"] = self.public_people
         preprocessing: dict[str, Any] = {"missing_tokens": self.missing_tokens} if self.missing_tokens else {}
         if self.measured_in:
             preprocessing["measured_in"] = check_measures(self.measured_in, self.build_algorithm().columns)
@@ -592,15 +657,39 @@ class Study(Table):
         """Write every estimate that is a picture over the grid. Returns the paths of images, drawings and sidecars."""
         if self.space is None:
             return []
-        written = []
+        written: list[Path] = []
+        brains: list[Path] = []
         for name, quantity in estimate.items():
             if quantity.kind in PICTURES and quantity.axes[-1].name == "column":
                 # A single map has no axis of components.
                 maps = np.atleast_2d(quantity.value)
                 written += [folder / f"{name}.nii.gz", folder / f"{name}.png"]
                 write_maps(maps, self.space, written[-2])
-                draw_maps(maps, self.space, written[-1], labels=_labels(estimate) if quantity.kind == "map" else None)
-        return written + (write_sidecars(written[::2], self._sidecar_content()) if written else [])
+                labels = self._map_labels(estimate, maps) if quantity.kind in ("map", "component") else None
+                given: dict[str, Any] = {"labels": labels, "threshold": _noise_level(name, estimate)}
+                draw_maps(maps, self.space, written[-1], **given)
+                # An underlay of another space would lie elsewhere.
+                if self.imaging is not None and (self.imaging.space or "").startswith("MNI"):
+                    brains.append(folder / f"{name}_brain.png")
+                    draw_brains(maps, self.space, brains[-1], **given)
+        return written + brains + (write_sidecars(written[::2], self._sidecar_content()) if written else [])
+
+    def _map_labels(self, estimate: Estimate, maps: Floats) -> list[str]:
+        """Label of each map: its number, its best match in the atlas of names, strength and stability."""
+        matches = ()
+        if self.map_names is not None and self.space is not None:
+            matches = best_matches(maps, self.space, self.folder / self.map_names)
+        known = [name for name in ("strength", "stability", "share_kept") if name in estimate]
+        return [
+            "\n".join(
+                [
+                    str(at + 1),
+                    *matches[at : at + 1],
+                    *(f"{name.replace('_', ' ')}\n{estimate[name][at]:.2f}" for name in known),
+                ]
+            )
+            for at in range(len(maps))
+        ]
 
     def _sidecar_content(self) -> dict[str, Any]:
         """Content of the JSON sidecars of maps, with BIDS keys where BIDS defines them."""
@@ -618,13 +707,16 @@ class Study(Table):
         }
 
 
-def _labels(estimate: Estimate) -> list[str]:
-    """Label of each map: its number, strength and stability."""
-    known = [name for name in ("strength", "stability") if name in estimate]
-    return [
-        "\n".join([str(at + 1), *(f"{name}\n{estimate[name][at]:.2f}" for name in known)])
-        for at in range(len(estimate["maps"]))
-    ]
+def _noise_level(name: str, estimate: Estimate) -> float:
+    """Magnitude below which entries of a picture are within the noise: two standard deviations, where one is known."""
+    quantity = estimate[name]
+    if quantity.std is not None:
+        return 2 * float(np.mean(np.asarray(quantity.std)))
+    if name != "difference" or "difference_noise" not in estimate:
+        return 0.0
+    # The shrunk difference has the noise of the released one times the factor of its entries.
+    each = float(estimate["difference_noise"][0]) / np.sqrt(quantity.value.size)
+    return 2 * each * float(np.sqrt(np.mean(estimate["share_kept"].value)))
 
 
 def _reason(kind: str, message: str) -> str:

@@ -55,6 +55,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from zerosum.algorithms.expectation import Expectation, found, resting_spectrum, separated
 from zerosum.algorithms.ica.filter import Filter
 from zerosum.algorithms.ica.joint_diagonalization import bootstrap_stability, separate
 from zerosum.algorithms.ica.start import directions
@@ -312,6 +313,31 @@ class ICAProgram(Algorithm):
             count = best_count(self.width, self.n_components, strength, noise, shares[0], later)
             planned = planned.model_copy(update={"left_dimensions": count})
         return planned
+
+    def expectation(self, facts: PublicFacts) -> Expectation | None:
+        """Expected correlation of the maps with those without noise, for the spectrum of resting-state fMRI.
+
+        The upper end is the accuracy of the space that all passes together find, as if separating the sources cost
+        nothing. The lower end is that of the last pass alone, since a pass adds nothing to directions that the one
+        before has lost in its noise, and of a separation that finds nothing: a random rotation.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise and number of units.
+        """
+        if facts.units is None or self._wide:
+            return None
+        planned, R = self.resolve(facts), self.n_components
+        one = both = np.ones(R)
+        if shares := planned._pass_shares:
+            # Replacing a unit moves the second moment by sqrt(2).
+            x, spectrum = math.sqrt(2) * facts.noise / max(facts.units, 1), resting_spectrum(self.width)
+            one, both = (
+                found(spectrum, R, self.width, x / math.sqrt(share))[1] for share in (shares[-1], math.fsum(shares))
+            )
+        why = "for the spectrum of resting-state fMRI; a separation that finds nothing, and one that costs nothing"
+        return Expectation(separated(one)[0], separated(both)[1], why)
 
     def _clarity(self, facts: PublicFacts, share: float) -> float:
         """Predicted clarity of a start: the kurtosis of Laplace sources over the kurtosis that `directions` finds in

@@ -21,6 +21,14 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from zerosum.algorithms.expectation import (
+    RECORDS,
+    STEEP_RECORDS,
+    Expectation,
+    found,
+    record_spectrum,
+    resting_spectrum,
+)
 from zerosum.algorithms.pca.subspace import GUESSED_UNITS, Schedule, choose_schedule
 from zerosum.algorithms.pca.tuning import TUNING
 from zerosum.algorithms.program import PublicFacts, RangedAlgorithm
@@ -156,6 +164,33 @@ class PCAPlanning(RangedAlgorithm):
         given = self.rounds, self.growth, self.extra
         schedule = choose_schedule(len(self.columns), self.n_components, facts.units, whole, *given)
         return program.model_copy(update=asdict(schedule))
+
+    def expectation(self, facts: PublicFacts) -> Expectation | None:
+        """Expected correlation of the components with those without noise, for an assumed spectrum.
+
+        The lower end is that of single components, the upper end that of the space that they span. For records a
+        steeper spectrum makes the upper end.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+            Noise and number of units.
+        """
+        if facts.units is None or self.chosen != "matrix":
+            return None
+        planned, D = self.resolve(facts), len(self.columns)
+        # Replacing a unit moves the second moment by sqrt(2).
+        x = math.sqrt(2 / planned._main_share) * facts.noise / max(facts.units, 1)
+        if self.per_recording != "none":
+            single, cosines = found(resting_spectrum(D), self.n_components, D, x)
+            why = "for the spectrum of resting-state fMRI; single components, and the space that they span"
+            return Expectation(single, max(single, float(np.mean(cosines))), why)
+        single = found(record_spectrum(D, RECORDS), self.n_components, D, x)[0]
+        space = float(np.mean(found(record_spectrum(D, STEEP_RECORDS), self.n_components, D, x)[1]))
+        why = (
+            f"for eigenvalues that fall as k^-{RECORDS:g}, single components, and as k^-{STEEP_RECORDS:g}, their space"
+        )
+        return Expectation(min(single, space), max(single, space), why)
 
     def _plan_centring(self, facts: PublicFacts) -> dict[str, Any]:
         """Number and share of the centring releases, as updates of the fields `small_looks` and `look_share`.

@@ -1,0 +1,1 @@
+"""Connectivity between networks or regions: means by group, differences, and regression on covariates."""
