@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from zerosum.estimators import (
         ICA,
         PCA,
+        AdditiveModel,
         Correlation,
         Covariance,
         CoxRegression,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ICA",
     "PCA",
+    "AdditiveModel",
     "Adjacency",
     "Budget",
     "Combine",
@@ -102,6 +104,7 @@ _MODULES = {
                 "Quantiles",
                 "SurvivalCurve",
                 "SyntheticData",
+                "AdditiveModel",
                 "CoxRegression",
                 "StandardScaler",
                 "HypothesisTest",

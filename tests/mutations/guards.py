@@ -100,6 +100,7 @@ GUARDS = {
     "::test_topic_statistics_person_with_many_documents_takes_bounded_memory",
     "pairs-too-short": "statistics/test_marginals.py"
     "::test_centred_pairs_sensitivity_is_the_largest_distance_of_all_rows",
+    "model-twice": f"{SENSITIVITY}[model_tables-*",
     "heavy-tables": "statistics/test_marginals.py::test_weighted_tables_that_do_not_fit_are_refused",
     "histogram-twice": f"{SENSITIVITY}[histogram-*",
     "ledger-after-masking": "site/test_site.py::test_site_repeated_request_after_full_disk_charges_every_reply",

@@ -44,6 +44,7 @@ DRAWN: dict[str, set[str]] = {
     "data-collaboration": {"Weights"},
     "polynomial-loss": set(),  # of one's own: their numbers by name, below
     "synthetic-data": {"age", "sex", "smoking", "Relations between columns"},
+    "additive-model": {"Importance", "age", "dose", "ward"},
     "statistic": set(),
 }
 PICTURES = (Intervals, Forest, Bars, Curves, Grid, Clouds, Slices)

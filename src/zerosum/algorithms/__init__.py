@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
+from zerosum.algorithms.additive.program import AdditiveModelProgram
 from zerosum.algorithms.collaboration import DataCollaborationProgram
 from zerosum.algorithms.correlation import CorrelationProgram
 from zerosum.algorithms.covariance import CovarianceProgram
@@ -50,7 +51,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         CoxRegressionProgram,
         *(FeatureClassifierProgram, NeuralClassifierProgram, DataCollaborationProgram),
         *(DescribeProgram, QuantilesProgram, SurvivalProgram, HypothesisTestProgram),
-        SyntheticDataProgram,
+        *(SyntheticDataProgram, AdditiveModelProgram),
     )
 }
 
@@ -136,6 +137,7 @@ def find(name: str) -> type[Algorithm]:
 
 __all__ = [
     "ALGORITHMS",
+    "AdditiveModelProgram",
     "Algorithm",
     "CorrelationProgram",
     "CovarianceProgram",

@@ -6,6 +6,7 @@ as the rows they are computed from: they stay at the site, and a model that is t
 protected.
 """
 
+from zerosum.estimators.additive import AdditiveModel
 from zerosum.estimators.classifier import FeatureClassifier
 from zerosum.estimators.collaboration import DataCollaboration
 from zerosum.estimators.correlation import Correlation
@@ -31,6 +32,7 @@ from zerosum.estimators.topics import TopicModel
 __all__ = [
     "ICA",
     "PCA",
+    "AdditiveModel",
     "Correlation",
     "Covariance",
     "CoxRegression",

@@ -43,6 +43,7 @@ _DESCRIPTIONS = {
     "quantiles": "quantiles of every column",
     "survival": "survival curves",
     "correlation": "correlations of the columns",
+    "additive-model": "an additive model of a response",
     "synthetic-data": "a model of the table for synthetic records",
     "hypothesis-test": "a test of a hypothesis about the columns",
     "statistic": "the sum of a statistic of the sites' own",

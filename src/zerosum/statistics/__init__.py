@@ -11,6 +11,7 @@ from typing import Any
 
 from zerosum.compute.statistic import BoundedStatistic
 from zerosum.errors import UnknownStatistic
+from zerosum.statistics.additive import ModelTables, ResponseTables, ScoreProducts
 from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.concordance import ScoreTable
@@ -103,6 +104,9 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     GroupedRanks,
     WeightedTables,
     CentredPairs,
+    ResponseTables,
+    ScoreProducts,
+    ModelTables,
     SurvivalTable,
     CovariateMoments,
     ExitTable,
