@@ -415,6 +415,25 @@ def connectivity() -> Drawn:
     return _run("Connectivity of five networks", chosen, sites, 4.0), None
 
 
+def additive() -> Drawn:
+    rng = np.random.default_rng(6)
+    count = 12_000
+    age = np.clip(rng.normal(55, 16, count), 18, 95).round()
+    dose = rng.gamma(2.0, 2.0, count).clip(0, 20)
+    ward = rng.integers(0, 3, count)
+    risk = -2 + 2.2 / (1 + np.exp(-(age - 60) / 5)) + 0.8 * (np.abs(dose - 5) > 3) + np.array([0.0, 0.6, -0.4])[ward]
+    sick = rng.random(count) < 1 / (1 + np.exp(-risk))
+    chosen = algorithms.AdditiveModelProgram(
+        columns=("age", "dose", "ward", "sick"),
+        ranges={"age": (18, 95), "dose": (0, 20)},
+        whole=("age",),
+        levels={"ward": ("a", "b", "c"), "sick": ("no", "yes")},
+    )
+    return _run(
+        "Who falls ill again", chosen, _split(np.column_stack([age, dose, ward, sick]).astype(float)), 2.0
+    ), None
+
+
 STUDIES: dict[str, Callable[[], Drawn]] = {
     "mean": mean,
     "histogram": histogram,
@@ -441,5 +460,6 @@ STUDIES: dict[str, Callable[[], Drawn]] = {
     "synthetic-data": synthetic,
     "guided-ica": guided,
     "connectivity": connectivity,
+    "additive-model": additive,
     "statistic": own_statistic,
 }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from zerosum.estimators import (
         ICA,
         PCA,
+        AdditiveModel,
         Connectivity,
         Correlation,
         Covariance,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ICA",
     "PCA",
+    "AdditiveModel",
     "Adjacency",
     "Budget",
     "Combine",
@@ -110,6 +112,7 @@ _MODULES = {
                 "SyntheticData",
                 "GuidedICA",
                 "Connectivity",
+                "AdditiveModel",
                 "CoxRegression",
                 "StandardScaler",
                 "HypothesisTest",

@@ -335,6 +335,18 @@ def _connectivity(rng: Rng) -> Ask:
     return Ask("connectivity", "table", (*regions_, covariate), {"covariates": ranges, "clip": 1.0})
 
 
+def _additive(rng: Rng) -> Ask:
+    grouped = _grouped("describe", levels_too=True)(rng)
+    given: dict[str, Any] = {name: grouped.parameters[name] for name in ("ranges", "levels")}
+    numbers, categories = tuple(given["ranges"]), tuple(given["levels"])
+    # a class or a number as the response, which is the last column
+    two = [name for name in categories if len(given["levels"][name]) == 2]
+    response = two[0] if two and rng.integers(2) else numbers[0]
+    features = [name for name in (*numbers, *categories) if name != response]
+    pairs = [features[:2]] if len(features) > 1 and rng.integers(2) else []
+    return Ask("additive-model", "table", (*features, response), {**given, "bins": 20, "rounds": 2, "pairs": pairs})
+
+
 QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "mean": _ranged("mean", 1, 3, 0.0, "own-rows", "observed"),
     "histogram": _histogram,
@@ -365,6 +377,7 @@ QUESTIONS: dict[str, Callable[[Rng], Ask]] = {
     "synthetic-data": _synthetic,
     "guided-ica": _guided,
     "connectivity": _connectivity,
+    "additive-model": _additive,
     "cape-pca": _ranged("cape-pca", 2, 3, n_components=2),
     "cape-fm": _ranged("cape-fm", 2, 3),
     "cape-agn-mixture": _ranged("cape-agn-mixture", 2, 3, n_components=2, variance=0.1),

@@ -48,6 +48,7 @@ FITS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
         (CATEGORIES,),
     ),
     "SyntheticData": ({"ranges": {"x0": (-1, 1)}, "levels": {"x1": [0, 1]}, "bins": 4}, (CATEGORIES,)),
+    "AdditiveModel": ({"ranges": {"x0": (-1, 1)}, "levels": {"x1": [0, 1]}, "rounds": 2}, (CATEGORIES, LABELS)),
     "StandardScaler": (RANGE, (X,)),
     "Covariance": (RANGE, (X,)),
     "Correlation": (RANGE | {"method": "spearman", "correction": "holm"}, (X,)),

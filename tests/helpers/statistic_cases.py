@@ -334,6 +334,52 @@ SMALL: list[Case] = [
         )
         for part in ("edges", "covariates", "energy")
     ),
+    (
+        "response_tables",
+        {
+            **{"columns": 3, "levels": [2, 0, 0], "edges": [[], [-1, 0, 1], [-1, 2]], "cells": 20, "of": [0, 1]},
+            **{"bins": [[0, 1, 2], [0, 1, 1]], "terms": [[0], [1]]},
+        },
+    ),
+    (
+        "response_tables",
+        {
+            **{"columns": 2, "levels": [0, 2], "edges": [[-1, 0, 1], []], "cells": 12, "of": [0]},
+            **{"bins": [[0, 1, 2]], "terms": [[0]]},
+        },
+    ),
+    (
+        "model_tables",
+        {
+            **{"columns": 3, "levels": [2, 0, 0], "edges": [[], [-1, 0, 1], [-1, 2]], "cells": 12, "of": [0, 1]},
+            **{"bins": [[0, 1, 2], [0, 1, 2]], "terms": [[0], [1]], "family": "linear", "intercept": 0.0},
+            **{"effects": [-0.5, 0.5, 0.0, 0.0, 0.0, 0.0]},
+        },
+    ),
+    (
+        "model_tables",
+        {
+            **{"columns": 3, "levels": [2, 0, 0], "edges": [[], [-1, 0, 1], [-1, 2]], "cells": 20, "of": [0, 1, 1]},
+            # the pair has coarser bins, so that one term alone may differ
+            **{"bins": [[0, 1, 2], [0, 1, 2], [0, 0, 1]], "terms": [[0], [1], [0, 2]], "family": "logistic"},
+            **{"intercept": 0.5, "effects": [-2.0, 1.0, 2.0, -9.0, 9.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0]},
+        },
+    ),
+    (
+        "score_products",
+        {
+            **{"columns": 3, "levels": [2, 0, 0], "edges": [[], [-1, 0, 1], [-1, 2]], "cells": 1, "of": [0, 1]},
+            **{"bins": [[0, 1, 2], [0, 1, 2]], "terms": [[0], [1]], "scores": [-1.0, 1.0, 0.5, 1.0, 1.0, -1.0]},
+        },
+    ),
+    (
+        "score_products",
+        {
+            **{"columns": 4, "levels": [2, 0, 3, 0], "edges": [[], [-1, 0, 1], [], [-1, 2]], "cells": 5},
+            **{"of": [0, 1, 2], "bins": [[0, 1, 2], [0, 1, 2], [0, 1, 2, 2]], "terms": [[0], [1], [2]]},
+            **{"scores": [-1.0, 1.0, 0.5, 1.0, 1.0, -1.0, 0.2, 1.0, -1.0]},
+        },
+    ),
     ("distinct_second_moment", {"columns": 2, "clip": 0.7}),
     ("distinct_second_moment", {"columns": 3, "clip": 0.9, "lower": [-1, 0, -2], "upper": [1, 2, 3]}),
     ("distinct_third_moment", {"columns": 2, "clip": 0.7, "variance": 0.02}),

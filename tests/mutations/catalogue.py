@@ -512,6 +512,11 @@ _KERNEL = [
         (Edit("statistics.marginals:CentredPairs.scale", "2 * gains - m * (m - 1)", "2 * gains - 2 * m * (m - 1)"),),
     ),
     Fault(
+        "model-twice",
+        "the sums of a model's values count each value twice",
+        (Edit("statistics.additive:ModelTables.sum_block", "weights * s)", "2 * weights * s)"),),
+    ),
+    Fault(
         "heavy-tables",
         "the weights of tables may have any norm",
         (Edit("statistics.marginals:WeightedTables._tables_fit", "> 1:", "> 100:"),),

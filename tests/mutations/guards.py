@@ -102,6 +102,7 @@ GUARDS = {
     "copies-as-people": "data/test_imputation.py::test_design_with_imputation_copies_units_with_missing_values_only",
     "pairs-too-short": "statistics/test_marginals.py"
     "::test_centred_pairs_sensitivity_is_the_largest_distance_of_all_rows",
+    "model-twice": f"{SENSITIVITY}[model_tables-*",
     "heavy-tables": "statistics/test_marginals.py::test_weighted_tables_that_do_not_fit_are_refused",
     "maps-too-far": f"{SENSITIVITY}[dual_regression-*",
     "edges-unclipped": f"{SENSITIVITY}[grouped_connectivity-*",

@@ -47,6 +47,7 @@ DRAWN: dict[str, set[str]] = {
     "synthetic-data": {"age", "sex", "smoking", "Relations between columns"},
     "guided-ica": {"Component 1", "Component 2", "Difference 1", "Share kept"},
     "connectivity": {"Connectivity of control", "Difference of patient from control", "Edges"},
+    "additive-model": {"Importance", "age", "dose", "ward"},
     "statistic": set(),
 }
 PICTURES = (Intervals, Forest, Bars, Curves, Grid, Clouds, Slices)

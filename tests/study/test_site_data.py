@@ -99,6 +99,11 @@ CASES = {
         'columns = ["age", "sex", "bmi"]\nranges = { age = [0, 100], bmi = [10, 60] }\nlevels = { sex = ["f", "m"] }\n'
         'whole = ["age"]\nbins = 8',
     ),
+    "additive-model": case(
+        "additive-model",
+        'columns = ["age", "bmi", "sex"]\nranges = { age = [0, 100], bmi = [10, 60] }\nlevels = { sex = ["f", "m"] }\n'
+        'whole = ["age"]\nrounds = 2',
+    ),
     "k-means": case("k-means", f'columns = ["age", "bmi"]\nn_clusters = 2\nrounds = 2\n{RANGES}'),
     "mixture": case("mixture", f'columns = ["age", "bmi"]\nn_components = 2\nrounds = 1\n{RANGES}'),
     "pca": case("pca", f'columns = ["age", "bmi"]\nn_components = 1\n{RANGES}'),

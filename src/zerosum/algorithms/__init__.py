@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
+from zerosum.algorithms.additive.program import AdditiveModelProgram
 from zerosum.algorithms.collaboration import DataCollaborationProgram
 from zerosum.algorithms.connectivity.program import ConnectivityProgram
 from zerosum.algorithms.correlation import CorrelationProgram
@@ -53,9 +54,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         *(MultinomialRegressionProgram, CoxRegressionProgram),
         *(FeatureClassifierProgram, NeuralClassifierProgram, DataCollaborationProgram),
         *(DescribeProgram, QuantilesProgram, SurvivalProgram, HypothesisTestProgram),
-        SyntheticDataProgram,
-        GuidedICAProgram,
-        ConnectivityProgram,
+        *(SyntheticDataProgram, AdditiveModelProgram),
+        *(GuidedICAProgram, ConnectivityProgram),
     )
 }
 
@@ -141,6 +141,7 @@ def find(name: str) -> type[Algorithm]:
 
 __all__ = [
     "ALGORITHMS",
+    "AdditiveModelProgram",
     "Algorithm",
     "ConnectivityProgram",
     "CorrelationProgram",

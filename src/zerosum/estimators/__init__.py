@@ -6,6 +6,7 @@ as the rows they are computed from: they stay at the site, and a model that is t
 protected.
 """
 
+from zerosum.estimators.additive import AdditiveModel
 from zerosum.estimators.classifier import FeatureClassifier
 from zerosum.estimators.collaboration import DataCollaboration
 from zerosum.estimators.connectivity import Connectivity
@@ -34,6 +35,7 @@ from zerosum.estimators.topics import TopicModel
 __all__ = [
     "ICA",
     "PCA",
+    "AdditiveModel",
     "Connectivity",
     "Correlation",
     "Covariance",

@@ -14,8 +14,10 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from zerosum.algorithms import (
+    AdditiveModelProgram,
     Algorithm,
     CorrelationProgram,
     CovarianceProgram,
@@ -42,6 +44,7 @@ from zerosum.algorithms.regression.base import Regression
 from zerosum.algorithms.synthetic.program import SyntheticDataProgram
 from zerosum.algorithms.synthetic.records import Model, distance
 from zerosum.arrays import Floats
+from zerosum.compute.devices import to_numpy
 from zerosum.compute.units import Units
 from zerosum.errors import BadParameter
 from zerosum.statistics.softmax import BIAS
@@ -133,6 +136,8 @@ def measure_of(algorithm: Algorithm) -> Measure | None:
             return _tests(algorithm)
         case SyntheticDataProgram():
             return _pairs(algorithm)
+        case AdditiveModelProgram():
+            return _unexplained(algorithm)
         case GroupedAlgorithm():
             return _table(algorithm)
     return None
@@ -278,6 +283,24 @@ def _pairs(algorithm: SyntheticDataProgram) -> Measure:
     unit = "total variation between tables of two columns"
     lines = [Line("tables of two columns", 1.0), *(Line(label, 1.0, counts=False) for label in labels)]
     return Measure(tuple(lines), unit, values, loss=True, level="agreement")
+
+
+def _unexplained(algorithm: AdditiveModelProgram) -> Measure:
+    """Loss of an additive model: the share of the variance of the response that its predictions leave."""
+
+    def values(estimate: Estimate, data: Units, anchor: Floats | None) -> Floats:
+        # The file of the forecast, as people have it; one row of a unit with several.
+        rows = to_numpy(data.rows).astype(np.float64)
+        predicted, truth = algorithm.predictor(estimate, rows[:, :-1]), rows[:, -1]
+        if algorithm.family == "logistic":
+            predicted = expit(predicted)
+        else:
+            truth = np.clip(truth, *algorithm.response_range)
+        spread = float(np.var(truth))
+        return np.array([1.0 if spread == 0 else min(float(np.mean((truth - predicted) ** 2)) / spread, 1.0)])
+
+    unit = "of the variance of the response is not explained"
+    return Measure((Line("predictions", 1.0),), unit, values, loss=True, level="explained share")
 
 
 def _topics(algorithm: TopicsProgram) -> Measure:

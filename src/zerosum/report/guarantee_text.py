@@ -46,6 +46,7 @@ _DESCRIPTIONS = {
     "correlation": "correlations of the columns",
     "guided-ica": "the difference of people's maps from public templates",
     "connectivity": "connectivity between networks",
+    "additive-model": "an additive model of a response",
     "synthetic-data": "a model of the table for synthetic records",
     "hypothesis-test": "a test of a hypothesis about the columns",
     "statistic": "the sum of a statistic of the sites' own",

@@ -44,6 +44,8 @@ _MOST_ROWS = 40  # largest number of rows of a plot; larger results are in a tab
 _FOLD_FROM = 16  # rows from which a table beside a plot is folded
 _MOST_CELLS = 14  # largest number of columns of a heat map
 _MOST_HISTOGRAMS = 12  # columns of synthetic data that are drawn
+_MOST_SHAPES = 40  # functions of an additive model that are drawn
+_MOST_EFFECTS = 2000  # rows of the table of its effects
 # Largest number of components or topics that are drawn.
 _MOST_MAPS = 12
 _TOPIC_WORDS = 8  # words shown per topic
@@ -159,6 +161,39 @@ def _relations(estimate: Estimate, question: Question, space: Masker | None) -> 
     )
     heading = ("column", "and", "table released", "distance from independence", "expected error")
     yield Table("Tables of two columns", heading, lines, folded=len(lines) > _MOST_ROWS)
+
+
+def _shapes(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
+    """The importance of the terms of an additive model, and the function of each of the most important ones."""
+    effects, importance = estimate["effects"], estimate["importance"]
+    names = importance.axes[0].labels
+    ends = np.cumsum([0, *estimate["term_cells"].value]).astype(int).tolist()
+    order = np.argsort(-importance.value, kind="stable").tolist()
+    levels = question.parameters.get("levels")
+    classes = isinstance(levels, Mapping) and question.columns[-1] in levels
+    scale = "log odds" if classes else f"unit of {question.columns[-1]}"
+    about = f"Standard deviation of the effect of each term over the units ({scale})."
+    shown = order[:_MOST_ROWS]
+    yield Bars(
+        "Importance",
+        about,
+        tuple(visible(names[at]) for at in shown),
+        all_known([importance.value[at] for at in shown]),
+    )
+    about = (
+        f"Effect of each cell ({scale}), with mean 0 over the units. The noise of privacy and sampling is not shown: "
+        "small steps may be noise."
+    )
+    lines = []
+    for place, at in enumerate(order):
+        cells = slice(ends[at], ends[at + 1])
+        labels = tuple(label.removeprefix(f"{names[at]} = ") for label in effects.axes[0].labels[cells])
+        # Functions of pairs are in the table.
+        if place < _MOST_SHAPES and names[at] in question.columns and len(labels) <= 2 * _MOST_ROWS:
+            yield Bars(visible(names[at]), about, labels, all_known(effects.value[cells]), small=True)
+        for label, effect, units in zip(labels, effects.value[cells], estimate["cell_units"].value[cells], strict=True):
+            lines.append((visible(names[at]), label, format_number(float(effect), 3), format_number(float(units), 3)))
+    yield Table("Effects", ("term", "cell", "effect", "units"), tuple(lines[:_MOST_EFFECTS]), names=2, folded=True)
 
 
 def _descriptions(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
@@ -616,4 +651,5 @@ _BLOCKS: tuple[tuple[set[str], _BlockFunction], ...] = (
     ({"means", "weights", "variances", "scale"}, _clusters),
     ({"topics"}, _topics),
     ({"component_shares", "pair_error"}, _relations),
+    ({"effects", "importance", "term_cells"}, _shapes),
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 from zerosum.compute.statistic import BoundedStatistic
 from zerosum.errors import UnknownStatistic
+from zerosum.statistics.additive import ModelTables, ResponseTables, ScoreProducts
 from zerosum.statistics.bands import BandScatter
 from zerosum.statistics.clusters import ClusterSums
 from zerosum.statistics.concordance import ScoreTable
@@ -110,6 +111,9 @@ _BUILTIN: tuple[type[BoundedStatistic], ...] = (
     DualRegression,
     GroupedConnectivity,
     SiteCentredConnectivity,
+    ResponseTables,
+    ScoreProducts,
+    ModelTables,
     SurvivalTable,
     CovariateMoments,
     ExitTable,

@@ -147,7 +147,7 @@ class Categorised(BoundedStatistic):
         return found
 
 
-def _coding(bins: tuple[int, ...], categories: int) -> NDArray[np.intp]:
+def coding_of(bins: tuple[int, ...], categories: int) -> NDArray[np.intp]:
     """The map of a coding as an array of shape (categories,), refused if it is no map onto bins 0, 1, ..., b - 1.
 
     Parameters
@@ -210,7 +210,7 @@ class WeightedTables(Categorised):
     @cached_property
     def _codings(self) -> tuple[tuple[int, NDArray[np.intp]], ...]:
         """Column and map of each coding."""
-        return tuple((at, _coding(bins, self.categories[at])) for at, bins in zip(self.of, self.bins, strict=True))
+        return tuple((at, coding_of(bins, self.categories[at])) for at, bins in zip(self.of, self.bins, strict=True))
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -310,7 +310,7 @@ class CentredPairs(Categorised):
     @cached_property
     def _codings(self) -> tuple[tuple[int, NDArray[np.intp]], ...]:
         """Column and map of each coding."""
-        return tuple((at, _coding(bins, self.categories[at])) for at, bins in enumerate(self.bins))
+        return tuple((at, coding_of(bins, self.categories[at])) for at, bins in enumerate(self.bins))
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
