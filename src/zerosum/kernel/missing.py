@@ -34,8 +34,8 @@ _ELSEWHERE = {
         "a 0/1 column for missing values beside an imputed one is `indicators` of a design or of from_formula"
     ),
     ("drop", "dropna", "listwise", "omit", "na.omit", "complete", "complete-case", COMPLETE): (
-        f'rows are left out of linear, logistic and Poisson regressions by "{COMPLETE}", and values of other algorithms, '
-        f'but for Cox regressions, by "{OBSERVED}"'
+        f'rows are left out of linear, logistic and Poisson regressions by "{COMPLETE}", and values of other '
+        f'algorithms, but for Cox regressions, by "{OBSERVED}"'
     ),
     ("mean", "median", "mode", "most-frequent"): (
         "a mean or a median of the data is not public: give a value from subject knowledge"
