@@ -158,6 +158,13 @@ class Flower:
         found: dict[str, object] = json.loads(path.read_text())
         return found
 
+    def wait_for_process(self, name: str) -> None:
+        """Until a process of Flower carries a study out, by its status."""
+        end = time.monotonic() + SECONDS
+        while not (self.deployment.folder / "studies" / name / "status.json").exists():
+            assert time.monotonic() < end, self.log("superexec")[-4000:]
+            time.sleep(0.2)
+
     def _at_work(self, name: str) -> bool:
         """Whether a process still holds the journal of a study."""
         try:
