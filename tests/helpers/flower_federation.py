@@ -145,7 +145,7 @@ class Flower:
         end = time.monotonic() + 2 * SECONDS
         while not (status := self.status(run)).startswith("finished"):
             assert time.monotonic() < end, self.log("superexec")[-4000:]
-            time.sleep(1.0)
+            time.sleep(3.0)  # each question starts a process of Flower's tool
         return status
 
     def result(self, name: str) -> dict[str, object]:
