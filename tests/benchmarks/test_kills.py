@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import kills
-from kills import Deployment, compare, play
+from helpers.deployment import Deployment
+from kills import compare, play
 
 
 def test_kills_of_a_short_run_leave_ledgers_and_journals_in_agreement(tmp_path: Path) -> None:

@@ -83,7 +83,11 @@ def test_flower_concurrent_studies_equal_in_process_results(flower: Flower) -> N
         "pca": deployment.study("pca", name="pca", parameters="n_components = 2"),
         "free": deployment.study(name="free", seed=None),
     }
-    runs = [flower.run(flower.app(study)) for study in studies.values()]
+    runs = []
+    for name, study in studies.items():
+        runs.append(flower.run(flower.app(study)))
+        # One after the other: SuperExec starts a process a second time that sends no heartbeat within 30 s.
+        flower.wait_for_process(name)
     for name in studies:
         flower.result(name)
     for name in ("mean", "pca"):

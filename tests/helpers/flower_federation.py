@@ -145,7 +145,7 @@ class Flower:
         end = time.monotonic() + 2 * SECONDS
         while not (status := self.status(run)).startswith("finished"):
             assert time.monotonic() < end, self.log("superexec")[-4000:]
-            time.sleep(1.0)
+            time.sleep(3.0)  # each question starts a process of Flower's tool
         return status
 
     def result(self, name: str) -> dict[str, object]:
@@ -157,6 +157,13 @@ class Flower:
             time.sleep(0.1)
         found: dict[str, object] = json.loads(path.read_text())
         return found
+
+    def wait_for_process(self, name: str) -> None:
+        """Until a process of Flower carries a study out, by its status."""
+        end = time.monotonic() + SECONDS
+        while not (self.deployment.folder / "studies" / name / "status.json").exists():
+            assert time.monotonic() < end, self.log("superexec")[-4000:]
+            time.sleep(0.2)
 
     def _at_work(self, name: str) -> bool:
         """Whether a process still holds the journal of a study."""
