@@ -22,7 +22,7 @@ from zerosum.estimators.base import Tables, several_tables
 from zerosum.estimators.documentation import documented
 from zerosum.estimators.supervised import Supervised, numbers
 from zerosum.estimators.tables import Levels, TableEstimator
-from zerosum.estimators.validation import LIST, MAPPING, RANGES, Constraint, optional
+from zerosum.estimators.validation import LIST, MAPPING, RANGES, Constraint, one_of, optional
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.schemes import Scheme
 from zerosum.study.additive_shapes import AdditiveShapes
@@ -96,6 +96,7 @@ class AdditiveModel(Supervised, TableEstimator):
     _algorithm: ClassVar[str] = "additive-model"
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **TableEstimator._constraints,
+        "task": one_of("classification", "regression"),
         "ranges": optional(RANGES),
         "levels": optional(MAPPING),
         "whole": LIST,

@@ -180,10 +180,14 @@ def _shapes(estimate: Estimate, question: Question, space: Masker | None) -> Ite
         tuple(visible(names[at]) for at in shown),
         all_known([importance.value[at] for at in shown]),
     )
-    about = (
-        f"Effect of each cell ({scale}), with mean 0 over the units. The noise of privacy and sampling is not shown: "
-        "small steps may be noise."
+    yield Text(
+        (
+            f"The pictures have the effect of each cell ({scale}), with mean 0 over the units. The errors of effects "
+            "are not known: small steps may be noise, and columns that move together share an effect. The noise of each "
+            "cell's own sums is in the table.",
+        )
     )
+    about = f"Effect by cell ({scale})."
     lines = []
     for place, at in enumerate(order):
         cells = slice(ends[at], ends[at + 1])
@@ -191,9 +195,16 @@ def _shapes(estimate: Estimate, question: Question, space: Masker | None) -> Ite
         # Functions of pairs are in the table.
         if place < _MOST_SHAPES and names[at] in question.columns and len(labels) <= 2 * _MOST_ROWS:
             yield Bars(visible(names[at]), about, labels, all_known(effects.value[cells]), small=True)
-        for label, effect, units in zip(labels, effects.value[cells], estimate["cell_units"].value[cells], strict=True):
-            lines.append((visible(names[at]), label, format_number(float(effect), 3), format_number(float(units), 3)))
-    yield Table("Effects", ("term", "cell", "effect", "units"), tuple(lines[:_MOST_EFFECTS]), names=2, folded=True)
+        further = (estimate[name].value[cells].tolist() for name in ("cell_noise", "cell_units"))
+        for label, *values in zip(labels, effects.value[cells].tolist(), *further, strict=True):
+            lines.append((visible(names[at]), label, *(format_number(value, 3) for value in values)))
+    yield Table(
+        "Effects",
+        ("term", "cell", "effect", "noise of the cell's own sums", "units"),
+        tuple(lines[:_MOST_EFFECTS]),
+        names=2,
+        folded=True,
+    )
 
 
 def _descriptions(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:

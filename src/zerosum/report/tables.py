@@ -19,13 +19,14 @@ import numpy as np
 from zerosum.kernel.names import visible
 from zerosum.kernel.quantity import Quantity
 from zerosum.report.document import Table
+from zerosum.report.number_format import format_number
 from zerosum.report.text_table import fits
 
 Estimate = Mapping[str, Quantity]
 
 
 def tables_of(estimate: Estimate) -> list[Table]:
-    """Tables of descriptive statistics, quantiles, survival curves or tests; empty for other results."""
+    """Tables of descriptive statistics, quantiles, survival curves, tests or additive models; empty for others."""
     return [
         *_means(estimate),
         *_quantiles(estimate),
@@ -33,7 +34,22 @@ def tables_of(estimate: Estimate) -> list[Table]:
         *_differences(estimate),
         *_curves(estimate),
         *_tests(estimate),
+        *_terms(estimate),
     ]
+
+
+def _terms(estimate: Estimate) -> Iterator[Table]:
+    """The terms of an additive model, from the most to the least important."""
+    if not estimate.keys() >= {"effects", "importance", "term_cells"}:
+        return
+    importance, effects = estimate["importance"], estimate["effects"].value
+    ends = np.cumsum([0, *estimate["term_cells"].value]).astype(int).tolist()
+    rows = []
+    for at in np.argsort(-importance.value, kind="stable").tolist():
+        own = effects[ends[at] : ends[at + 1]]
+        numbers = (format_number(float(each), 3) for each in (importance.value[at], own.min(), own.max()))
+        rows.append((visible(importance.axes[0].labels[at]), str(own.size), *numbers))
+    yield Table("Terms", ("term", "cells", "importance", "lowest effect", "highest effect"), tuple(rows))
 
 
 def records_of(estimate: Estimate) -> dict[str, list[dict[str, Any]]]:
@@ -53,6 +69,13 @@ def records_of(estimate: Estimate) -> dict[str, list[dict[str, Any]]]:
     for name in ("mean", "quantile", "proportion", "difference", "proportion_difference", "survival"):
         if name in estimate and f"{name}_interval" in estimate:
             records[name] = list(_records(estimate, name))
+    if {"effects", "cell_noise", "cell_units"} <= estimate.keys():
+        columns = (estimate[name].value.tolist() for name in ("effects", "cell_noise", "cell_units"))
+        labels = estimate["effects"].axes[0].labels
+        records["effect"] = [
+            {"cell": label, "effect": effect, "cell_noise": noise, "units": units}
+            for label, effect, noise, units in zip(labels, *columns, strict=True)
+        ]
     if estimate.keys() >= _TESTS:
         records["test"] = list(_test_records(estimate))
     return records

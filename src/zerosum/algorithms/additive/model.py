@@ -140,6 +140,12 @@ class Fit:
             precision = 1 / np.array(self.terms.sizes)
             self.units = max(float(precision @ totals / precision.sum()), 1.0)
         self.size = float(self.units)
+        # The last cell of a term, of missing values, has no effect where the release does not show that it has units.
+        self.empty = [
+            cells.stop - 1
+            for cells in parts
+            if not self.counts[cells.stop - 1] > TUNING.missing_evidence * 2 * self.noise
+        ]
         self.counts = self._plausible(self.counts)
         mean = np.mean([self.sums[cells].sum() for cells in parts]) / self.size
         # Away from the ends, where the logit is infinite.
@@ -150,6 +156,7 @@ class Fit:
         self.residual = TUNING.residual_start
         self.origin = np.append(logit(self.mean + 0.5) if self.logistic else self.mean, np.zeros(self.terms.cells))
         self.theta = self.origin
+        self.variance = self.noise**2  # of the noise of a cell in the likelihood equations
         self.cross = np.outer(self.counts, self.counts) / self.size
         for cells in parts:
             self.cross[cells, cells] = np.diag(self.counts[cells])
@@ -248,6 +255,7 @@ class Fit:
         value = np.sum([w * own for w, (own, _, _) in zip(share, self.rounds, strict=True)], axis=0)
         missed = value - self.mean * self.counts - self._weight * self._moved(at - self.origin)
         variance = float(share**2 @ np.array([each**2 for _, _, each in self.rounds]))
+        self.variance = self.noise**2 + variance
         error = variance * np.eye(self.terms.cells)
         if not self.logistic:
             missed, error = self._shrunk(missed, error)
@@ -290,7 +298,7 @@ class Fit:
         return gain @ missed, K - gain @ K
 
     def _solve(self, missed: Floats, error: Floats, weight: float, steps: int) -> None:
-        """theta and its covariance, given d.
+        """theta, given d.
 
         Parameters
         ----------
@@ -325,21 +333,26 @@ class Fit:
         K[1:, 1:] = prior
         gain = K @ cho_solve(factor, A).T
         self.theta = gain @ z
-        self.covariance = K - gain @ A @ K
         self._straighten()
 
-    def centred(self) -> tuple[float, Floats, Floats]:
-        """The constant, effects with mean 0 over the units in every term, and their posterior standard deviations."""
+    def centred(self) -> tuple[float, Floats]:
+        """The constant, and effects with mean 0 over the units in every term; 0 for missing values that do not show."""
         constant, effects = float(self.theta[0]), self.theta[1:].copy()
-        spread = np.zeros_like(effects)
         for cells in self.terms.parts:
-            share = self.counts[cells] / self.size
-            mean = float(share @ effects[cells])
+            mean = float(self.counts[cells] @ effects[cells]) / self.size
             constant, effects[cells] = constant + mean, effects[cells] - mean
-            centre = np.eye(share.size) - share
-            own = self.covariance[1:, 1:][cells, cells]
-            spread[cells] = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", centre, own, centre), 0))
-        return constant, effects, spread
+        effects[self.empty] = 0.0
+        return constant, effects
+
+    @property
+    def cell_noise(self) -> Floats:
+        """What the noise of a cell's own sums would move its effect by, were it the only information; shape (c,).
+
+        Not an error of the effect: that is smaller by what neighbours and the prior add, and larger by the errors of
+        columns that move together with this one.
+        """
+        weight = 0.25 - self.mean**2 if self.logistic else 1.0
+        return np.asarray(np.sqrt(self.variance) / (weight * self.counts))
 
     def _straighten(self) -> None:
         """Make the functions that must rise or fall do so: weighted isotonic regression, with the counts as weights."""

@@ -425,7 +425,7 @@ class AdditiveModelProgram(Algorithm):
         """
         low, high = self.response_range
         scale, shift = (1.0, 0.0) if self.family == "logistic" else (high - low, (high + low) / 2)
-        constant, effects, spread = fit.centred()
+        constant, effects = fit.centred()
         labels: list[str] = []
         firsts: list[int] = []
         for name, coding, own in zip(self.features, codings, self.labels_of(codings), strict=True):
@@ -443,7 +443,7 @@ class AdditiveModelProgram(Algorithm):
         ]
         return {
             "effects": Quantity(scale * effects, "coefficient", (cell,)),
-            "effect_deviation": Quantity(scale * spread, "diagnostic", (cell,)),
+            "cell_noise": Quantity(scale * fit.cell_noise, "diagnostic", (cell,)),
             "constant": Quantity(np.array([scale * constant + shift]), "coefficient"),
             "importance": Quantity(np.array(importance), "diagnostic", (term,)),
             "cell_units": Quantity(fit.counts, "count", (cell,)),
@@ -572,8 +572,12 @@ def interval_label(low: float, high: float, *, whole: bool) -> str:
 
     >>> interval_label(0.5, 2.5, whole=True), interval_label(0.5, 2.5, whole=False)
     ('1 to 2', '0.5 to 2.5')
+    >>> interval_label(1250.0, 1347.656, whole=False)
+    '1250 to 1348'
     """
     if not whole:
-        return f"{low:.6g} to {high:.6g}"
+        # Two digits of the width.
+        digits = max(0, 1 - math.floor(math.log10(high - low)))
+        return f"{low:.{digits}f} to {high:.{digits}f}"
     first, last = math.ceil(low), math.floor(high)
     return f"{first}" if first == last else f"{first} to {last}"

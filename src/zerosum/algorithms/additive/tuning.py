@@ -79,6 +79,9 @@ class Tuning:
     unit, far below any noise that protects somebody."""
     count_least: float = 5.0
     """Least count of a cell in the fit: released counts may be negative. Prototype's value."""
+    missing_evidence: float = 3.0
+    """Standard deviations of its noise by which the count of missing values must exceed 0, for an effect of their own.
+    The usual limit; chosen by hand."""
     mean_most: float = 0.49
     """Largest absolute mean of t, away from the ends. Prototype's value."""
     memory: float = 0.8
