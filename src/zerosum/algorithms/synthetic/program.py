@@ -25,7 +25,7 @@ included, on records of the model, whose tables are known (a parametric bootstra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import ClassVar, Literal, Self
@@ -40,7 +40,7 @@ from zerosum.algorithms.quantiles import check_whole
 from zerosum.algorithms.synthetic.bins import Coding, grouped, merged, one_hot
 from zerosum.algorithms.synthetic.densities import Density, Points, check_densities
 from zerosum.algorithms.synthetic.model import Mixture, PairsTerm, TableTerm, plausible, raked
-from zerosum.algorithms.synthetic.records import Model, Twin, distance
+from zerosum.algorithms.synthetic.records import Model, Twin, by_pair, distance, excess
 from zerosum.algorithms.synthetic.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.compute.units import Units
@@ -337,15 +337,15 @@ class SyntheticDataProgram(Algorithm):
             self.twin(truth, fitted.noise, fitted.units, adjacency, np.random.default_rng(seed))
             for seed in range(1, TUNING.twins + 1)
         ]
-        excess = _excess(fitted, twins)
-        distances = np.mean([_by_pair(len(self.columns), twin.distance) for twin in twins], axis=0)
-        error = TUNING.error_factor * excess * distances
+        larger = excess(fitted.pair_misfit, twins)
+        distances = np.mean([by_pair(len(self.columns), twin.distance) for twin in twins], axis=0)
+        error = TUNING.error_factor * larger * distances
         independent = replace(truth, probabilities=np.mean(truth.probabilities, axis=0, keepdims=True))
         categories = Axis(
             "category",
             tuple(f"{name} = {label}" for name, own in zip(self.columns, self.labels, strict=True) for label in own),
         )
-        dependence = _by_pair(len(self.columns), lambda at: distance(truth.table(at), independent.table(at)))
+        dependence = by_pair(len(self.columns), lambda at: distance(truth.table(at), independent.table(at)))
         components = Axis.numbered("component", len(truth.probabilities))
         pair = (names, Axis("other column", self.columns))
         return {
@@ -353,7 +353,7 @@ class SyntheticDataProgram(Algorithm):
             "component_shares": Quantity(truth.probabilities.round(_DIGITS), "share", (components, categories)),
             "dependence": Quantity(dependence, "diagnostic", pair),
             "pair_error": Quantity(error, "diagnostic", pair),
-            "pair_excess": Quantity(excess, "diagnostic", pair),
+            "pair_excess": Quantity(larger, "diagnostic", pair),
             "measured": Quantity(fitted.measured, "diagnostic", pair),
             "unit_count": Quantity(np.array([fitted.units]), "count"),
             "release_noise": Quantity(np.array(fitted.noise), "diagnostic"),
@@ -759,44 +759,6 @@ class Fit:
             tuple(self.pair_codings),
             self.mixture.pair_misfit(),
         )
-
-
-def _excess(fitted: Fitted, twins: Sequence[Twin]) -> Floats:
-    """By how much the model's table of each pair is worse than those of repetitions, as a factor of 1 or more, (d, d).
-
-    A repetition is a study of records that a mixture made: its fit loses less than a fit of real data. What is lost is
-    visible: with the noise e, the misfit |P - y|^2 of a released table has the expectation |P - truth|^2 + |e|^2 less
-    twice the covariance of P and e. The last two are the same in repetitions, as far as the fits are alike. So the
-    misfit of the study less the mean misfit of repetitions estimates by how much |P - truth|^2 is larger.
-
-    Parameters
-    ----------
-    fitted : Fitted
-        The study.
-    twins : sequence of Twin
-        Its repetitions.
-    """
-    more = fitted.pair_misfit - np.mean([twin.pair_misfit for twin in twins], axis=0)
-    known = np.mean([_by_pair(len(more), twin.coarse_square) for twin in twins], axis=0)
-    # A pair that was not released (a column of one bin) has neither.
-    ratio = np.divide(np.maximum(more, 0.0), known, out=np.zeros_like(more), where=known > 0)
-    return np.asarray(np.sqrt(1 + np.minimum(ratio, TUNING.excess_most**2)))
-
-
-def _by_pair(count: int, value: Callable[[tuple[int, int]], float]) -> Floats:
-    """A symmetric matrix of shape (count, count) with a value for each pair of columns; 0 on the diagonal.
-
-    Parameters
-    ----------
-    count : int
-        The number of columns.
-    value : callable
-        From the positions of two columns.
-    """
-    found = np.zeros((count, count))
-    for i, j in combinations(range(count), 2):
-        found[i, j] = found[j, i] = value((i, j))
-    return found
 
 
 def _whole_label(low: float, high: float) -> str:

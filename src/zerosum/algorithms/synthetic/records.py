@@ -7,12 +7,14 @@ weight; the A categories of all columns stand side by side. Within a component c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from zerosum.algorithms.synthetic.tuning import TUNING
 from zerosum.arrays import Floats
 from zerosum.errors import BadParameter
 
@@ -248,3 +250,41 @@ def distance(first: Floats, second: Floats) -> float:
     if first.shape != second.shape:
         raise BadParameter(f"tables of one shape can be compared, got {first.shape} and {second.shape}")
     return float(np.sum(np.abs(first - second)) / 2)
+
+
+def excess(pair_misfit: Floats, twins: Sequence[Twin]) -> Floats:
+    """By how much the model's table of each pair is worse than those of repetitions, as a factor of 1 or more, (d, d).
+
+    A repetition is a study of records that a mixture made: its fit loses less than a fit of real data. What is lost is
+    visible: with the noise e, the misfit |P - y|^2 of a released table has the expectation |P - truth|^2 + |e|^2 less
+    twice the covariance of P and e. The last two are the same in repetitions, as far as the fits are alike. So the
+    misfit of the study less the mean misfit of repetitions estimates by how much |P - truth|^2 is larger.
+
+    Parameters
+    ----------
+    pair_misfit : array of shape (d, d)
+        Sum of squared differences between the released table of each pair and that of the model.
+    twins : sequence of Twin
+        Its repetitions.
+    """
+    more = pair_misfit - np.mean([twin.pair_misfit for twin in twins], axis=0)
+    known = np.mean([by_pair(len(more), twin.coarse_square) for twin in twins], axis=0)
+    # A pair that was not released (a column of one bin) has neither.
+    ratio = np.divide(np.maximum(more, 0.0), known, out=np.zeros_like(more), where=known > 0)
+    return np.asarray(np.sqrt(1 + np.minimum(ratio, TUNING.excess_most**2)))
+
+
+def by_pair(count: int, value: Callable[[tuple[int, int]], float]) -> Floats:
+    """A symmetric matrix of shape (count, count) with a value for each pair of columns; 0 on the diagonal.
+
+    Parameters
+    ----------
+    count : int
+        The number of columns.
+    value : callable
+        From the positions of two columns.
+    """
+    found = np.zeros((count, count))
+    for i, j in combinations(range(count), 2):
+        found[i, j] = found[j, i] = value((i, j))
+    return found
