@@ -34,10 +34,10 @@ class Tuning:
     settings: tuple[tuple[float, Setting], ...] = (
         (500.0, Setting(64, 24, 3, 0.10)),
         (5000.0, Setting(256, 48, 5, 0.10)),
-        (float("inf"), Setting(1024, 64, 7, 0.15)),
+        (float("inf"), Setting(1024, 56, 7, 0.15)),
     )
-    """The setting below each value of u. Prototype's values, but for the most cells, which bound the length of
-    messages."""
+    """The setting below each value of u. Prototype's values, but for the most cells: with 56 a site sends less than
+    50 kB on Adult at epsilon 4. Train part, 64 and 96 were within .0005 of each other at epsilon 4."""
     response_share: float = 0.4
     """Share of the budget of the responses. Prototype's value."""
     score_share: float = 0.1
