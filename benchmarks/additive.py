@@ -24,7 +24,7 @@ import gzip
 import importlib.util
 import io
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -229,7 +229,7 @@ def logistic(table: Table, epsilon: float, seeds: int) -> Iterator[tuple[float, 
         yield table.score(eta), time.perf_counter() - start
 
 
-def dp_gd(table: Table, epsilon: float, seeds: int) -> tuple[str, list[float]]:
+def dp_gd(table: Table, epsilon: float, seeds: int, tried: Sequence[int]) -> tuple[str, list[float]]:
     """Noisy full gradients of a logistic regression, the best of a grid by the mean score on the test part."""
     x, x_test = (np.column_stack([_one_hot(table, rows), np.ones(len(rows))]) for rows in (table.train, table.test))
     # Columns on one scale: rows of norm about 1 lose nothing by the clip.
@@ -238,7 +238,7 @@ def dp_gd(table: Table, epsilon: float, seeds: int) -> tuple[str, list[float]]:
     norms = np.linalg.norm(x, axis=1)[:, None]
     tries = [(step, clip) for step in (0.3, 1.0, 3.0, 10.0) for clip in (0.5, 1.0, 2.0)]
     best: tuple[float, str, list[float]] = (-np.inf, "", [])
-    for rounds in (150, 500, 1500, 3000):
+    for rounds in tried:
         found: dict[Any, list[float]] = {}
         for seed in range(seeds):
             rng = np.random.default_rng(seed)
@@ -318,6 +318,7 @@ def main() -> None:
     asked.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 4.0])
     asked.add_argument("--seeds", type=int, default=10)
     asked.add_argument("--methods", default="ours,trees")
+    asked.add_argument("--rounds", type=int, nargs="+", default=[150, 500, 1500, 3000], help="of dp-gd")
     asked.add_argument("--write", type=Path)
     asked.add_argument("--small", action="store_true")
     asked.add_argument("--bytes", action="store_true")
@@ -344,7 +345,7 @@ def main() -> None:
             if "logistic" in given.methods and table.classes:
                 line(f"logistic, epsilon {epsilon:g}", [each for each, _ in logistic(table, epsilon, given.seeds)])
             if "dp-gd" in given.methods and table.classes:
-                words, scores = dp_gd(table, epsilon, given.seeds)
+                words, scores = dp_gd(table, epsilon, given.seeds, given.rounds)
                 line(f"dp-gd, epsilon {epsilon:g}", scores, words)
 
 

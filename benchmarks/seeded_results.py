@@ -312,6 +312,13 @@ def runs() -> dict[str, Callable[[], dict[str, Any]]]:
         ),
         "cox regression": seeded("cox-regression", hazards, lifetimes()),
         "cox regression, one baseline, large noise": seeded("cox-regression", hazards, lifetimes(), epsilon=0.5),
+        "additive model of numbers": seeded("additive-model", {"columns": COLUMNS, "ranges": ranges}, table),
+        "additive model of classes, add-remove": seeded(
+            "additive-model",
+            {"columns": ["age", "sex"], "ranges": {"age": ranges["age"]}, "levels": by_levels["levels"]},
+            one_by_sex,
+            adjacency="add-remove",
+        ),
         "synthetic data": seeded("synthetic-data", {"columns": COLUMNS, "ranges": ranges, "bins": 8}, table),
         "synthetic data with a target, add-remove": seeded(
             "synthetic-data",

@@ -183,8 +183,8 @@ def _shapes(estimate: Estimate, question: Question, space: Masker | None) -> Ite
     yield Text(
         (
             f"The pictures have the effect of each cell ({scale}), with mean 0 over the units. The errors of effects "
-            "are not known: small steps may be noise, and columns that move together share an effect. The noise of each "
-            "cell's own sums is in the table.",
+            "are not known: small steps may be noise, and columns that move together share an effect. The noise of "
+            "each cell's own sums is in the table.",
         )
     )
     about = f"Effect by cell ({scale})."

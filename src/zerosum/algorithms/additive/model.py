@@ -277,7 +277,8 @@ class Fit:
         expected = move[1:] @ self._moved(move)
         if expected > _TINY:
             ratio = float(move[1:] @ (sums - before[0])) / expected
-            self.slack = max(self.slack, min(ratio, float(len(self.terms.sizes))))
+            # At most the number of terms, which is the curvature of terms that are all the same.
+            self.slack = float(np.clip(ratio, self.slack, max(self.slack, len(self.terms.sizes))))
 
     def _shrunk(self, missed: Floats, noise: Floats) -> tuple[Floats, Floats]:
         """Mean and covariance of d, given its noisy value.

@@ -132,6 +132,7 @@ def test_additive_sensitivities_are_the_largest_distances_of_all_rows(columns: i
         {"terms": ((0,), (3,))},
         {"bins": ((0, 1, 2), (0, 1, 2), (0, 0, 2))},
         {"edges": ([], [0.0, 1.0, 2.0], [-1.0, 0.0, 3.0])},
+        {"edges": ([], [0.0, 1.0, 2.0], [0.0, 5e-324])},
         {"levels": (2, 0, 3), "edges": ([], [0.0, 1.0, 2.0], [])},
     ],
 )
