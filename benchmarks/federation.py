@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
@@ -40,7 +40,8 @@ SLOW = 3  # exchanges with Flower's own nodes, of some seconds each
 
 def in_one_process(folder: Path, exchanges: int, short: bool) -> dict[str, Any]:
     """The same exchange and the same study, with all sites in this process and ledgers of their own."""
-    deployment = Deployment(folder, epsilon=1000.0, rows=20)
+    with redirect_stdout(sys.stderr):  # what the command prints
+        deployment = Deployment(folder, epsilon=1000.0, rows=20)
     study = study_of(deployment, short)
     plan, sites = Study.load(study).plan(), []
     for name in NAMES:
