@@ -4,7 +4,7 @@ FLARE and Flower need different versions of other packages: each has an environm
 `federation_flare.py` and `federation_flower.py` run.
 
     make .venv-flare/.ready .venv-flower/.ready
-    .venv/bin/python benchmarks/federation.py [--exchanges 100] [--json]
+    .venv/bin/python benchmarks/federation.py [--exchanges 100] [--short] [--json]
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, redirect_stdout
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
@@ -23,6 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from helpers.deployment import NAMES, Deployment
+from helpers.exchange_study import study_of
 from zerosum.coordinator.consent import gather
 from zerosum.engines.in_process import InProcess
 from zerosum.protocol.codec import encode
@@ -36,10 +38,11 @@ ROOT = Path(__file__).parent.parent
 SLOW = 3  # exchanges with Flower's own nodes, of some seconds each
 
 
-def in_one_process(folder: Path, exchanges: int) -> dict[str, Any]:
+def in_one_process(folder: Path, exchanges: int, short: bool) -> dict[str, Any]:
     """The same exchange and the same study, with all sites in this process and ledgers of their own."""
-    deployment = Deployment(folder, epsilon=1000.0, rows=20)
-    study = deployment.study("ica", name="ica", ranges="", parameters="n_components = 2\nrounds = 11")
+    with redirect_stdout(sys.stderr):  # what the command prints
+        deployment = Deployment(folder, epsilon=1000.0, rows=20)
+    study = study_of(deployment, short)
     plan, sites = Study.load(study).plan(), []
     for name in NAMES:
         file = deployment.site(name)
@@ -66,16 +69,21 @@ def _over(carrier: str, *words: object) -> dict[str, Any]:
     return found
 
 
-def measure(exchanges: int) -> dict[str, Any]:
-    """Spread of an exchange in milliseconds, and seconds of the study, by carrier."""
+def measure(exchanges: int, short: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Spread of an exchange in milliseconds, and seconds of the study, by carrier, as they are there."""
+    more = ["--short"] if short else []
     with tempfile.TemporaryDirectory() as folder:
-        found = {"one process": in_one_process(Path(folder), exchanges)}
-    found["FLARE"] = _over("flare", exchanges)
-    found["Flower"] = _over("flower", exchanges)
-    found["Flower, its own nodes"] = _over("flower", SLOW, "--supernodes")
-    times = {name: each["frames"] for name, each in found.items()} | {"FLARE alone": found["FLARE"]["bare"]}
-    studies = {name: each["study"] for name, each in found.items() if not name.endswith("nodes")}
-    return {"exchange_ms": {name: _spread(each) for name, each in times.items()}, "study_s": studies}
+        yield from _figures("one process", in_one_process(Path(folder), exchanges, short))
+    yield from _figures("FLARE", _over("flare", exchanges, *more))
+    yield from _figures("Flower", _over("flower", exchanges, *more))
+    yield from _figures("Flower, its own nodes", _over("flower", SLOW, "--supernodes", *more))
+
+
+def _figures(name: str, found: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and figures of a carrier, and of FLARE alone if its exchanges were measured in turns."""
+    yield name, {"exchange_ms": _spread(found["frames"]), "study_s": found["study"]}
+    if "bare" in found:
+        yield f"{name} alone", {"exchange_ms": _spread(found["bare"]), "study_s": None}
 
 
 def _spread(seconds: list[float]) -> dict[str, float]:
@@ -86,19 +94,19 @@ def _spread(seconds: list[float]) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--exchanges", type=int, default=100)
+    parser.add_argument("--short", action="store_true", help="a mean of one round in place of the ICA")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    found = measure(arguments.exchanges)
-    if arguments.json:
-        print(json.dumps(found, indent=2))
-        return
-    print("an exchange with four sites, median (tenth to ninetieth percentile)")
-    for name, spread in found["exchange_ms"].items():
+    kind = "a mean" if arguments.short else "an ICA of fifteen rounds"
+    if not arguments.json:
+        print(f"carrier: an exchange with four sites, median (tenth to ninetieth percentile); {kind}")
+    for name, found in measure(arguments.exchanges, arguments.short):
+        if arguments.json:
+            print(json.dumps({"carrier": name, **found}), flush=True)
+            continue
+        spread, seconds = found["exchange_ms"], found["study_s"]
         text = f"{spread['median']:8.2f} ms ({spread['p10']:.2f} to {spread['p90']:.2f}, {spread['count']} exchanges)"
-        print(f"  {name:24} {text}")
-    print("an ICA of fifteen rounds")
-    for name, seconds in found["study_s"].items():
-        print(f"  {name:24} {seconds:8.2f} s")
+        print(f"  {name:24} {text} {'' if seconds is None else f'{seconds:8.2f} s'}", flush=True)
 
 
 if __name__ == "__main__":

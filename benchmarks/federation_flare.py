@@ -25,6 +25,7 @@ from nvflare.apis.signal import Signal
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 
 from helpers.deployment import Deployment
+from helpers.exchange_study import study_of
 from helpers.flare_federation import Flare
 from zerosum.coordinator.consent import gather
 from zerosum.coordinator.journal import Journal
@@ -69,7 +70,7 @@ def measure(folder: Path, exchanges: int) -> dict[str, Any]:
     resources = flare.kits / "localhost" / "local" / "resources.json"
     known = json.loads(resources.read_text())
     resources.write_text(json.dumps(known | {"class_allow_list": ["zerosum.flare.", "federation_flare."]}))  # `Timed`
-    study = deployment.study("ica", name="ica", ranges="", parameters="n_components = 2\nrounds = 11")
+    study = study_of(deployment, "--short" in sys.argv)
     try:
         flare.start()
         deployment.start()

@@ -24,6 +24,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from helpers.deployment import NAMES, Deployment
+from helpers.exchange_study import study_of
 from helpers.flower_federation import Flower
 from zerosum.coordinator.consent import gather
 from zerosum.coordinator.journal import Journal
@@ -66,7 +67,7 @@ def measure(folder: Path, exchanges: int, supernodes: bool) -> dict[str, Any]:
     here = {"ZEROSUM_EXCHANGES": str(exchanges), "PYTHONPATH": path}
     here |= {"ZEROSUM_EXCHANGES_ONLY": "1"} if supernodes else {}
     flower = Flower(deployment, supernodes=NAMES if supernodes else (), environment={"superexec": here})
-    study = deployment.study("ica", name="ica", ranges="", parameters="n_components = 2\nrounds = 11")
+    study = study_of(deployment, "--short" in sys.argv)
     try:
         flower.start()
         deployment.start()

@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -135,15 +136,20 @@ def test_flower_node_killed_in_phase_is_lost_site(flower: Flower, at: str) -> No
         flower.start("east")
 
 
+def connect(node: Node) -> None:
+    with closing(node._client):
+        node._activate()
+
+
 def test_flower_stranger_is_no_node_and_false_superlink_is_not_served(flower: Flower, tmp_path: Path) -> None:
     address, socket = f"localhost:{flower.port}", tmp_path / "socket"
     authority, stranger = (flower.folder / "ca.pem").read_bytes(), ec.generate_private_key(ec.SECP384R1())
     with pytest.raises(httpx.HTTPStatusError):
-        Node(address, authority, stranger, socket, 1.0)._activate()
+        connect(Node(address, authority, stranger, socket, 1.0))
     own = load_key(flower.deployment.folder / "north" / "flower" / "node.key")
     found(tmp_path / "other", "localhost", 8443, days=2)
     with pytest.raises(httpx.ConnectError, match="certificate"):
-        Node(address, (tmp_path / "other" / "ca.pem").read_bytes(), own, socket, 1.0)._activate()
+        connect(Node(address, (tmp_path / "other" / "ca.pem").read_bytes(), own, socket, 1.0))
 
 
 def test_flower_proxy_of_the_hub_passes_the_interface_of_nodes_only(flower: Flower, tmp_path: Path) -> None:
