@@ -11,8 +11,9 @@ checks that a study gives the same.
 Columns: the squared error of logarithms of hazard ratios per standard deviation of a column, over their size
 (`score_coefficients`); the share of 95 % intervals that hold the fit of all data (pooled), and, with people drawn with
 replacement, the fit of all (population); standard errors over those of sampling alone; the share of coefficients that
-are identified; the C-index of a held-out fifth, with and without privacy; and the mean distance of the baseline
-survival from Breslow's. `--poisson` adds this project's Poisson regression with the time as exposure.
+are identified; the share of runs whose table has a caveat about coverage (`zerosum.report.caveats`); the C-index of a
+held-out fifth, with and without privacy; and the mean distance of the baseline survival from Breslow's. `--poisson`
+adds this project's Poisson regression with the time as exposure.
 
 Published figures on Rotterdam in 0/1 units, for comparison (relative squared error at epsilon 1 / 3 / 6): FDPCox with
 its sensitivity corrected 1.39 / .90 / .31.
@@ -41,6 +42,7 @@ from zerosum.algorithms.program import Algorithm, PublicFacts
 from zerosum.compute.units import Units
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency
+from zerosum.report.caveats import interval_caveats
 
 Floats = NDArray[np.float64]
 DELTA, SITES, COLLUDERS = 1e-5, 4, 1
@@ -366,7 +368,7 @@ def measured(data: Cohort, epsilon: float, runs: int, poisson: bool) -> Iterator
     b, V = cox(data.X, data.time, data.event)
     size, people, program = data.X.std(0), len(data.X), program_of(data)
     length, own = float(np.sum((b * size) ** 2)), np.sqrt(np.diag(V))
-    errors, raw, counts, C, distance, band = [], [], [], [], [], []
+    errors, raw, counts, C, distance, band, flagged = [], [], [], [], [], [], []
     cover: dict[str, list[Floats]] = {"pooled": [], "population": []}
     wide: dict[str, list[Floats]] = {"pooled": [], "population": []}
     other = []
@@ -377,6 +379,7 @@ def measured(data: Cohort, epsilon: float, runs: int, poisson: bool) -> Iterator
         errors.append(float(np.sum(((score - b) * size) ** 2)) / length)
         raw.append(float(np.sum((score - b) ** 2) / np.sum(b**2)))
         counts.append(found["identified"].value)
+        flagged.append(any(interval_caveats(found)))
         cover["pooled"].append(holds(found, "pooled", b))
         wide["pooled"].append(found["pooled_std"].value / own)
         survival = breslow(data, b, found["baseline_at"].value, program.times[1:])
@@ -408,6 +411,7 @@ def measured(data: Cohort, epsilon: float, runs: int, poisson: bool) -> Iterator
         "pooled 95 % of identified",
         float(np.mean(np.concatenate(cover["pooled"])[chosen])) if chosen.any() else math.nan,
     )
+    yield "flagged", float(np.mean(flagged))
     yield "C", float(np.mean(C))
     yield "|dS|", float(np.mean(distance))
     yield "band 95 %", float(np.mean(band))

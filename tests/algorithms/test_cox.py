@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from scipy.stats import norm
 
 from zerosum.algorithms import CoxRegressionProgram, Estimate
 from zerosum.algorithms.cox.baseline import bent, exits_of, parts_of, uncover
 from zerosum.algorithms.cox.bounds import chosen_bounds
 from zerosum.algorithms.cox.concordance import concordance_of
-from zerosum.algorithms.cox.estimation import evidence, likely_size, positive, shrunk_moments
+from zerosum.algorithms.cox.estimation import evidence, likely_size, plausible_spread, positive, shrunk_moments
 from zerosum.algorithms.cox.proportionality import late_parts
 from zerosum.algorithms.cox.tuning import TUNING
 from zerosum.arrays import Floats
@@ -25,6 +27,9 @@ from zerosum.errors import BadParameter
 from zerosum.estimators.cox import CoxRegression
 from zerosum.kernel.request import PrivateSum, Release
 from zerosum.kernel.statistic import Adjacency
+from zerosum.report.caveats import interval_caveats
+from zerosum.report.coefficients import CoefficientTable
+from zerosum.report.paper import coefficient_table
 from zerosum.report.warnings import result_warnings
 
 TRUTH = np.array([0.8, -0.5])
@@ -217,6 +222,53 @@ def test_cox_program_collinear_columns_are_flagged_with_reason() -> None:
     more = {"columns": ("a", "twin", "b", "time", "event"), "lower": [-2, -2, 0, 0, 0], "upper": [2, 2, 1, 4, 1]}
     found = driven(program(**more), np.insert(rows, 1, twin, axis=1), unit=1.0)
     assert found["unidentified_reason"].value.tolist() == [2, 2, 0]
+
+
+def tailed(count: int) -> Floats:
+    """People whose first column has most of its variance with one in fifty."""
+    rng = np.random.default_rng(0)
+    rows = people(count, 0)
+    rows[:, 0] = np.where(rng.random(count) < 0.02, 2.0, 0.1 * rng.standard_normal(count))
+    return rows
+
+
+def test_cox_program_outweighed_column_is_named_below_the_table() -> None:
+    found = driven(program(), tailed(4000), unit=1.0)
+    assert found["outweighed"].value[0] > 0.3 > found["outweighed"].value[1]
+    table = CoefficientTable.of(found, "cox-regression")
+    assert any("column 'a'" in each for each in table.caveats)
+    assert all(each in str(table) for each in table.caveats)
+    assert len(coefficient_table(table).notes) >= 3
+
+
+def test_cox_program_plain_people_have_no_caveat() -> None:
+    assert not list(interval_caveats(driven(program(), people(), unit=1.0)))
+
+
+def test_cox_program_follow_up_that_goes_with_a_column_is_named() -> None:
+    rng, rows = np.random.default_rng(4), people(6000, 4)
+    # The later a person came, the shorter the follow-up.
+    leaves = 4 * norm.cdf(-2 * rows[:, 0] + 0.3 * rng.standard_normal(len(rows)))
+    rows[:, 3] *= rows[:, 2] <= leaves
+    rows[:, 2] = np.minimum(rows[:, 2], leaves)
+    found = driven(program(), rows, unit=1.0)
+    drift = found["column_drift"]
+    assert drift.value[0] > 1.4 > drift.value[1]
+    larger = {**found, "column_drift": replace(drift, value=drift.value * 2.1 / 1.4)}
+    assert any("column 'a'" in each for each in interval_caveats(larger))
+
+
+def test_plausible_spread_of_unknown_variance_is_near_its_prior() -> None:
+    spread, least = plausible_spread(np.array([0.04, 0.0]), np.array([1e-6, 50.0]), np.array([0.5, 0.5]))
+    assert spread[0] == pytest.approx(0.2, rel=0.01)
+    assert least[0] == pytest.approx(0.2, rel=0.03)
+    assert 0.4 < spread[1] < 0.7
+    assert least[1] < 0.25
+
+
+def test_cox_program_range_far_wider_than_unknown_values_is_named() -> None:
+    found = driven(program(lower=[-8, 0, 0, 0], upper=[8, 1, 4, 1]), people(300), unit=5.0)
+    assert any("column 'a'" in each for each in interval_caveats(found))
 
 
 def test_cox_program_in_study_equals_driven_program() -> None:

@@ -29,6 +29,7 @@ from zerosum.data.design import SITE
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.significance import Correction, adjusted, joint_wald
+from zerosum.report.caveats import interval_caveats
 from zerosum.report.document import Forest, ForestRow, Table, known
 from zerosum.report.mixed import random_intercept
 
@@ -169,6 +170,8 @@ class CoefficientTable:
         Released standard deviation of the response.
     correction : {"none", "holm", "benjamini-hochberg"}
         Adjustment of the p values for the number of tests.
+    caveats : tuple of str
+        Why intervals may hold less often than they say (`zerosum.report.caveats`); shown below the table.
     """
 
     rows: tuple[Coefficient, ...]
@@ -181,6 +184,7 @@ class CoefficientTable:
     feature_std: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
     response_std: float | None = field(default=None, repr=False, compare=False)
     correction: Correction = "none"
+    caveats: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, estimate: Mapping[str, Quantity], algorithm: str = "") -> CoefficientTable:
@@ -233,7 +237,8 @@ class CoefficientTable:
             name: estimate[name].labelled() if name in estimate else {} for name in ("feature_mean", "feature_std")
         }
         response = float(estimate["response_std"]) if "response_std" in estimate else None
-        return cls(tuple(rows), link=link, ratio=ratio, covariances=covariances, response_std=response, **moments)
+        told: dict[str, Any] = {"response_std": response, "caveats": tuple(interval_caveats(estimate))}
+        return cls(tuple(rows), link=link, ratio=ratio, covariances=covariances, **told, **moments)
 
     # ---- derived tables --------------------------------------------------------------------------------------------
 
@@ -681,7 +686,7 @@ class CoefficientTable:
     def __str__(self) -> str:
         """The table as text, without title; ratios follow with their title."""
         first, *others = self.tables()
-        return "\n\n".join([str(replace(first, title="")), *map(str, others)])
+        return "\n\n".join([str(replace(first, title="")), *map(str, others), *self.caveats])
 
 
 def combination(text: str, names: Sequence[str]) -> tuple[str, dict[str, float]]:

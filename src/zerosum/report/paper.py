@@ -214,6 +214,7 @@ def coefficient_table(table: CoefficientTable) -> PaperTable:
             notes.append(f"Adjusted p: for {count} tests, by {CORRECTIONS[table.correction]}.")
     if reasons:
         notes.append(f"{_DAGGER} {NOT_IDENTIFIED}: {'; '.join(sorted(reasons))}.")
+    notes += [f"{caveat[0].upper()}{caveat[1:]}." for caveat in table.caveats]
     measure = table.measure[0].upper() + table.measure[1:]
     heading = (
         "",

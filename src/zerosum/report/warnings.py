@@ -6,15 +6,15 @@ No data are read. Each warning follows from released numbers, and is given only 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from zerosum.arrays import Floats
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.quantity import Quantity
+from zerosum.report.caveats import column_names, interval_caveats
 
 # Distance of a mean from an end of its range, as a share of the range, below which the range may be wrong. By Markov's
 # inequality at least half of the values then lie within twice that distance of the end.
@@ -23,12 +23,9 @@ _NOISE_STDS = 2.0  # noise allowance, in standard deviations
 # Expected correlation of a component with its noise-free version, below which it is called unstable.
 _LEAST_STABILITY = 0.5
 _COLLINEAR = 2  # number of the reason in `unidentified_reason`
-_LEAST_EVENTS = 10  # events per column of a Cox regression
-_LARGE_STEP = 0.3  # root mean square step of the logarithm of the baseline between parts of the time
 _LARGE_LOSS = 0.15
 _LARGE_DISCORD = 1.5  # mean squared standardised residual of the rounds of a Cox regression
 _LEVEL = 0.05  # of the test of proportional hazards
-_MOST_NAMES = 5  # largest number of columns named in a sentence
 
 
 def result_warnings(estimate: Mapping[str, Quantity], plan: Plan) -> tuple[str, ...]:
@@ -92,13 +89,13 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
         near = distance + _NOISE_STDS * std < _EDGE_SHARE * width
         if np.any(near):
             yield (
-                f"the mean of {_column_names(names, near)} lies at the {end} end of its range: most values lie at that "
+                f"the mean of {column_names(names, near)} lies at the {end} end of its range: most values lie at that "
                 "end or beyond it, and the range may be wrong"
             )
     wide = 2 * mean.half_width > width
     if np.any(wide):
         yield (
-            f"the 95 % interval of {_column_names(names, wide)} is wider than its range: at this epsilon the release "
+            f"the 95 % interval of {column_names(names, wide)} is wider than its range: at this epsilon the release "
             "contains no information about it"
         )
     if "correlation" in estimate and not np.all(wide):
@@ -113,7 +110,7 @@ def _ranges(estimate: Mapping[str, Quantity], lower: Floats, upper: Floats) -> I
         # mean, less the noise allowance. It is near 1 only if most values lie at the ends.
         second = (variance + (mean.value - (lower + upper) / 2) ** 2 - _NOISE_STDS * noise) / half**2
         if np.any(ends := second > (1 - _EDGE_SHARE) ** 2):
-            columns = _column_names(names, ends)
+            columns = column_names(names, ends)
             yield f"the values of {columns} lie mostly at the ends of the range or beyond: the range may be too narrow"
 
 
@@ -163,7 +160,7 @@ def _descriptions(estimate: Mapping[str, Quantity], ranges: Mapping[str, Any]) -
     # other way round.
     for end, near in (("lower", ends[:, -1, 1] < lower + margin), ("upper", ends[:, 0, 0] > upper - margin)):
         if np.any(near):
-            yield f"all quantiles of {_column_names(names, near)} lie at the {end} end of the range, which may be wrong"
+            yield f"all quantiles of {column_names(names, near)} lie at the {end} end of the range, which may be wrong"
 
 
 def _clip(estimate: Mapping[str, Quantity], clip: float) -> Iterator[str]:
@@ -195,22 +192,16 @@ def _hazards(estimate: Mapping[str, Quantity]) -> Iterator[str]:
     if np.all(reasons > 0):
         yield "no coefficient is identified at this budget: the result is mostly the prior and noise"
     if np.any(reasons == _COLLINEAR):
-        columns = _column_names(names, reasons == _COLLINEAR)
+        columns = column_names(names, reasons == _COLLINEAR)
         yield f"{columns}: nearly collinear among events. Merge rare levels, or choose a common one as the reference"
-    if float(estimate["events"][0]) < _LEAST_EVENTS * len(names):
-        yield f"there are fewer than {_LEAST_EVENTS} events for each column: intervals may be too narrow"
-    if float(estimate["baseline_steps"][0]) > _LARGE_STEP:
-        yield (
-            "the baseline differs from the table of exits: follow-up or censoring depends on the columns, or effects "
-            "change with the time. Pooled intervals may be too narrow"
-        )
+    yield from interval_caveats(estimate)
     if float(estimate["discord"][0]) > _LARGE_DISCORD:
         yield (
             "the rounds disagree by more than their noise: the fit has not converged, for instance because a level is "
             "rare among all and frequent among events. Intervals are widened; more rounds may help"
         )
     if "proportionality_p_value" in estimate and float(estimate["proportionality_p_value"][0]) < _LEVEL:
-        columns = _column_names(names, estimate["late_p_values"].value < _LEVEL) or "some columns"
+        columns = column_names(names, estimate["late_p_values"].value < _LEVEL) or "some columns"
         yield f"hazards are not proportional: late effects differ from those of all times ({columns})"
     if float(estimate["lost_information"][0]) > _LARGE_LOSS:
         yield (
@@ -233,10 +224,3 @@ def _end_bins(estimate: Mapping[str, Quantity]) -> Iterator[str]:
             yield f"more than half of all units are in the {end} bin, which also counts what lies beyond the edges"
     if std > 0 and total < _NOISE_STDS * std * np.sqrt(len(counts.value)):
         yield "all counts together are within the noise: the release contains no information"
-
-
-def _column_names(names: Sequence[str], which: NDArray[np.bool_]) -> str:
-    """The names of the selected columns, for a sentence."""
-    chosen = [name for name, is_it in zip(names, which, strict=True) if is_it]
-    more = f" and {len(chosen) - _MOST_NAMES} more" if len(chosen) > _MOST_NAMES else ""
-    return ("column " if len(chosen) == 1 else "columns ") + ", ".join(map(repr, chosen[:_MOST_NAMES])) + more

@@ -16,6 +16,7 @@ with the noise of the score, the error of H times the way, and the third order (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -132,6 +133,49 @@ def likely_size(information: Floats, weighted: Floats, p: int) -> float:
     density = -0.5 * np.sum(np.log(variance) + squares / variance, axis=1)
     density -= 0.5 * ((np.log(grid) - TUNING.size_log) / TUNING.size_spread) ** 2
     return float(grid[int(np.argmax(density))])
+
+
+def plausible_spread(variance: Floats, noise: Floats, center: Floats) -> tuple[Floats, Floats]:
+    """The standard deviation of each column, where its noisy variance may be nothing but noise, and a low one.
+
+    The measured variance is normal about the true one, and the logarithm of the standard deviation has a normal prior.
+    A bound in place of the prior would make the scale of a column that is not known as large as the noise allows, and
+    the prior of its coefficient, which is per scale, narrower than meant.
+
+    Parameters
+    ----------
+    variance, noise : array of shape (p,)
+        Noisy variances of values in [-1, 1], and the standard deviations of their noise.
+    center : array of shape (p,)
+        Medians of the prior.
+
+    Returns
+    -------
+    spread : array of shape (p,)
+        The root of the posterior mean of the variance; between `TUNING.scale_least` and 1.
+    least : array of shape (p,)
+        exp of the posterior mean of the logarithm less `TUNING.spread_low` of its standard deviations, under a prior
+        `TUNING.spread_wide` times as wide: ranges may be declared far too wide.
+
+    >>> spread, least = plausible_spread(np.array([0.04, 0.04]), np.array([1e-6, 10.0]), np.array([0.5, 0.5]))
+    >>> spread.round(2).tolist(), bool(least[1] < spread[1] / 3)
+    ([0.2, 0.54], True)
+    """
+    logarithms = np.linspace(math.log(TUNING.scale_least), 0.0, 601)[:, None]
+    # The grid is finer than any noise that is kept: a relative deviation of 1 % of the variance.
+    spread = np.hypot(noise, 0.01 * np.abs(variance) + 1e-6)
+    likely = -0.5 * ((variance - np.exp(2 * logarithms)) / spread) ** 2
+
+    def weights(width: float) -> Floats:
+        density = likely - 0.5 * ((logarithms - np.log(center)) / width) ** 2
+        weight = np.exp(density - np.max(density, axis=0))
+        return np.asarray(weight / np.sum(weight, axis=0))
+
+    root = np.sqrt(np.sum(weights(TUNING.spread_log) * np.exp(2 * logarithms), axis=0))
+    wide = weights(TUNING.spread_wide * TUNING.spread_log)
+    mean = np.sum(wide * logarithms, axis=0)
+    deviation = np.sqrt(np.sum(wide * (logarithms - mean) ** 2, axis=0))
+    return root, np.exp(mean - TUNING.spread_low * deviation)
 
 
 def evidence(information: Floats, weighted: Floats, prior: Floats) -> float:

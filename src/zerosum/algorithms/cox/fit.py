@@ -58,6 +58,10 @@ class Fit:
         Marginal hazards, events and units from the table of exits.
     center, scale, size : array of shape (p,)
         Frame of the covariates, and mean square of each scaled covariate (`CoxRegressionProgram._frame`).
+    size_error : array of shape (p,)
+        Relative standard deviation of the noise of `size`.
+    size_least : array of shape (p,)
+        A low size that the release allows.
     table_noise : float
         Standard deviation of the noise of an entry of the table.
     noise : float
@@ -73,6 +77,11 @@ class Fit:
         Relative standard deviations of the errors of H, over the roots of its diagonal entries.
     whitening, mean : array of shape (p, p) and (p,)
         T and the mean of u among events.
+    outweighed : array of shape (p,)
+        Share of the information about each coefficient that is lost, beyond the mean of all columns, as rows of unusual
+        covariates weigh less.
+    drifting : array of shape (p,)
+        Product of the factors by which rounds widened the errors of a column's means by part.
     kept : float
         Number of events that stopping and weighting leave.
     tau, smooth : float
@@ -86,6 +95,8 @@ class Fit:
     center: Floats
     scale: Floats
     size: Floats  # mean square of each scaled covariate
+    size_error: Floats  # its relative error
+    size_least: Floats  # a low plausible size
     table_noise: float
     noise: float
     parts: tuple[int, ...] = ()
@@ -103,6 +114,7 @@ class Fit:
         self.whitening, self.mean = np.eye(p), np.zeros(p)
         self.kept = self.exits.total  # events that are left after stopping and weighting
         self.loose = np.zeros((0, 0))
+        self.outweighed, self.drifting = np.zeros(p), np.ones(p)
         self.dark = TUNING.loose
         ends = self.exits.hazards[:, -1]
         end = float(ends @ self.exits.units / np.sum(self.exits.units))
@@ -221,7 +233,8 @@ class Fit:
             self.theta = inverted(J + self.prior(self.tau)) @ y
         # Empirical Bayes: both prior deviations follow from the releases, and the posterior mean from them.
         self.tau = likely_size(J, y, p)
-        self.smooth = self._likely_smoothness(J, y)
+        weights, found = self.smoothness(J, y)
+        self.smooth = float(found[int(np.argmax(weights))])
         self.theta = inverted(J + self.prior(self.tau)) @ y
         b = self.theta[:p]
         # Variance of the predictor among events; `uncover` takes it for that of the units.
@@ -232,30 +245,38 @@ class Fit:
         """Information of all rounds so far."""
         return merged(self.rounds, self.hessian, self.theta, slice(self.p, self.p + self.K))
 
-    def prior(self, tau: float) -> Floats:
-        """Prior precision of theta, for a prior deviation tau of the coefficients.
+    def prior(self, tau: float | Floats, smooth: float | None = None) -> Floats:
+        """Prior precision of theta.
 
         Parameters
         ----------
-        tau : float
-            Prior deviation of a coefficient of u, equal for all.
+        tau : float or array of shape (p,)
+            Prior deviation of a coefficient of u.
+        smooth : float, optional
+            Prior deviation of the change of the baseline from part to part; by default the present one.
 
         Returns
         -------
         array of shape (m, m)
         """
+        smooth = self.smooth if smooth is None else smooth
+        coefficients = np.broadcast_to(np.asarray(tau, dtype=np.float64) ** -2, (self.p,))
         # Parts get their precision below; 0 here.
-        found = np.diag(
-            np.concatenate([np.full(self.p, tau**-2), np.zeros(self.K), np.full(self.G - 1, TUNING.constant**-2)])
-        )
-        # A random walk over the parts: neighbours are alike, and none is far from the table.
+        found = np.diag(np.concatenate([coefficients, np.zeros(self.K), np.full(self.G - 1, TUNING.constant**-2)]))
+        # A random walk over the parts: neighbours are alike, and none is far from the table. Where neighbours differ
+        # much, the table is far off.
         steps = np.diff(np.eye(self.K), axis=0)
         parts = slice(self.p, self.p + self.K)
-        found[parts, parts] = np.eye(self.K) / TUNING.shift**2 + steps.T @ steps / self.smooth**2
+        found[parts, parts] = np.eye(self.K) / (TUNING.shift**2 + smooth**2) + steps.T @ steps / smooth**2
         return found
 
-    def _likely_smoothness(self, J: Floats, y: Floats) -> float:
-        """The deviation of the walk over the parts that explains the rounds best, with a prior around `TUNING.smooth`.
+    @property
+    def weak(self) -> Floats:
+        """Prior deviation of the coefficients behind the intervals: `TUNING.weak` per deviation of a column."""
+        return np.asarray(TUNING.weak / np.sqrt(np.clip(self.size, TUNING.size_least, 1.0)))
+
+    def smoothness(self, J: Floats, y: Floats) -> tuple[Floats, Floats]:
+        """Posterior weights of the deviations of the walk over the parts, and these deviations.
 
         Where follow-up depends on the covariates, the table is far from the baseline and the walk is rough.
 
@@ -264,13 +285,21 @@ class Fit:
         J, y : array of shape (m, m) and (m,)
             Information and weighted estimate of `estimation.merged`.
         """
-        before, found = self.smooth, {}
+        factors = np.array(TUNING.smooth_factors)
         # The logarithm of the factor has a standard normal prior.
-        for factor in TUNING.smooth_factors:
-            self.smooth = factor * TUNING.smooth
-            found[self.smooth] = evidence(J, y, self.prior(self.tau)) - 0.5 * math.log(factor) ** 2
-        self.smooth = before
-        return max(found, key=lambda each: found[each])
+        found = [evidence(J, y, self.prior(self.tau, TUNING.smooth * each)) for each in TUNING.smooth_factors]
+        density = np.array(found) - 0.5 * np.log(factors) ** 2
+        weight = np.exp(density - np.max(density))
+        return weight / np.sum(weight), TUNING.smooth * factors
+
+    def eigenvalues(self) -> tuple[Floats, Floats, Floats, float]:
+        """Eigenvalues and eigenvectors of the correlations of the covariates among events, their standard deviations,
+        and the error of an eigenvalue."""
+        own = self.own_moments()
+        root = np.sqrt(np.maximum(np.diag(own), 1e-12))
+        values, vectors = np.linalg.eigh(own / np.outer(root, root))
+        # Errors of the entries are independent, so that c' E c has about the deviation of one of them for a unit c.
+        return np.maximum(values, 1e-9), vectors, root, float(np.mean(self.loose[: self.p, : self.p]))
 
     def own_moments(self) -> Floats:
         """Covariance of the covariates among events, parts and strata taken out: (p, p) per event."""
@@ -318,6 +347,7 @@ class Fit:
         guess = self.bounds.first_weight * units
         weight = guess + (measured - guess) * prior**2 / (prior**2 + blur**2)
         weight = float(np.clip(weight, TUNING.weight_least * units, units))
+        self._weigh_columns(np.diag(moments)[:p] / weight, noise / weight)
         # Rows weigh more in the later rounds.
         more = min(weight * self.bounds.weight / self.bounds.first_weight, units)
         if G == 1:
@@ -354,6 +384,24 @@ class Fit:
         loose = np.full_like(H, 1.0) * self.dark
         loose[:p, p:] = loose[p:, :p] = TUNING.loose_parts
         self.loose = loose
+
+    def _weigh_columns(self, weighted: Floats, noise: float) -> None:
+        """Find how much of each column's information is with rows that weigh less.
+
+        A column of long tails has its variance with few people, whose rows are long: its weighted mean square is below
+        that of all people. The ratio is drawn to 1 by its noise.
+
+        Parameters
+        ----------
+        weighted : array of shape (p,)
+            Noisy mean squares of the scaled covariates of all people, by weight.
+        noise : float
+            Standard deviation of their noise.
+        """
+        error = np.hypot(noise / self.size, weighted / self.size * self.size_error)
+        prior = TUNING.weight_error**2
+        ratio = 1 + (weighted / self.size - 1) * prior / (prior + error**2)
+        self.outweighed = np.clip(1 - ratio, 0, 1)
 
     def _tilt(self, score: Floats, noise: Floats) -> None:
         """Move the first Hessian half of the way to the solution.
@@ -421,6 +469,7 @@ class Fit:
         factor = max((1 * variance + unit * prior) / (variance + prior), 0.05)
         guess = guess * factor
         root = np.sqrt(np.abs(np.diag(guess)))
+        self._loosen_parts(measured - guess, root, error**2 / 2)
         spread = self.loose * np.outer(root, root)
         # Noise of an entry off the diagonal (isometric coordinates), taken for the diagonal as well.
         rho = spread**2 / (spread**2 + error**2 / 2)
@@ -432,3 +481,31 @@ class Fit:
         left: Floats = spread * np.sqrt(1 - rho)
         self.loose = np.sqrt(self.loose**2 * (1 - rho) + (TUNING.loose / 2) ** 2)
         return left
+
+    def _loosen_parts(self, apart: Floats, root: Floats, noise: float) -> None:
+        """Widen the errors of the means of a column by part where a round is farther from the guess than they allow.
+
+        Where follow-up depends on a column, its mean drifts from part to part, by far more than that of other columns.
+        The K entries of a column have errors of one relative deviation, `loose` times an unknown factor with a
+        log-normal prior; `loose` becomes the root of its posterior mean square.
+
+        Parameters
+        ----------
+        apart : array of shape (m, m)
+            Measured less guessed second moments.
+        root : array of shape (m,)
+            Roots of the diagonal of the guess.
+        noise : float
+            Variance of the noise of an entry of `apart`.
+        """
+        p, parts = self.p, slice(self.p, self.p + self.K)
+        factors = np.array(TUNING.parts_factors)[:, None, None]
+        variance = (factors * self.loose[:p, parts] * np.outer(root[:p], root[parts])) ** 2 + noise
+        density = -0.5 * np.sum(np.log(variance) + apart[:p, parts] ** 2 / variance, axis=2)
+        # The prior of the factors falls with a power, so that its mean square is near 1.
+        density -= TUNING.parts_power * np.log(factors[:, :, 0])
+        weight = np.exp(density - np.max(density, axis=0))
+        widened = np.sqrt(np.sum(weight * factors[:, :, 0] ** 2, axis=0) / np.sum(weight, axis=0))
+        self.drifting = self.drifting * widened
+        self.loose[:p, parts] *= widened[:, None]
+        self.loose[parts, :p] = self.loose[:p, parts].T

@@ -72,6 +72,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from zerosum.algorithms.cox.baseline import exits_of, parts_of
+from zerosum.algorithms.cox.estimation import plausible_spread
 from zerosum.algorithms.cox.fit import Fit, second_moments
 from zerosum.algorithms.cox.proportionality import late_effects, late_parts
 from zerosum.algorithms.cox.results import concordance_results, estimate_of
@@ -301,12 +302,12 @@ class CoxRegressionProgram(RangedAlgorithm):
         # The expected number of units that take part in the fit.
         units = counted.units and counted.units * (1 - self.hold_out * bool(self.concordance))
         exits = exits_of(table, events, entries, self.times, counted.noise_std, units, entry=self.entry is not None)
-        center, scale, size = self._frame(first, release, units or float(np.sum(exits.units)))
+        frame = self._frame(first, release, units or float(np.sum(exits.units)))
         # The noise of the release so far gives that of the rounds: standard deviations are D / sqrt(share) times one
         # constant.
         unit = counted.noise_std / second.sensitivity(adjacency) * math.sqrt(tabled)
         noise = 2 * unit / math.sqrt(math.fsum(rounds))
-        fit = Fit(self, exits, center, scale, size, counted.noise_std, noise)
+        fit = Fit(self, exits, *frame, counted.noise_std, noise)
         for number, share in enumerate(rounds):
             step = fit.step(first=number == 0)
             fit.take(step, (yield PrivateSum(step, share)), first=number == 0)
@@ -322,8 +323,8 @@ class CoxRegressionProgram(RangedAlgorithm):
             estimate |= concordance_results(ranked.split(release.value), release.noise_std)
         return estimate
 
-    def _frame(self, statistic: CovariateMoments, release: Release, units: float) -> tuple[Floats, Floats, Floats]:
-        """Center and scale of the values in [-1, 1], and the mean square of a scaled covariate; all (p,).
+    def _frame(self, statistic: CovariateMoments, release: Release, units: float) -> tuple[Floats, ...]:
+        """Center and scale of values in [-1, 1], and the mean square of a scaled covariate with its error; all (p,).
 
         Parameters
         ----------
@@ -336,8 +337,8 @@ class CoxRegressionProgram(RangedAlgorithm):
 
         Returns
         -------
-        center, scale, size : array of shape (p,)
-            u = (v - center)/scale.
+        center, scale, size, size_error, size_least : array of shape (p,)
+            u = (v - center)/scale; `size_error` is relative, and `size_least` is a low plausible size.
         """
         p = self.features
         sums, squares = statistic.split(release.value)
@@ -349,14 +350,16 @@ class CoxRegressionProgram(RangedAlgorithm):
         # Noise of E v^2 - center^2 by the delta method: squares are released with the weight SQUARE.
         blur = np.sqrt((noise / SQUARE) ** 2 + (2 * np.abs(center) * noise) ** 2)
         variance = squares / units - center**2
-        # A variance below some deviations of its noise is not known to be above zero.
-        scale = np.sqrt(np.clip(variance, np.maximum(TUNING.variance_out * blur, TUNING.scale_least**2), 1))
+        scale, least = plausible_spread(
+            variance, blur, np.where(self.binary, TUNING.spread_binary, TUNING.spread_center)
+        )
+        known = scale**2
         # A rare level scaled to its own deviation would make its few carriers long rows that count little. The
         # carrier's value is (1 + |center|)/scale, which this limits to `rare` times the typical length of a row.
         widest = (1 + np.abs(center)) / (TUNING.rare * math.sqrt(p + 1))
         scale = np.where(self.binary, np.maximum(scale, widest), scale)
-        # The mean square of u is below 1 where the scale exceeds the deviation. 1e-3 makes it positive.
-        return center, scale, (np.clip(variance, 0, 1) + 1e-3) / scale**2
+        # The mean square of u is below 1 where the scale exceeds the deviation.
+        return center, scale, known / scale**2, blur / known, (least / scale) ** 2
 
     @property
     def binary(self) -> Any:

@@ -37,30 +37,22 @@ def estimate_of(fit: Fit) -> Estimate:
     # A coefficient of u, over half a range times the scale, is one in the units of the data.
     half = plan.half[:p] * fit.scale
     J, y = fit.merged()
-    prior = fit.prior(TUNING.weak)
     sampling, noise = inverted(fit.hessian), inverted(J)
     # Both numbers are noisy: limits keep the variances of the results finite.
     lost = float(np.clip(1 - fit.kept / fit.exits.total, 0, 0.9))
-    # Effects that are not proportional differ between the information that is lost and the rest.
-    # The model's share does not depend on how long people were observed, and counts times at which few units were left.
-    # A baseline that steps from part to part is not known within parts either.
-    steps = np.diff(fit.theta[p : p + fit.K])
-    rough = float(np.mean(steps**2)) if len(steps) else 0.0
-    drift = np.zeros_like(noise)
-    mean = inverted(J + prior) @ y
     # Rounds that disagree by more than their errors have larger errors (the factor of Birge 1932).
     apart = discord(fit.rounds, fit.hessian, noise @ y, slice(p, p + fit.K))
-    noise = noise * max(apart, 1.0)
-    drift[:p, :p] = np.diag((TUNING.fade * mean[:p]) ** 2) + (
-        (TUNING.wander * max(lost, fit.bounds.lost)) ** 2 + TUNING.within**2 * rough
-    ) * inverted(fit.own_moments())
-
-    # Posterior covariance of an estimate with this variance and the prior: (V^-1 + prior)^-1.
-    def about(variance: Floats) -> Floats:
-        return inverted(inverted(variance + drift) + prior)
-
+    noise = doubted(fit, noise * max(apart, 1.0))
+    rough = roughness(fit, J)
+    # Effects that are not proportional or not linear differ between the information that is lost and the rest, column
+    # by column. A baseline that steps from part to part is not known within parts either.
+    own = inverted(fit.own_moments())
+    least = 1 - fit.bounds.weight * (1 - fit.outweighed)
+    lacking = TUNING.wander * np.maximum(least, fit.bounds.lost / 2)
+    drift = np.zeros_like(noise)
+    drift[:p, :p] = (np.outer(lacking, lacking) + TUNING.within**2 * rough**2) * own
     # Stopping and weighting lose part of the information: the fit differs from that of all by as much sampling.
-    pooled, population = about(noise + lost * sampling), about(noise + sampling)
+    mean, pooled, population = averaged(fit, J, y, noise, (lost * sampling, sampling), drift)
     units = np.outer(half, half)
     found = interval_table(mean[:p] / half, pooled[:p, :p] / units, population[:p, :p] / units, np.full(p, math.inf))
     reasons = reasons_of(fit, J, noise)
@@ -73,18 +65,97 @@ def estimate_of(fit: Fit) -> Estimate:
     }
     for name, value in found.items():
         estimate[name] = Quantity(value, "diagnostic", (axis, ENDS)[: value.ndim])
+    estimate["outweighed"] = Quantity(fit.outweighed, "diagnostic", (axis,))
+    estimate["spread_known"] = Quantity(np.minimum(fit.size_least / fit.size, 1.0), "diagnostic", (axis,))
+    estimate["column_drift"] = Quantity(fit.drifting, "diagnostic", (axis,))
     at = plan.middle[:p] + plan.half[:p] * fit.center
     estimate["baseline_at"] = Quantity(at, "number", (axis,))
     estimate |= survival_of(fit, noise + lost * sampling, noise + sampling)
     single = {
         "discord": apart,
-        "baseline_steps": math.sqrt(rough),
+        "baseline_steps": rough,
         "events": fit.exits.total,
         "lost_information": lost,
         "stop": fit.bounds.stop,
         "clip": fit.bounds.clip,
     }
     return estimate | {name: Quantity(np.array([value]), "diagnostic") for name, value in single.items()}
+
+
+def roughness(fit: Fit, J: Floats) -> float:
+    """How far the baseline steps from part to part: the root of the mean square, less that of the noise.
+
+    Parameters
+    ----------
+    J : array of shape (m, m)
+        Information of all rounds.
+    """
+    parts = slice(fit.p, fit.p + fit.K)
+    steps = np.diff(fit.theta[parts])
+    if not len(steps):
+        return 0.0
+    # The posterior mean (J + prior)^-1 y has the covariance (J + prior)^-1 J (J + prior)^-1 from noise.
+    posterior = inverted(J + fit.prior(fit.tau))
+    spread = (posterior @ J @ posterior)[parts, parts]
+    across = np.diff(np.eye(fit.K), axis=0)
+    expected = float(np.trace(across @ spread @ across.T)) / len(steps)
+    return math.sqrt(max(float(np.mean(steps**2)) - expected, 0.0))
+
+
+def doubted(fit: Fit, noise: Floats) -> Floats:
+    """The covariance of the noise where combinations of columns may have less information than their estimate.
+
+    A combination with the eigenvalue l of the columns' correlations has noise of variance 1/l^2 for a score of fixed
+    noise. With the error e of l the mean of 1/l^2 is larger by the factor 1 + 3 (e/l)^2 to second order.
+
+    Parameters
+    ----------
+    noise : array of shape (m, m)
+        Covariance of theta.
+    """
+    values, vectors, root, error = fit.eigenvalues()
+    factors = 1 + 3 * np.minimum(error / values, TUNING.doubt_most) ** 2
+    p = fit.p
+    scale = np.eye(len(noise))
+    # A combination c of columns of size 1 has the coefficients c/root: their covariance is stretched along each.
+    scale[:p, :p] = (vectors * np.sqrt(factors)) @ vectors.T * root[None, :] / root[:, None]
+    return np.asarray(scale @ noise @ scale.T)
+
+
+def averaged(
+    fit: Fit, J: Floats, y: Floats, noise: Floats, samplings: tuple[Floats, Floats], drift: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Posterior mean of theta, and its covariances about the pooled data and about the population.
+
+    They are averaged over the possible smoothness of the baseline by its evidence: where the releases do not tell
+    whether follow-up depends on the columns, one value would leave out what follows from the others.
+
+    Parameters
+    ----------
+    J, y : array of shape (m, m) and (m,)
+        Information and weighted estimate of all rounds.
+    noise : array of shape (m, m)
+        Covariance of theta from privacy noise.
+    samplings : pair of arrays of shape (m, m)
+        Sampling variance that is added, of the pooled data and of the population.
+    drift : array of shape (m, m)
+        Covariance of what the model leaves out.
+    """
+    weight, found = fit.smoothness(J, y)
+    means, spreads = [], []
+    for smooth in found:
+        prior = fit.prior(fit.weak, smooth)
+        mean = inverted(J + prior) @ y
+        faded = drift.copy()
+        faded[: fit.p, : fit.p] += np.diag((TUNING.fade * mean[: fit.p]) ** 2)
+        means.append(mean)
+        # Posterior covariance of an estimate with this variance and the prior: (V^-1 + prior)^-1.
+        spreads.append([inverted(inverted(noise + each + faded) + prior) for each in samplings])
+    centre = np.einsum("s,si->i", weight, np.array(means))
+    away = np.array(means) - centre
+    between = np.einsum("s,si,sj->ij", weight, away, away)
+    pooled, population = np.einsum("s,skij->kij", weight, np.array(spreads)) + between
+    return centre, pooled, population
 
 
 def reasons_of(fit: Fit, J: Floats, noise: Floats) -> Floats:
@@ -102,12 +173,8 @@ def reasons_of(fit: Fit, J: Floats, noise: Floats) -> Floats:
     # Deviation of a coefficient if all others were known; the ratio of both is the root of the variance inflation
     # factor.
     alone = 1 / np.sqrt(np.maximum(np.diag(J)[:p], 1e-300))
-    # Eigenvalues of the columns' correlations that are below their own error: such combinations are not known.
-    own = fit.own_moments()
-    root = np.sqrt(np.maximum(np.diag(own), 1e-12))
-    values, vectors = np.linalg.eigh(own / np.outer(root, root))
-    # The norm of a p x p matrix of independent errors is of the order of their deviation times sqrt(p).
-    error = float(np.mean(fit.loose[:p, :p])) * math.sqrt(p)
+    # Combinations of columns whose eigenvalue is below its own error are not known.
+    values, vectors, _root, error = fit.eigenvalues()
     hidden = np.sum(vectors[:, values < TUNING.collinear * error] ** 2, axis=1) > TUNING.hidden_share
     noisy = deviation > TUNING.known
     inflated = deviation > TUNING.inflation * alone

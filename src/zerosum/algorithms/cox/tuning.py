@@ -53,7 +53,7 @@ class Tuning:
     coefficient over the root of the share of events that are stopped."""
     drift_weight: float = 0.1
     """The same of rows with small weights."""
-    wander: float = 0.3
+    wander: float = 0.15
     """How far effects of the information that is lost may be from those of the rest, in intervals."""
     fade: float = 0.06
     """Relative error of a coefficient from stopping where effects change with the time or are not linear, in intervals:
@@ -64,7 +64,7 @@ class Tuning:
     """Standard error of the logarithm of the baseline's cumulative hazard that bins of constant hazard leave."""
     shift: float = 0.6
     """Prior deviation of the logarithm of a part's baseline from that of the table."""
-    smooth: float = 0.1
+    smooth: float = 0.2
     """Prior deviation of its change from one part to the next."""
     constant: float = 2.0
     """Prior deviation of the logarithm of a stratum's level from that of the table."""
@@ -117,6 +117,20 @@ class Tuning:
     """Events of a merged bin where the noise is small. Chosen by hand."""
     smooth_factors: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
     """Factors of `smooth` that the releases choose from."""
+    parts_factors: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
+    """Factors of `loose_parts` over which the releases decide, column by column."""
+    parts_power: float = 4.0
+    """Power with which their prior falls."""
+    spread_center: float = 0.35
+    """Median of the prior of a column's standard deviation, in half ranges."""
+    spread_binary: float = 0.8
+    """The same of a column of the range 0 to 1, most of which are two-valued."""
+    spread_log: float = 0.4
+    """Standard deviation of the prior of its logarithm."""
+    spread_wide: float = 2.0
+    """The same over that, where it is asked whether a range may be far too wide."""
+    spread_low: float = 1.0
+    """Posterior deviations by which a standard deviation may be lower there."""
     sizes: tuple[float, ...] = tuple(math.exp(-4 + 0.125 * step) for step in range(41))
     """Prior deviations of the coefficients that the releases choose from: exp(-4) to exp(1)."""
     share_least: float = 0.005
@@ -133,15 +147,19 @@ class Tuning:
     one bin count half."""
     score_times: int = 6
     """Bins of the time there, with about equal numbers of events; pairs in one bin are left out."""
-    bend: float = 0.3
+    bend: float = 0.2
     """What third derivatives leave out of a score that is moved by one standard deviation."""
     rare: float = 1.4
     """A two-valued column is scaled to at most this times the root of the number of columns."""
     known: float = 0.2
     """Privacy noise of a coefficient above which it is not identified: noise alone makes a hazard ratio of 1.5 or 0.67
     for one standard deviation in one of twenty studies."""
-    collinear: float = 0.3
-    """An eigenvalue of the correlations of the columns below this many times their error is not known."""
+    doubt_most: float = 5.0
+    """Largest ratio of the error of an eigenvalue to it in the stated noise."""
+    size_least: float = 0.05
+    """Least mean square of a scaled column in the prior behind the intervals."""
+    collinear: float = 1.0
+    """An eigenvalue of the correlations of the columns below this many times its error is not known."""
     hidden_share: float = 0.1
     """A coefficient is hidden if more than this share of its column lies in such combinations."""
     events_each: float = 10.0
