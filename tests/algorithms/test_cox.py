@@ -358,6 +358,22 @@ def test_exits_of_constant_hazard_rise_by_it() -> None:
     exits = exits_of(table, float(1000 - alive[-1]), np.zeros((1, 8)), edges, 0.0, 1000.0, entry=False)
     assert np.allclose(exits.hazards[0], 0.5 * edges, rtol=0.03)
     assert exits.total == pytest.approx(1000 - alive[-1])
+    assert not np.any(exits.thin)
+
+
+def test_exits_where_few_are_at_risk_are_thin() -> None:
+    edges, table = np.linspace(0, 4, 9), np.zeros((1, 17))
+    table[0, 0:4] = 490, 490, 5, 5
+    table[0, 16] = 10
+    exits = exits_of(table, 495.0, np.zeros((1, 8)), edges, 1.0, 1000.0, entry=False)
+    assert exits.thin[0].tolist() == [False] + [True] * 7
+
+
+def test_bridged_is_zero_without_merged_bins_and_largest_within_them() -> None:
+    found = driven(program(), people(20_000), unit=0.0)
+    wide = driven(program(), people(2000), unit=4.0)
+    spans = [np.diff(np.log(-np.log(each["baseline_interval"].value[0])), axis=1)[:, 0] for each in (found, wide)]
+    assert np.median(np.abs(spans[1])) > np.median(np.abs(spans[0]))
 
 
 def test_uncover_inverts_margin_of_normal_predictor() -> None:

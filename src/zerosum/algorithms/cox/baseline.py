@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerosum.algorithms.cox.tuning import TUNING
 from zerosum.arrays import Floats
@@ -33,11 +34,14 @@ def normal_nodes() -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class Exits:
-    """The table after corrections: marginal cumulative hazards (G, bins + 1), events (G, bins), units (G,)."""
+    """The table after corrections: marginal cumulative hazards (G, bins + 1), events (G, bins), units (G,); the number
+    of the merged bin of each bin (G, bins); and whether the number at risk is too small to be known (G, bins)."""
 
     hazards: Floats
     events: Floats
     units: Floats
+    merged: NDArray[np.intp]
+    thin: NDArray[np.bool_]
 
     @property
     def total(self) -> float:
@@ -82,14 +86,20 @@ def exits_of(
     gone = counts[:, 0 : 2 * bins : 2] + died
     size = np.maximum(np.sum(counts, axis=1), 1.0)
     found = [_marginal(died[g], gone[g], entries[g], size[g], edges, noise, entry=entry) for g in range(strata)]
-    return Exits(np.array([hazard for hazard, _events in found]), np.array([events for _hazard, events in found]), size)
+    hazards, smooth, merged = (np.array(each) for each in zip(*found, strict=True))
+    # Units at risk at the beginning of each bin, against the noise of the 2 j entries before it.
+    at_risk = size[:, None] - np.cumsum(np.hstack([np.zeros((strata, 1)), (gone - entries)[:, :-1]]), axis=1)
+    if entry:
+        at_risk -= np.maximum(np.sum(entries, axis=1), 0.0)[:, None]
+    unknown = TUNING.risk_stand_out * noise * np.sqrt(2 * np.arange(1, bins + 1))
+    return Exits(hazards, smooth, size, merged, at_risk < TUNING.at_risk_least * size[:, None] + unknown)
 
 
 def _marginal(
     died: Floats, gone: Floats, entries: Floats, units: float, edges: Floats, noise: float, *, entry: bool
-) -> tuple[Floats, Floats]:
-    """Cumulative hazard at the edges and smoothed events by bin, of one stratum. Bins are merged until their events
-    stand out of the noise.
+) -> tuple[Floats, Floats, NDArray[np.intp]]:
+    """Cumulative hazard at the edges, smoothed events by bin, and merged bins, of one stratum. Bins are merged until
+    their events stand out of the noise.
 
     With d events in a merged bin of length l, and R_0 and R_1 units at risk at its ends, the hazard is the occurrence
     over exposure rate d/(l (R_0 + R_1)/2), constant within the bin.
@@ -115,9 +125,11 @@ def _marginal(
         Cumulative hazard, 0 at time 0.
     smooth : array of shape (bins,)
         Events, spread evenly over merged bins.
+    merged : int array of shape (bins,)
+        The number of the merged bin.
     """
     bins, k = len(died), 0
-    hazard, smooth = [0.0], np.zeros(bins)
+    hazard, smooth, merged = [0.0], np.zeros(bins), np.zeros(bins, dtype=np.intp)
     least = TUNING.at_risk_least * units
     # Units that enter later are not at risk at time 0.
     risk = units - (max(float(np.sum(entries)), 0.0) if entry else 0.0)
@@ -135,8 +147,9 @@ def _marginal(
         rate = events / (max((risk + after) / 2, least) * (edges[j] - edges[k]))
         hazard += list(hazard[-1] + rate * (edges[k + 1 : j + 1] - edges[k]))
         smooth[k:j] = events * np.diff(edges[k : j + 1]) / (edges[j] - edges[k])
+        merged[k:j] = k
         risk, k = after, j
-    return np.array(hazard), smooth
+    return np.array(hazard), smooth, merged
 
 
 def uncover(hazards: Floats, spread: float) -> Floats:

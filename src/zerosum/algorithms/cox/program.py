@@ -96,11 +96,12 @@ class CoxRegressionProgram(RangedAlgorithm):
     `identified` as for the other regressions; `score_coefficients`, which are shrunk more and rank better;
     `baseline_survival` by stratum at the ends of bins, for a unit with the covariates `baseline_at`, with
     `baseline_interval` (pooled data) and `baseline_population_interval`; `events`; `lost_information`, the share that
-    stopping and weighting leave out; `baseline_steps`, how far the baseline is from the table of exits; and
-    `unidentified_reason` (0 for an identified coefficient). `baseline_log_variance`, `baseline_covariance` and
-    `coefficient_covariance` give intervals of predicted survival. With a share for them: `late_difference` with its
-    deviation and p-values, and `proportionality_p_value` (`proportionality`); and `concordance` with its interval
-    (`concordance`).
+    stopping and weighting leave out; `baseline_steps`, how far the baseline is from the table of exits;
+    `unidentified_reason` (0 for an identified coefficient); and by column `outweighed` (the share of information with
+    rows of low weight), `column_drift` (drift of its mean over the time, beside what is usual) and `spread_known`.
+    `baseline_log_variance`, `baseline_covariance` and `coefficient_covariance` give intervals of predicted survival.
+    With a share for them: `late_difference` with its deviation and p-values, and `proportionality_p_value`
+    (`proportionality`); and `concordance` with its interval (`concordance`).
     """
 
     name: ClassVar[str] = "cox-regression"
@@ -307,7 +308,8 @@ class CoxRegressionProgram(RangedAlgorithm):
         # constant.
         unit = counted.noise_std / second.sensitivity(adjacency) * math.sqrt(tabled)
         noise = 2 * unit / math.sqrt(math.fsum(rounds))
-        fit = Fit(self, exits, *frame, counted.noise_std, noise)
+        center, scale, size, size_error, size_least = frame
+        fit = Fit(self, exits, center, scale, size, size_error, size_least, counted.noise_std, noise)
         for number, share in enumerate(rounds):
             step = fit.step(first=number == 0)
             fit.take(step, (yield PrivateSum(step, share)), first=number == 0)

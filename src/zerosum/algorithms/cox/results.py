@@ -220,7 +220,9 @@ def survival_of(fit: Fit, pooled: Floats, population: Floats) -> Estimate:
         relative = fit.table_noise**2 * np.repeat(size / np.maximum(events, 1.0) ** 2, size)
         shape = (position * (1 - position) * relative * (whole / np.maximum(hazards[0], 1e-300)) ** 2)[None, :]
     # The hazard is constant within bins that were merged; that misfit has no noise to estimate it from.
-    shape = np.minimum(shape, 4.0) + TUNING.band**2
+    shape = np.minimum(shape, 4.0) + TUNING.band**2 + bridged(fit, full)
+    # Where few are at risk, one event moves the hazard of all data as well.
+    shape = shape + TUNING.thin**2 * fit.exits.thin
     axes = fit.plan.stratum_axis, Axis("time", tuple(f"{end:g}" for end in fit.plan.times[1:]))
     found = {"baseline_survival": Quantity(np.exp(-hazards), "share", axes)}
     # Sampling variance of the logarithm of a cumulative hazard of N events, 1/N (Nelson and Aalen).
@@ -243,6 +245,32 @@ def survival_of(fit: Fit, pooled: Floats, population: Floats) -> Estimate:
         "baseline_covariance": Quantity((slopes @ population)[:, :, :p] / half, "diagnostic", (*axes, axis)),
         "coefficient_covariance": Quantity(population[:p, :p] / np.outer(half, half), "diagnostic", (axis, axis)),
     }
+
+
+def bridged(fit: Fit, hazards: Floats) -> Floats:
+    """Variance of the logarithm of the cumulative hazard from hazards that are not constant within merged bins.
+
+    With the share f of a merged bin's hazard h spent, the cumulative hazard H has the deviation h c (f (1 - f))^(1/2),
+    as a Brownian bridge, c = 2 `TUNING.within_merged`.
+
+    Parameters
+    ----------
+    hazards : array of shape (G, bins + 1)
+        Cumulative hazards from 0.
+
+    Returns
+    -------
+    array of shape (G, bins)
+    """
+    found = np.zeros_like(hazards[:, 1:])
+    for g, merged in enumerate(fit.exits.merged):
+        first = merged
+        last = np.searchsorted(merged, merged, side="right")
+        spent, whole = hazards[g, 1:] - hazards[g, first], hazards[g, last] - hazards[g, first]
+        share = np.clip(spent / np.maximum(whole, 1e-300), 0, 1)
+        apart = 2 * TUNING.within_merged * whole * np.sqrt(share * (1 - share))
+        found[g] = (apart / np.maximum(hazards[g, 1:], 1e-300)) ** 2
+    return np.minimum(found, 4.0)
 
 
 def concordance_results(table: Floats, noise: float) -> Estimate:

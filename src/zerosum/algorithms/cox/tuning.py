@@ -62,6 +62,13 @@ class Tuning:
     """What steps of the baseline between parts leave open within parts, in intervals."""
     band: float = 0.1
     """Standard error of the logarithm of the baseline's cumulative hazard that bins of constant hazard leave."""
+    within_merged: float = 0.25
+    """How far hazards within merged bins may be from constant: the deviation of the share of their hazard that is spent
+    at the middle. Chosen by hand."""
+    thin: float = 1.0
+    """Standard error of the logarithm of the cumulative hazard where few are at risk. Chosen by hand."""
+    risk_stand_out: float = 2.0
+    """Deviations of its noise that the number at risk must exceed to be known. Chosen by hand."""
     shift: float = 0.6
     """Prior deviation of the logarithm of a part's baseline from that of the table."""
     smooth: float = 0.2
