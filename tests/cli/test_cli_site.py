@@ -140,3 +140,16 @@ def test_site_with_a_database_serves_the_rows_that_it_fetched(deployment: Deploy
     assert zerosum("site", "fetch", cwd=home).returncode == 2  # a query without rows leaves the old snapshot
     assert [line["event"] for line in deployment.log("north")] == ["fetched", "started"]
     assert json.loads(zerosum("site", "dry-run", path, "--json", cwd=home).stdout)["would_agree"]
+
+
+def test_site_schema_of_a_rehearsal_is_drafted_without_a_policy_and_not_confirmed(tmp_path: Path) -> None:
+    (tmp_path / "east.csv").write_text("age;bmi\n60;21,5\n70;30,1\n")
+    (tmp_path / "east.toml").write_text(
+        'name = "east"\ndata = "east.csv"\ndelimiter = ";"\nschema = "east-schema.toml"\n'
+    )
+    found = json.loads(zerosum("site", "schema", "--site", "east.toml", "--json", cwd=tmp_path).stdout)
+    assert found["drafted"]
+    assert found["schema"]["columns"]["bmi"]["decimal"] == ","
+    refused = zerosum("site", "schema", "--site", "east.toml", "--confirm", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "policy" in refused.stderr

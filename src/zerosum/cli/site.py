@@ -172,13 +172,17 @@ def site_schema(
 ) -> None:
     """Draft the schema of the data if there is none, compare the data with it, and with --confirm let the site serve
     studies with it. Plans are refused by the schema, never by the rows. The output is for the steward only."""
+    from zerosum.kernel.statistic import Adjacency
     from zerosum.report.record import write_whole
     from zerosum.site.schema import DataSchema
     from zerosum.study import SiteFile
     from zerosum.study.site_schema import check_schema, confirm_schema, confirmed_schema, draft_schema, schema_text
 
     loaded = SiteFile.load(site)
-    policy, path = loaded.own_policy(), loaded.schema_path
+    # A draft needs no policy, so that it can be made for a rehearsal; a site that serves has one.
+    needed = confirm or loaded.policy is not None
+    policy = loaded.own_policy() if needed else loaded.load_policy("person", Adjacency.REPLACE_ONE)
+    path = loaded.schema_path
     drafted = not path.exists()
     with terminal.study_progress() as observer:
 

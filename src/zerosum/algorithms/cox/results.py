@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerosum.algorithms.cox.concordance import concordance_of
 from zerosum.algorithms.cox.estimation import discord, inverted
@@ -166,19 +167,25 @@ def reasons_of(fit: Fit, J: Floats, noise: Floats) -> Floats:
     J : array of shape (m, m)
         Information of all rounds.
     noise : array of shape (m, m)
-        Its inverse: the covariance of theta from privacy noise.
+        Covariance of theta from privacy noise, as `doubted` has it.
     """
     p = fit.p
     deviation = np.sqrt(np.maximum(np.diag(noise)[:p], 0.0))
-    # Deviation of a coefficient if all others were known; the ratio of both is the root of the variance inflation
-    # factor.
+    # Deviation of a coefficient if all others were known; the ratio to that with unknown ones is the root of the
+    # variance inflation factor.
     alone = 1 / np.sqrt(np.maximum(np.diag(J)[:p], 1e-300))
-    # Combinations of columns whose eigenvalue is below its own error are not known.
+    inflated = np.sqrt(np.maximum(np.diag(inverted(J))[:p], 0.0)) > TUNING.inflation * alone
+    # Combinations of columns whose eigenvalue is below its own error are not known. Nearly collinear are those with a
+    # small one; the others are hidden by the noise of the correlations.
     values, vectors, _root, error = fit.eigenvalues()
-    hidden = np.sum(vectors[:, values < TUNING.collinear * error] ** 2, axis=1) > TUNING.hidden_share
-    noisy = deviation > TUNING.known
-    inflated = deviation > TUNING.inflation * alone
-    reasons = np.where(noisy, np.where(inflated, COLLINEAR, NOISE), np.where(hidden, COLLINEAR, 0))
+    unknown = values < TUNING.collinear * error
+
+    def among(which: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return np.asarray(np.sum(vectors[:, which] ** 2, axis=1) > TUNING.hidden_share)
+
+    collinear = among(unknown & (values < TUNING.collinear_most)) | inflated
+    noisy = (deviation > TUNING.known) | among(unknown)
+    reasons = np.where(noisy, np.where(collinear, COLLINEAR, NOISE), 0)
     few = fit.exits.total < TUNING.events_each * p
     return np.asarray(np.where((reasons == NOISE) & few, FEW, reasons), dtype=np.float64)
 

@@ -167,6 +167,8 @@ class Tuning:
     """Least mean square of a scaled column in the prior behind the intervals."""
     collinear: float = 1.0
     """An eigenvalue of the correlations of the columns below this many times its error is not known."""
+    collinear_most: float = 0.3
+    """Largest such eigenvalue of columns that are called nearly collinear. Chosen by hand."""
     hidden_share: float = 0.1
     """A coefficient is hidden if more than this share of its column lies in such combinations."""
     events_each: float = 10.0
