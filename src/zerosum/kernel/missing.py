@@ -34,7 +34,8 @@ _ELSEWHERE = {
         "a 0/1 column for missing values beside an imputed one is `indicators` of a design or of from_formula"
     ),
     ("drop", "dropna", "listwise", "omit", "na.omit", "complete", "complete-case", COMPLETE): (
-        f'rows are left out of regressions by "{COMPLETE}", and values of other algorithms by "{OBSERVED}"'
+        f'rows are left out of linear, logistic and Poisson regressions by "{COMPLETE}", and values of other '
+        f'algorithms, but for Cox regressions, by "{OBSERVED}"'
     ),
     ("mean", "median", "mode", "most-frequent"): (
         "a mean or a median of the data is not public: give a value from subject knowledge"
@@ -76,8 +77,8 @@ def unknown_rule(rule: object, rules: Sequence[str], column: str = "") -> str:
     column : str
         The column that it was given for; by default several.
 
-    >>> unknown_rule("listwise", [VALUE, MEANINGS[OBSERVED]])[-98:]
-    'rows are left out of regressions by "complete-cases", and values of other algorithms by "observed"'
+    >>> unknown_rule("listwise", [VALUE, MEANINGS[OBSERVED]])[-88:]
+    '"complete-cases", and values of other algorithms, but for Cox regressions, by "observed"'
     """
     word = str(rule).lower().replace("_", "-").replace(" ", "-")
     hints = [text for words, text in _ELSEWHERE.items() if word in words]

@@ -158,7 +158,7 @@ def plausible_spread(variance: Floats, noise: Floats, center: Floats) -> tuple[F
         `TUNING.spread_wide` times as wide: ranges may be declared far too wide.
 
     >>> spread, least = plausible_spread(np.array([0.04, 0.04]), np.array([1e-6, 10.0]), np.array([0.5, 0.5]))
-    >>> spread.round(2).tolist(), bool(least[1] < spread[1] / 3)
+    >>> spread.round(2).tolist(), bool(least[1] < spread[1] / 2)
     ([0.2, 0.54], True)
     """
     logarithms = np.linspace(math.log(TUNING.scale_least), 0.0, 601)[:, None]
