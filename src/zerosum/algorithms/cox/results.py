@@ -6,9 +6,10 @@ they take away,
     pooled      J^-1 + lost H^-1 + drift,
     population  J^-1 + H^-1 + drift,
 
-with J^-1 multiplied by the discord of the rounds if that is above 1, each combined with a weak prior of deviation
-`TUNING.weak`. With H = (1 - lost) H_all the variance of the difference of the two fits is about H^-1 - H_all^-1 = lost
-H^-1 (Hausman 1978, for an efficient fit beside one with less information).
+with J^-1 multiplied by the discord of the rounds if that is above 1, and stretched along combinations of columns whose
+information is not known well (`doubted`). Each is combined with a weak prior of deviation `TUNING.weak`, and averaged
+over the smoothness of the baseline (`averaged`). With H = (1 - lost) H_all the variance of the difference of the two
+fits is about H^-1 - H_all^-1 = lost H^-1 (Hausman 1978, for an efficient fit beside one with less information).
 """
 
 from __future__ import annotations
