@@ -31,7 +31,7 @@ from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.significance import Correction, adjusted, joint_wald
 from zerosum.report.caveats import interval_caveats
 from zerosum.report.document import Forest, ForestRow, Table, known
-from zerosum.report.mixed import random_intercept
+from zerosum.report.mixed import MixedTable, random_intercept
 
 Interval = tuple[float, float]
 Link = Literal["identity", "logit", "log", "softmax"]
@@ -117,42 +117,6 @@ class JointTest:
     p_value: float
     identified: bool
     p_adjusted: float | None = None
-
-
-@dataclass(frozen=True)
-class MixedTable:
-    """A linear model with a random intercept by site (`zerosum.report.mixed`).
-
-    Attributes
-    ----------
-    fixed : CoefficientTable
-        The slopes and the mean intercept.
-    between : float
-        Standard deviation of the intercepts between sites.
-    interval : tuple of float
-        Its interval of 95 %.
-    sites : mapping of str to tuple of float
-        Intercept of each site, drawn towards the mean, and its standard error.
-    """
-
-    fixed: CoefficientTable
-    between: float
-    interval: Interval
-    sites: Mapping[str, tuple[float, float]]
-
-    @property
-    def note(self) -> str:
-        """The standard deviation between sites with its interval, for tables."""
-        low, high = (f"{end:.3g}" for end in self.interval)
-        return (
-            f"Random intercept by site: standard deviation {self.between:.3g} (95 % CI {low} to {high}) between "
-            f"{len(self.sites)} sites."
-        )
-
-    def __str__(self) -> str:
-        """The coefficients, and the intercepts of the sites."""
-        lines = [f"{name}: {value:.4g} (SE {std:.2g})" for name, (value, std) in self.sites.items()]
-        return "\n".join([str(self.fixed), "", self.note, *lines])
 
 
 @dataclass(frozen=True)

@@ -20,17 +20,58 @@ References: Laird and Ware 1982; Patterson and Thompson 1971; Viechtbauer 2007.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from zerosum.arrays import Floats
+
+if TYPE_CHECKING:  # a table makes a `MixedTable`, and its module imports this one
+    from zerosum.report.coefficients import CoefficientTable
 
 # Largest variance between sites in the search, over the largest variance of an estimated constant plus their spread.
 # Chosen by hand: far beyond any estimate.
 _MOST = 1e4
 # Quantiles of the interval of the variance between sites.
 _TAILS = (0.975, 0.025)
+
+
+@dataclass(frozen=True)
+class MixedTable:
+    """A linear model with a random intercept by site (`zerosum.report.mixed`).
+
+    Attributes
+    ----------
+    fixed : CoefficientTable
+        The slopes and the mean intercept.
+    between : float
+        Standard deviation of the intercepts between sites.
+    interval : tuple of float
+        Its interval of 95 %.
+    sites : mapping of str to tuple of float
+        Intercept of each site, drawn towards the mean, and its standard error.
+    """
+
+    fixed: CoefficientTable
+    between: float
+    interval: tuple[float, float]
+    sites: Mapping[str, tuple[float, float]]
+
+    @property
+    def note(self) -> str:
+        """The standard deviation between sites with its interval, for tables."""
+        low, high = (f"{end:.3g}" for end in self.interval)
+        return (
+            f"Random intercept by site: standard deviation {self.between:.3g} (95 % CI {low} to {high}) between "
+            f"{len(self.sites)} sites."
+        )
+
+    def __str__(self) -> str:
+        """The coefficients, and the intercepts of the sites."""
+        lines = [f"{name}: {value:.4g} (SE {std:.2g})" for name, (value, std) in self.sites.items()]
+        return "\n".join([str(self.fixed), "", self.note, *lines])
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,9 @@ from zerosum.kernel.names import visible
 from zerosum.kernel.quantity import Quantity
 from zerosum.kernel.question import Question
 from zerosum.kernel.significance import CORRECTIONS, Correction
-from zerosum.report.coefficients import INTERCEPT, NOT_IDENTIFIED, CoefficientTable, JointTest, MixedTable, p_text
+from zerosum.report.coefficients import INTERCEPT, NOT_IDENTIFIED, CoefficientTable, JointTest, p_text
 from zerosum.report.document import Picture, Table
+from zerosum.report.mixed import MixedTable
 from zerosum.report.number_format import format_number
 from zerosum.report.tidy import TidyTable, tidy_tables
 

@@ -26,7 +26,8 @@ import numpy as np
 
 from zerosum.errors import BadInput, BadParameter
 from zerosum.kernel.quantity import Quantity
-from zerosum.report.coefficients import CoefficientTable, JointTest, MixedTable
+from zerosum.report.coefficients import CoefficientTable, JointTest
+from zerosum.report.mixed import MixedTable
 
 Cell = str | float | bool | None
 Estimate = Mapping[str, Quantity]
