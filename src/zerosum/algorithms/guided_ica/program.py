@@ -27,9 +27,9 @@ variance t = (s/(N k w))^2. Of y that part is kept which noise does not explain.
 
 With public people, in each block of directions,
 
-    a = <G, y>/<G, G> in the metric 1/t, shrunk to a (1 - var a/a^2), at least 0      the public people's difference u =
-    sum of ((y - a G)^2 - t), over the sum of v, at least 0                        size of what remains, in units of v D
-    = a G + (y - a G) u v/(u v + t)
+    a = <G, y>/<G, G> in the metric 1/t, shrunk to a (1 - var a/a^2), at least 0    factor of the public people
+    u = sum of ((y - a G)^2 - t) over the sum of v, at least 0                      size of the rest, in units of v
+    D = a G + (y - a G) u v/(u v + t)
 
 v is the variance of a public person. If the public people differ from the templates as those of the study do, a is near
 1 and the noise matters little; if they do not, a is near 0, and the rest is shrunk towards the template. Directions
