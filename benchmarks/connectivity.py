@@ -137,7 +137,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        return "coefficients" if self.program.covariates else "difference"
+        return "connectivity_coefficients" if self.program.covariates else "connectivity_difference"
 
     def drawn(self, rng: np.random.Generator) -> Whole:
         """People drawn again with replacement, within sites for a regression within sites."""
@@ -160,7 +160,7 @@ def measure(setting: Setting, epsilon: float, runs: int) -> str:
         value, ends = own[name].value[0], own[f"{name}_interval"].value[0]
         errors.append(float(np.sqrt(np.mean((value - truth) ** 2))))
         slopes.append(float(np.sum(value * truth) / np.sum(truth**2)))
-        edges.append(float(np.sum(own["q_value"].value[0] < 0.05)))
+        edges.append(float(np.sum(own["edge_q_value"].value[0] < 0.05)))
         found.append(float(own["global_test"].value[0, 2] < 0.05))
         pooled.append((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
         again = setting.people.drawn(setting.drawn(rng)).run(setting.program, plan, rng)
@@ -186,7 +186,7 @@ def level(setting: Setting, epsilon: float, runs: int) -> str:
         shuffled = replace(setting.people, group=setting.people.group[order], x=setting.people.x[order])
         found = shuffled.run(setting.program, plan, rng)
         globally.append(float(found["global_test"].value[0, 2] < 0.05))
-        any_edge.append(float(np.any(found["q_value"].value[0] < 0.05)))
+        any_edge.append(float(np.any(found["edge_q_value"].value[0] < 0.05)))
     return f"eps {epsilon:g}, shuffled: global test {np.mean(globally):.3f}, any edge {np.mean(any_edge):.3f}"
 
 

@@ -392,12 +392,13 @@ def guided() -> Drawn:
     people = [
         rng.laplace(size=(60, len(truth))) @ (shifted + 0.1 * rng.normal(size=truth.shape))
         + 0.3 * rng.normal(size=(60, truth.shape[1]))
-        for _ in range(480)
+        for _ in range(520)
     ]
+    # The last forty are public people, who take no part in the study.
     sites = {name: Units.from_list(people[at * 120 : (at + 1) * 120]) for at, name in enumerate(SITES)}
     from zerosum.algorithms.guided_ica.public import PublicPeople
 
-    facts = PublicPeople.of(Units.from_list(people[::12]), truth).parameters()
+    facts = PublicPeople.of(Units.from_list(people[480:]), truth).parameters()
     chosen = algorithms.GuidedICAProgram(columns=space.columns, templates=truth, **facts)
     return _run("Networks guided by templates", chosen, sites, 4.0), space
 

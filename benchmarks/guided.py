@@ -135,7 +135,9 @@ class Case:
         plain = GuidedICAProgram(columns=COLUMNS, templates=M)
         units = abide.units(b)
         exact = plain.model_copy(update={"clip": 1e9})
-        truth = Rehearsal(exact, len(units), SITES, 1.0, DELTA, scheme="non-private").run(units, 0)["difference"].value
+        truth = (
+            Rehearsal(exact, len(units), SITES, 1.0, DELTA, scheme="non-private").run(units, 0)["map_difference"].value
+        )
         own = facts.difference @ facts.basis.T
         return cls(GuidedICAProgram(columns=COLUMNS, templates=M, **facts.parameters()), plain, units, truth, own)
 
@@ -158,7 +160,7 @@ class Case:
             text = f"    eps {epsilon:g}:"
             for label, program in (("with public people", self.program), ("templates only", self.plain)):
                 study = Rehearsal(program, len(self.units), SITES, epsilon, DELTA, COLLUDERS)
-                found = [self.scores(e["difference"].value) for e in study.runs(self.units, seeds)]
+                found = [self.scores(e["map_difference"].value) for e in study.runs(self.units, seeds)]
                 maps, difference, error = zip(*found, strict=True)
                 worst = min(maps) - alone
                 expected = study.algorithm.expectation(PublicFacts(noise=noise_of(study), units=len(self.units)))
@@ -212,10 +214,10 @@ def study(abide: Abide, folder: Path, asked: argparse.Namespace) -> None:
                     result = zerosum.run(
                         case.program, sites, epsilon=epsilon, delta=DELTA, colluders=COLLUDERS, policies=policies
                     )
-                found.append(case.scores(result.estimate["difference"].value))
+                found.append(case.scores(result.estimate["map_difference"].value))
             plan = simulated_plan(case.program, sites, epsilon)
             again = [
-                case.scores(e["difference"].value)
+                case.scores(e["map_difference"].value)
                 for e in PlanSimulation(case.program, plan).runs(case.units, range(20))
             ]
             print(
@@ -286,11 +288,13 @@ def _guided_forecast(
         own = replace(case, units=abide.units(which))
         exact = case.plain.model_copy(update={"clip": 1e9})
         truth = (
-            Rehearsal(exact, len(which), SITES, 1.0, DELTA, scheme="non-private").run(own.units, 0)["difference"].value
+            Rehearsal(exact, len(which), SITES, 1.0, DELTA, scheme="non-private")
+            .run(own.units, 0)["map_difference"]
+            .value
         )
         own = replace(own, difference=truth)
         study = Rehearsal(case.program, len(which), SITES, epsilon, DELTA, COLLUDERS)
-        found.append(own.scores(study.run(own.units, at)["difference"].value))
+        found.append(own.scores(study.run(own.units, at)["map_difference"].value))
         expected = study.algorithm.expectation(PublicFacts(noise=noise_of(study), units=len(which)))
     assert expected is not None
     return (

@@ -76,6 +76,8 @@ def brains() -> dict[str, Any]:
     regions = (np.arange(np.prod(SHAPE)) // 8).reshape(SHAPE)  # 14 of them, and what lies outside
     save(Path("grid/atlas.nii.gz"), regions.astype(np.int16))
     bids(Path("north/derivatives/fmriprep"), {f"sub-{at:02}": [("task-rest", 20)] for at in range(3)})
+    bids(Path("public/derivatives/fmriprep"), {f"sub-{at:02}": [("task-rest", 40)] for at in range(5)})
+    save(Path("networks.nii.gz"), np.random.default_rng(0).normal(size=(*SHAPE, 2)))
     return {}
 
 

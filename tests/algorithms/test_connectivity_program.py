@@ -39,7 +39,7 @@ def test_connectivity_by_group_without_noise_has_the_means_of_the_data(adjacency
     found = result_of(ConnectivityProgram(**GROUPS), units, adjacency)
     means = np.array([z[codes == g].mean(axis=0) for g in (0, 1)])
     np.testing.assert_allclose(found["connectivity"], means, atol=1e-5)
-    np.testing.assert_allclose(found["difference"], means[1:] - means[:1], atol=1e-5)
+    np.testing.assert_allclose(found["connectivity_difference"], means[1:] - means[:1], atol=1e-5)
     np.testing.assert_allclose(found["group_size"], [20, 20], atol=1e-6)
     spread = [np.sqrt(np.mean(z[codes == g].var(axis=0))) for g in (0, 1)]
     np.testing.assert_allclose(found["spread"], spread, rtol=1e-3)
@@ -50,7 +50,7 @@ def test_connectivity_of_all_people_has_one_group() -> None:
     rows = Units(np.ascontiguousarray(np.asarray(units.rows)[:, :4]), units.offsets)
     found = result_of(ConnectivityProgram(columns=COLUMNS[:4], clip=9.0), rows)
     np.testing.assert_allclose(found["connectivity"], [z.mean(axis=0)], atol=1e-5)
-    assert "difference" not in found
+    assert "connectivity_difference" not in found
 
 
 def test_connectivity_on_covariates_agrees_with_least_squares() -> None:
@@ -58,15 +58,15 @@ def test_connectivity_on_covariates_agrees_with_least_squares() -> None:
     chosen = ConnectivityProgram(columns=COLUMNS, covariates={"who": (0.0, 1.0)}, clip=9.0)
     found = result_of(chosen, units)
     slope = z[codes == 1].mean(axis=0) - z[codes == 0].mean(axis=0)
-    np.testing.assert_allclose(found["coefficients"], [slope], atol=1e-5)
+    np.testing.assert_allclose(found["connectivity_coefficients"], [slope], atol=1e-5)
 
 
 def test_connectivity_tests_find_an_effect_and_no_more() -> None:
     units, _z, _codes = people(200)
     found = result_of(ConnectivityProgram(**GROUPS), units)
     assert found["global_test"][0, 2] < 1e-3
-    assert np.argmin(found["p_value"][0]) == 0
-    assert found["q_value"][0, 0] < 0.05
+    assert np.argmin(found["edge_p_value"][0]) == 0
+    assert found["edge_q_value"][0, 0] < 0.05
     none, _z, _codes = people(200, effect=0.0, seed=4)
     assert result_of(ConnectivityProgram(**GROUPS), none)["global_test"][0, 2] > 1e-3
 
@@ -74,7 +74,7 @@ def test_connectivity_tests_find_an_effect_and_no_more() -> None:
 def test_connectivity_intervals_of_the_population_contain_those_of_the_people() -> None:
     units, _z, _codes = people(40)
     found = result_of(ConnectivityProgram(**GROUPS), units, noise=0.5)
-    own, all_ = found["difference_interval"], found["difference_population_interval"]
+    own, all_ = found["connectivity_difference_interval"], found["connectivity_difference_population_interval"]
     assert np.all(all_[..., 0] < own[..., 0])
     assert np.all(all_[..., 1] > own[..., 1])
 
@@ -95,7 +95,7 @@ def test_connectivity_intervals_cover_the_difference() -> None:
             return Release(total + 0.8 * rng.normal(size=total.shape), 0.8, 60.0, ("a", "b"))
 
         ends = drive(program.program(Adjacency.REPLACE_ONE), answer)[0]
-        low, high = np.moveaxis(ends["difference_interval"].value[0], -1, 0)
+        low, high = np.moveaxis(ends["connectivity_difference_interval"].value[0], -1, 0)
         inside.append((low <= truth) & (truth <= high))
     assert 0.93 <= np.mean(inside) <= 0.97
 
@@ -105,7 +105,7 @@ def test_connectivity_directions_of_edges_release_fewer_numbers() -> None:
     basis = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0]
     chosen = ConnectivityProgram(**GROUPS, edge_basis=basis)
     assert chosen.releases(Adjacency.REPLACE_ONE)[0].size == 2 * (2 + 2)
-    found = result_of(chosen, units)["difference"]
+    found = result_of(chosen, units)["connectivity_difference"]
     whole = z[codes == 1].mean(axis=0) - z[codes == 0].mean(axis=0)
     np.testing.assert_allclose(found, [basis @ (basis.T @ whole)], atol=1e-5)
 

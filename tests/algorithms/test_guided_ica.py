@@ -52,9 +52,9 @@ def test_guided_ica_without_noise_finds_the_difference(more: dict[str, Any], adj
     facts = PublicFacts(noise=1e-6, units=30)
     found = result_of(program(**more).resolve(facts), units, adjacency)
     exact = result_of(program(clip=1e6), units)
-    assert agreement(found["difference"], exact["difference"]) > 0.98
+    assert agreement(found["map_difference"], exact["map_difference"]) > 0.98
     np.testing.assert_allclose(np.linalg.norm(found["maps"], axis=1), 1)
-    assert np.all(np.abs(found["difference"] @ TEMPLATES.T) < 1e-6)
+    assert np.all(np.abs(found["map_difference"] @ TEMPLATES.T) < 1e-6)
     assert np.mean(np.sum(found["maps"] * found["templates"], axis=1)) < 1
 
 

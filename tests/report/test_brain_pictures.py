@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import matplotlib.image
-import nibabel as nib
 import numpy as np
 import pytest
 
+from helpers.brain_images import nib
 from zerosum.data.masker import Masker
 from zerosum.errors import BadData
 from zerosum.report.brain_pictures import best_matches, draw_brains

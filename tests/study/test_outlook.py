@@ -122,6 +122,6 @@ def test_plan_is_written_only_if_enough_is_expected_or_anyway(units: int, tmp_pa
     ran = zerosum("plan", "s.toml", "--out", "plan.json", cwd=tmp_path)
     assert (ran.returncode == 0) == plan.exists() == (units == 4000)
     assert "what to expect" in ran.stdout
-    ran = zerosum("plan", "s.toml", "--out", "plan.json", "--anyway", cwd=tmp_path)
+    ran = zerosum("plan", "s.toml", "--out", "again.json", "--anyway", cwd=tmp_path)
     assert ran.returncode == 0
-    assert plan.exists()
+    assert (tmp_path / "again.json").exists()

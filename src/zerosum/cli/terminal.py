@@ -323,7 +323,9 @@ def _extent(values: list[Any]) -> str:
     >>> _extent([[1.0, -2.0, 0.5], [0.0, 3.0, None]])
     '2 by 3 numbers from -2 to 3; the files have all of them'
     """
-    shape, level, flat = [], values, list[Any](values)
+    shape: list[int] = []
+    level: Any = values
+    flat = list(values)
     while isinstance(level, list):
         shape.append(len(level))
         level = level[0] if level else 0

@@ -19,6 +19,9 @@ from zerosum.estimators.people import PeopleEstimator
 from zerosum.estimators.validation import LIST, RANGES, Constraint, optional
 from zerosum.kernel.quantity import Quantity
 
+# The main estimate of a result: the first of these that it has.
+_MAIN = ("connectivity_coefficients", "connectivity_difference", "connectivity")
+
 
 @documented
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -155,20 +158,19 @@ class Connectivity(PeopleEstimator):
         return given
 
     def _learn(self, estimate: Estimate) -> None:
-        main = next(name for name in ("coefficients", "difference", "connectivity") if name in estimate)
+        main = next(name for name in _MAIN if name in estimate)
         if "connectivity" in estimate:
             self.connectivity_: Floats = np.asarray(estimate["connectivity"])
-        if "difference" in estimate:
-            self.difference_: Floats = np.asarray(estimate["difference"])
-        if "coefficients" in estimate:
-            self.coef_: Floats = np.asarray(estimate["coefficients"])
-        before = "" if main == "connectivity" else f"{main}_"
+        if "connectivity_difference" in estimate:
+            self.difference_: Floats = np.asarray(estimate["connectivity_difference"])
+        if "connectivity_coefficients" in estimate:
+            self.coef_: Floats = np.asarray(estimate["connectivity_coefficients"])
         self.noise_std_: Floats = np.asarray(estimate[main].std)
-        self.interval_: Floats = np.asarray(estimate[f"{before}interval"])
-        self.population_interval_: Floats = np.asarray(estimate[f"{before}population_interval"])
-        if "p_value" in estimate:
-            self.p_value_: Floats = np.asarray(estimate["p_value"])
-            self.q_value_: Floats = np.asarray(estimate["q_value"])
+        self.interval_: Floats = np.asarray(estimate[f"{main}_interval"])
+        self.population_interval_: Floats = np.asarray(estimate[f"{main}_population_interval"])
+        if "edge_p_value" in estimate:
+            self.p_value_: Floats = np.asarray(estimate["edge_p_value"])
+            self.q_value_: Floats = np.asarray(estimate["edge_q_value"])
             self.global_p_value_: Floats = np.asarray(estimate["global_test"])[:, 2]
         self.spread_: Floats = np.asarray(estimate["spread"])
         self.edges_: tuple[str, ...] = estimate[main].axes[1].labels
@@ -187,8 +189,7 @@ class Connectivity(PeopleEstimator):
         ndarray of shape (k, k)
             Coefficients, differences or means, the first of these that the result has.
         """
-        names = ("coefficients", "difference", "connectivity")
-        found: Quantity = next(self.result_.estimate[name] for name in names if name in self.result_.estimate)
+        found: Quantity = next(self.result_.estimate[name] for name in _MAIN if name in self.result_.estimate)
         values = found.value[row]
         size = round((1 + np.sqrt(1 + 8 * len(values))) / 2)
         square = np.zeros((size, size))

@@ -174,7 +174,7 @@ class GuidedICA(PeopleEstimator):
 
     def _learn(self, estimate: Estimate) -> None:
         self.maps_: Floats = np.asarray(estimate["maps"])
-        self.difference_: Floats = np.asarray(estimate["difference"])
+        self.difference_: Floats = np.asarray(estimate["map_difference"])
         self.templates_: Floats = np.asarray(estimate["templates"])
         self.share_kept_: Floats = np.asarray(estimate["share_kept"])
         self.difference_noise_ = float(estimate["difference_noise"][0])

@@ -293,9 +293,11 @@ class Terms:
     def whole_mu(self, extra_delta: float) -> float:
         """The mu of the whole study, at the delta that finite arithmetic leaves: delta - `extra_delta`."""
         if not extra_delta <= self.delta / 100:
+            # A delta above a hundredth protects too little to be advised.
+            enough = f", of {100 * extra_delta:.2g} or more at this epsilon" if extra_delta < 1e-4 else ""
             raise BadParameter(
-                f"finite arithmetic would add more than a hundredth to a delta of {self.delta:g}: ask for a smaller "
-                "epsilon or a larger delta"
+                f"finite arithmetic would add {extra_delta:.2g}, more than a hundredth, to a delta of {self.delta:g}: "
+                f"ask for a smaller epsilon than {self.epsilon:g}, or a larger delta{enough}"
             )
         with computable():
             return accountant.mu_for(self.epsilon, self.delta - extra_delta)

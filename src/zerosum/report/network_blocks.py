@@ -24,7 +24,7 @@ _LEVEL = 0.05  # of tests and of the false discovery rate
 
 def differences(estimate: Estimate, question: Question, space: Masker | None) -> Iterator[Block]:
     """What a study changes about its templates: slices of the differences, and the part of them above the noise."""
-    found, kept = estimate["difference"], estimate["share_kept"].value
+    found, kept = estimate["map_difference"], estimate["share_kept"].value
     axis = found.axes[0]
     size = np.linalg.norm(found.value, axis=1)
     if not np.any(size > 0):
@@ -54,8 +54,8 @@ def connectivity(estimate: Estimate, question: Question, space: Masker | None) -
     """Means by group, differences or coefficients as matrices, the strongest edges with intervals, and tests."""
     for name, title in (
         ("connectivity", "Connectivity"),
-        ("difference", "Difference"),
-        ("coefficients", "Coefficient"),
+        ("connectivity_difference", "Difference"),
+        ("connectivity_coefficients", "Coefficient"),
     ):
         if name not in estimate:
             continue
@@ -68,14 +68,14 @@ def connectivity(estimate: Estimate, question: Question, space: Masker | None) -
             of = "" if name == "connectivity" and len(rows.labels) == 1 else f" {_words(name, label)}"
             about = "Fisher's z of each pair of networks: red is positive, blue negative."
             yield Grid(f"{title}{of}", about, networks, networks, _square(estimate[name].value[at], len(networks)))
-    for name in ("difference", "coefficients"):
+    for name in ("connectivity_difference", "connectivity_coefficients"):
         if name in estimate:
             yield from _edges(estimate, name)
 
 
 def _words(name: str, label: str) -> str:
     """What a row is about: "of patients from controls", or "of age"."""
-    if name != "difference":
+    if name != "connectivity_difference":
         return f"of {label}"
     later, _, first = label.partition(" - ")
     return f"of {later} from {first}"
@@ -101,14 +101,14 @@ def _edges(estimate: Estimate, name: str) -> Iterator[Block]:
     found, tests = estimate[name], estimate["global_test"].value
     for at, label in enumerate(found.axes[0].labels):
         statistic, free, p = tests[at]
-        clear = int(np.sum(estimate["q_value"].value[at] < _LEVEL))
+        clear = int(np.sum(estimate["edge_q_value"].value[at] < _LEVEL))
         words = _words(name, label)
         verdict = "some edge differs from 0" if p < _LEVEL else "no difference is shown in all edges together"
         single = f"{clear} edges have a false discovery rate below {_LEVEL:g}"
         numbers = f"chi-squared {statistic:.4g}, {free:.4g} df, p = {p:.2g}"
-        sentence = f"{name.capitalize()} {words}: {verdict} ({numbers}); {single}."
+        sentence = f"{name.removeprefix('connectivity_').capitalize()} {words}: {verdict} ({numbers}); {single}."
         yield Text((sentence,))
-        order = np.argsort(estimate["p_value"].value[at], kind="stable")[:_MOST_EDGES]
+        order = np.argsort(estimate["edge_p_value"].value[at], kind="stable")[:_MOST_EDGES]
         pooled, ends = (estimate[f"{name}_{kind}"].value[at] for kind in ("interval", "population_interval"))
         rows = tuple(
             ForestRow(
@@ -131,8 +131,8 @@ def _edges(estimate: Estimate, name: str) -> Iterator[Block]:
                 found.axes[1].labels[e],
                 format_number(float(found.value[at, e]), 3),
                 format_number(float(np.asarray(found.std)[at, e]) * NORMAL_95, 2),
-                format_number(float(estimate["p_value"].value[at, e]), 2),
-                format_number(float(estimate["q_value"].value[at, e]), 2),
+                format_number(float(estimate["edge_p_value"].value[at, e]), 2),
+                format_number(float(estimate["edge_q_value"].value[at, e]), 2),
             )
             for e in order
         )

@@ -2,10 +2,10 @@
 
 The map of one unit, with the time courses y_t in R^k of its networks (`networks`) and K their sum of products:
 
-    r_ij = K_ij / sqrt(K_ii K_jj)                       correlation of networks i and j; 0 if one is silent r_ij = -S_ij
-    / sqrt(S_ii S_jj), S = ((1 - l) r + l I)^-1   instead, partial correlation with the public ridge l z_e  =
-    arctanh(clip(r_ij, -0.96, 0.96))             Fisher's transform of the E = k (k - 1)/2 pairs i < j f    = clip_c((z
-    - z0) U)                           z0: public centre; U: public directions of edges; clip in L2 norm
+    r_ij = K_ij / sqrt(K_ii K_jj)                  correlation of networks i and j; 0 if one is silent
+    r_ij = -S_ij / sqrt(S_ii S_jj)                 instead, partial correlation: S = ((1 - l) r + l I)^-1, public l
+    z_e  = arctanh(clip(r_ij, -0.96, 0.96))        Fisher's transform of the E = k (k - 1)/2 pairs i < j
+    f    = clip_c((z - z0) U)                      z0: public centre; U: public directions of edges; L2 norm
 
 A joint clip in L2 norm costs noise in proportion to c, which grows as the root of E; a range for each edge would cost a
 sensitivity that grows as the root of E times the width of the ranges, about eight times as much for 45 edges.

@@ -676,7 +676,7 @@ class Study(Table):
 
     def _map_labels(self, estimate: Estimate, maps: Floats) -> list[str]:
         """Label of each map: its number, its best match in the atlas of names, strength and stability."""
-        matches = ()
+        matches: tuple[str, ...] = ()
         if self.map_names is not None and self.space is not None:
             matches = best_matches(maps, self.space, self.folder / self.map_names)
         known = [name for name in ("strength", "stability", "share_kept") if name in estimate]
@@ -712,11 +712,11 @@ def _noise_level(name: str, estimate: Estimate) -> float:
     quantity = estimate[name]
     if quantity.std is not None:
         return 2 * float(np.mean(np.asarray(quantity.std)))
-    if name != "difference" or "difference_noise" not in estimate:
+    if name != "map_difference" or "difference_noise" not in estimate:
         return 0.0
     # The shrunk difference has the noise of the released one times the factor of its entries.
     each = float(estimate["difference_noise"][0]) / np.sqrt(quantity.value.size)
-    return 2 * each * float(np.sqrt(np.mean(estimate["share_kept"].value)))
+    return float(2 * each * np.sqrt(np.mean(estimate["share_kept"].value)))
 
 
 def _reason(kind: str, message: str) -> str:

@@ -72,10 +72,10 @@ TEST = Axis("test", ("statistic", "degrees of freedom", "p value"))
 class ConnectivityProgram(Algorithm):
     """Mean connectivity by group with differences, or regression of connectivity on covariates within sites.
 
-    Results by group (`group` or neither): `connectivity` and `spread`, with `interval` and `population_interval`; with
-    at least two groups also `difference` of each later group from the first one, with the same intervals, `p_value`,
-    `q_value` (Benjamini and Hochberg) and `global_test`. On covariates: `coefficients`, per unit of the covariate, with
-    the same intervals and tests.
+    Results by group (`group` or neither): `connectivity` and `spread`, with `connectivity_interval` and
+    `connectivity_population_interval`; with at least two groups also `connectivity_difference` of each later group from
+    the first one, with the same intervals, `edge_p_value`, `edge_q_value` (Benjamini and Hochberg) and `global_test`.
+    On covariates: `connectivity_coefficients`, per unit of the covariate, with the same intervals and tests.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ class ConnectivityProgram(Algorithm):
         energy_noise = math.sqrt(0.5) * self.radius * s / counts / E
         estimate = {
             "connectivity": Quantity(whole, "number", axes, noise),
-            **_intervals(whole, noise, sampling, axes),
+            **_intervals(whole, noise, sampling, axes, "connectivity"),
             "spread": Quantity(
                 np.sqrt(variance), "number", axes[:1], energy_noise / np.maximum(np.sqrt(variance), 1e-3)
             ),
@@ -317,7 +317,7 @@ class ConnectivityProgram(Algorithm):
         if len(counts) > 1:
             later = (Axis(axes[0].name, tuple(f"{each} - {axes[0].labels[0]}" for each in axes[0].labels[1:])), axes[1])
             estimate |= self._compared(
-                "difference",
+                "connectivity_difference",
                 whole[1:] - whole[0],
                 np.hypot(noise[1:], noise[0]),
                 np.hypot(sampling[1:], sampling[0]),
@@ -352,7 +352,9 @@ class ConnectivityProgram(Algorithm):
         )
         sampling = np.sqrt(np.diag(inverse) * variance)[:, None] * edge
         axes = (Axis("covariate", tuple(self.covariates)), self.edge_axis)
-        estimate = self._compared("coefficients", beta, own / half[:, None], sampling / half[:, None], axes)
+        estimate = self._compared(
+            "connectivity_coefficients", beta, own / half[:, None], sampling / half[:, None], axes
+        )
         estimate["spread"] = Quantity(np.array([math.sqrt(variance)]), "number")
         estimate["clip"] = Quantity(np.array([self.radius]), "diagnostic")
         return estimate
@@ -403,8 +405,8 @@ class ConnectivityProgram(Algorithm):
         return {
             name: Quantity(value, "coefficient", axes, noise),
             **found,
-            "p_value": Quantity(p, "diagnostic", axes),
-            "q_value": Quantity(np.stack([adjusted(row, "benjamini-hochberg") for row in p]), "diagnostic", axes),
+            "edge_p_value": Quantity(p, "diagnostic", axes),
+            "edge_q_value": Quantity(np.stack([adjusted(row, "benjamini-hochberg") for row in p]), "diagnostic", axes),
             "global_test": Quantity(np.array(tests), "diagnostic", (axes[0], TEST)),
         }
 
@@ -414,9 +416,7 @@ def statistic_count_noise(statistic: GroupedConnectivity, noise: float) -> float
     return noise / (math.sqrt(0.5) * statistic.clip)
 
 
-def _intervals(
-    value: Floats, noise: Floats, sampling: Floats, axes: tuple[Axis, ...], of: str = ""
-) -> dict[str, Quantity]:
+def _intervals(value: Floats, noise: Floats, sampling: Floats, axes: tuple[Axis, ...], of: str) -> dict[str, Quantity]:
     """95 % intervals for these people (noise) and for the population (noise and sampling), with an axis of ends.
 
     Parameters
@@ -428,9 +428,8 @@ def _intervals(
     of : str
         Name of the estimate, for the names of its intervals.
     """
-    before = f"{of}_" if of else ""
     sides = {"interval": Z * noise, "population_interval": Z * np.hypot(noise, sampling)}
     return {
-        before + kind: Quantity(np.stack([value - side, value + side], axis=-1), "number", (*axes, ENDS))
+        f"{of}_{kind}": Quantity(np.stack([value - side, value + side], axis=-1), "number", (*axes, ENDS))
         for kind, side in sides.items()
     }

@@ -27,9 +27,9 @@ variance t = (s/(N k w))^2. Of y that part is kept which noise does not explain.
 
 With public people, in each block of directions,
 
-    a = <G, y>/<G, G> in the metric 1/t, shrunk to a (1 - var a/a^2), at least 0      the public people's difference u =
-    sum of ((y - a G)^2 - t), over the sum of v, at least 0                        size of what remains, in units of v D
-    = a G + (y - a G) u v/(u v + t)
+    a = <G, y>/<G, G> in the metric 1/t, shrunk to a (1 - var a/a^2), at least 0    factor of the public people
+    u = sum of ((y - a G)^2 - t) over the sum of v, at least 0                      size of the rest, in units of v
+    D = a G + (y - a G) u v/(u v + t)
 
 v is the variance of a public person. If the public people differ from the templates as those of the study do, a is near
 1 and the noise matters little; if they do not, a is near 0, and the rest is shrunk towards the template. Directions
@@ -81,9 +81,9 @@ class GuidedICAProgram(Algorithm):
     Results, one row for each template:
 
     - `maps` (R x V): templates plus difference, of norm 1 each; the order and the signs are those of the templates.
-    - `difference` (R x V): the difference from the template, of which the template has norm 1; `templates` (R x V).
-    - `share_kept` (R): energy of the difference over that of the released difference before it was shrunk: 0 says that
-      nothing was above the noise, and the map is the template.
+    - `map_difference` (R x V): the difference from the template, of which the template has norm 1; `templates` (R x V).
+    - `share_kept` (R): energy of the released directions of the difference after they were shrunk, over that before: 0
+      says that nothing was above the noise.
     - `difference_noise` (1): expected norm of the noise in the released difference before it was shrunk.
     - `public_factor` (1), with public people: the factor of their difference, 1 if these people differ from the
       templates as the public ones do, 0 if the public ones say nothing.
@@ -272,21 +272,30 @@ class GuidedICAProgram(Algorithm):
         return Expectation(maps_expected, maps_expected, why, (difference, difference))
 
     def _informed_expectation(self, facts: PublicFacts) -> tuple[float, float]:
-        """With public people: correlation of maps, the mean over them, and of the difference."""
+        """With public people: correlation of maps, the mean over them, and of the difference.
+
+        In a block, a is expected to be 1 less what its own noise takes, 1 - 1/i for the information i = sum of g/t, and
+        the rest of the public people's difference is shrunk with what differs between the two populations.
+        """
         units, d = float(facts.units or 1), self.used
         h, t = self._expected_square(units), self._noise_variance(facts.noise, units, d)
-        g = np.asarray(self.public_difference) ** 2 - np.asarray(self.public_spread) / float(self.public_count or 1)
-        g = np.maximum(g, 0.0)
-        factor = np.zeros(d)
+        spread = np.asarray(self.public_spread) / float(self.public_count or 1)
+        g = np.maximum(np.asarray(self.public_difference) ** 2 - spread, 0.0)
+        noise = np.maximum(t, 1e-300)
+        overall = _expected_factor(g[:, :d], noise)
+        # Directions that are not released have the factor of all blocks together, and no rest.
+        common, estimate = overall * g, overall**2 * g
         for block in blocks(d):
-            signal = float(np.sum(h[:, block]))
-            factor[block] = signal / (signal + float(np.sum(t[:, block])))
-        common = (g + np.pad(factor * h[:, :d], ((0, 0), (0, h.shape[1] - d)))).sum(axis=1)
+            own, other, disturbed = g[:, block], h[:, block], noise[:, block]
+            a = _expected_factor(own, disturbed)
+            rest = (1 - a) ** 2 * own + other
+            kept = float(np.sum(rest)) / (float(np.sum(rest)) + float(np.sum(disturbed)))
+            common[:, block] = a * own + kept * ((1 - a) * own + other)
+            estimate[:, block] = a * (a + 2 * kept * (1 - a)) * own + kept**2 * (rest + disturbed)
         true = (g + h).sum(axis=1)
-        estimate = (g + np.pad(factor**2 * (h[:, :d] + t), ((0, 0), (0, h.shape[1] - d)))).sum(axis=1)
-        maps = float(np.mean((1 + common) / np.sqrt((1 + true) * (1 + estimate))))
-        difference = float(common.sum() / math.sqrt(max(true.sum() * estimate.sum(), 1e-300)))
-        return maps, difference
+        maps = (1 + common.sum(axis=1)) / np.sqrt((1 + true) * (1 + estimate.sum(axis=1)))
+        difference = float(common.sum()) / math.sqrt(max(float(true.sum() * estimate.sum()), 1e-300))
+        return float(np.mean(maps)), difference
 
     def _plain_expectation(self, facts: PublicFacts, size: float, person: float) -> tuple[float, float]:
         """Without public people: correlation of maps and of the difference.
@@ -347,7 +356,9 @@ class GuidedICAProgram(Algorithm):
             G = self.public_difference
             raw = raw + G[:, : self.used]
             found, factor = informed(raw, variance, G, self.public_spread)
-            difference, noisy = found @ self.outside.T, raw @ self.outside[:, : self.used].T
+            difference = found @ self.outside.T
+            # Directions that are not released are known from public people alone.
+            kept, noisy = found[:, : self.used], raw
         else:
             if self.basis is None:
                 # Noise in the templates' span is noise alone: no person differs there.
@@ -355,16 +366,16 @@ class GuidedICAProgram(Algorithm):
                 raw = raw - (raw @ inside) @ inside.T
             noisy = raw if self.basis is None else raw @ self.outside[:, : self.used].T
             # In the columns themselves only the directions outside the templates' span are left of the noise.
-            difference = shrunk(noisy, noise**2, R * self.used)
+            difference = kept = shrunk(noisy, noise**2, R * self.used)
         maps = self.maps_of_norm_1 + difference
         energy = np.sum(noisy**2, axis=1)
         axes = (Axis.numbered("component", R), self.column_axis)
         estimate = {
             "maps": Quantity(maps / np.linalg.norm(maps, axis=1, keepdims=True), "map", axes),
-            "difference": Quantity(difference, "map", axes),
+            "map_difference": Quantity(difference, "map", axes),
             "templates": Quantity(self.maps_of_norm_1, "filter", axes),
             "share_kept": Quantity(
-                np.clip(np.sum(difference**2, axis=1) / np.where(energy > 0, energy, 1.0), 0, 1), "diagnostic", axes[:1]
+                np.clip(np.sum(kept**2, axis=1) / np.where(energy > 0, energy, 1.0), 0, 1), "diagnostic", axes[:1]
             ),
             "difference_noise": Quantity(np.array([noise]), "diagnostic"),
         }
@@ -408,6 +419,18 @@ def informed(raw: Floats, variance: Floats, public: Floats, spread: Floats) -> t
         u = max(float(np.sum(rest**2 - t)) / float(np.sum(v)), 0.0)
         found[:, block] = a * G + rest * (u * v / (u * v + t) if u > 0 else 0.0)
     return found, overall
+
+
+def _expected_factor(square: Floats, variance: Floats) -> float:
+    """Expected a of the module docstring, where public people differ from the templates as those of the study do.
+
+    Parameters
+    ----------
+    square, variance : array
+        g, the squared difference of public people, and t.
+    """
+    information = float(np.sum(square / variance))
+    return max(1 - 1 / information, 0.0) if information > 0 else 0.0
 
 
 def _factor(y: Floats, t: Floats, public: Floats) -> float:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import nibabel as nib
 import numpy as np
 import pytest
 from nilearn.maskers import NiftiLabelsMasker, NiftiMapsMasker, NiftiMasker
 
-from helpers.brain_images import AFFINE, SHAPE, atlas, mask
+from helpers.brain_images import AFFINE, SHAPE, atlas, mask, nib
 from zerosum.data.masker import Masker
 from zerosum.data.templates import load_templates
 from zerosum.errors import BadData
