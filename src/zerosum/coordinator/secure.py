@@ -131,7 +131,7 @@ class SecureSums:
 
     def _blamed(self, site: str, message: Frame, why: str) -> None:
         proof = self._collector.proof(message)
-        # What is recorded as a proof convinces whoever checks it: it was checked here in the same way.
+        # What is recorded as a proof convinces every reader who checks it: it was checked here in the same way.
         convicted = proof and proofs.guilty(self._roster, proof) == self._index[site]
         self._blame(site, why, message, proof if convicted else b"")
 

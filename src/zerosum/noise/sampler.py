@@ -59,8 +59,8 @@ class Sampler:
         too, the keys of different purposes are independent uniform keys to every party that does not have the secret.
         What else is published of it, a commitment and a salted hash, is HKDF of it for other purposes.
 
-        Unlike the stream of `system` it is repeated by whoever has the secret, and in a forked child: a secret must be
-        used for one message only.
+        Unlike the stream of `system` it is repeated by every party that has the secret, and in a forked child: a secret
+        must be used for one message only.
         """
         return cls(derive(secret, b"stream " + purpose.encode()), rekey_after_fork=False)
 

@@ -137,7 +137,7 @@ def sites_and_vector(data: bytes | bytearray | memoryview, sites: int) -> tuple[
 
 
 def _split(rest: memoryview, sites: int) -> tuple[list[memoryview], memoryview]:
-    """The commitments of so many sites, and the vector behind them."""
+    """The commitments of this number of sites, and the vector behind them."""
     end = COMMITTED_BYTES * sites
     if len(rest) < end:
         raise Malformed(f"a vector comes with the commitments of its sites, {COMMITTED_BYTES} bytes each")

@@ -153,7 +153,7 @@ def unpack(body: memoryview, count: int) -> list[memoryview]:
 
 
 def unpack_all(body: memoryview, most: int) -> list[memoryview]:
-    """The inverse of `pack`, for at most so many strings."""
+    """The inverse of `pack`, for at most `most` strings."""
     parts: list[memoryview] = []
     at = 0
     while at < len(body):

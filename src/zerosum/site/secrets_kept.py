@@ -3,8 +3,8 @@
     secrets/PLAN/plan.json             the plan
     secrets/PLAN/ROUND-ATTEMPT.json    one contribution: its secret, the request, and the signed commitments
 
-Every file has mode 0600 in folders of mode 0700, and is durable before the contribution is charged and sent. Whoever
-reads such a file and the released sum can subtract this site's noise: it is as private as the data. So it is not in a
+Every file has mode 0600 in folders of mode 0700, and is durable before the contribution is charged and sent. A reader
+of such a file and the released sum can subtract this site's noise: it is as private as the data. So it is not in a
 backup, it is deleted after the days that the site's file states, and sooner by `zerosum site audit forget STUDY`. The
 masks of the secure sum do not follow from it.
 
