@@ -5,8 +5,9 @@ before a message is sent (round, attempt, digest of the request), and one with t
 the program sees it. The last record marks the end of the study. The public keys of secure aggregation are recorded when
 they were shared, so that a study continues with the sites that still have theirs. A fault of a site that counts as lost
 has a record with its evidence and, as its payload, the proof of its guilt if there is one. A release under the secure
-sum has the signed commitments of its sites. Before the first round there may be a record of sites that are left out, as
-the plan allows. An interrupted study is continued by giving the recorded releases to its program again.
+sum has the signed commitments of its sites, in the order of their names. Before the first round there may be a record
+of sites that are left out, as the plan allows. An interrupted study is continued by giving the recorded releases to its
+program again.
 
 Format of the file. Integers are big-endian (`struct` format ">Q8s32s" for the head of a record, 48 bytes):
 
@@ -15,7 +16,7 @@ Format of the file. Integers are big-endian (`struct` format ">Q8s32s" for the h
     8 bytes     check of the length: the first 8 bytes of SHA-256 of "length" and the 8 bytes above
     32 bytes    SHA-256 of the digest before (32 zero bytes for the first record) and the record
     ...         the record: a line of JSON, then its payload: the plan as JSON, public keys, the numbers of a release as
-                little-endian doubles, or nothing
+                little-endian doubles and the commitments of its sites, a proof of guilt, or nothing
 
 The check of the length exists because a changed length would make all that follows look like one torn record.
 
@@ -246,6 +247,7 @@ class Journal:
             fields, numbers = _unpacked(self._file.read(place[1]))
         if not fields.get("kept", True):
             raise Refused(f"the journal {self.path} records that round {round + 1} was released, without its numbers")
+        numbers = numbers[: len(numbers) - fields.get("signed", 0)]
         value: Floats = np.frombuffer(numbers, dtype="<f8").astype(np.float64).reshape(fields["shape"])
         return Release(value, fields["noise_std"], fields["units"], tuple(fields["names"]), tuple(fields["rows"]))
 
@@ -264,8 +266,10 @@ class Journal:
             return {}
         with _refusing(self.path):
             self._file.seek(place[0])
-            fields, _ = _unpacked(self._file.read(place[1]))
-        return {name: bytes.fromhex(each) for name, each in fields.get("commitments", {}).items()}
+            fields, payload = _unpacked(self._file.read(place[1]))
+        names, size = fields["names"], fields.get("signed", 0) // max(1, len(fields["names"]))
+        signed = payload[len(payload) - size * len(names) :]
+        return {name: signed[at * size : (at + 1) * size] for at, name in enumerate(names)} if size else {}
 
     def _same(self, round: int, request: str) -> None:
         """Refuse a program whose request differs from the recorded one."""
@@ -298,12 +302,14 @@ class Journal:
         """Record a release, before the program sees it, with the signed commitments of its sites."""
         fields = {"kind": "release", "round": round, "noise_std": release.noise_std, "units": release.units}
         fields |= {"names": release.participants, "rows": release.rows, "shape": release.value.shape}
-        if commitments:
-            fields["commitments"] = {name: each.hex() for name, each in commitments.items()}
+        signed = b"".join((commitments or {})[name] for name in release.participants) if commitments else b""
+        if signed:
+            fields["signed"] = len(signed)
         if not self._numbers:
-            self._write(fields | {"kept": False})
+            self._write(fields | {"kept": False}, signed)
             return
-        self._write(fields, np.ascontiguousarray(release.value, dtype="<f8").reshape(-1).view(np.uint8).data)
+        numbers = np.ascontiguousarray(release.value, dtype="<f8").reshape(-1).view(np.uint8).data
+        self._write(fields, b"".join((numbers, signed)) if signed else numbers)
 
     def fault(self, fault: Fault, proof: bytes = b"") -> None:
         """Record the fault of a site that counts as lost, with a proof of its guilt if there is one."""
