@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.small_studies import carry_out, make, make_sites
-from zerosum.errors import BadInput, SiteFault
+from zerosum.errors import BadInput, Refused, SiteFault
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.view import Coalition
 from zerosum.secagg import commitments
@@ -144,3 +144,34 @@ def test_kept_secrets_that_are_damaged_are_refused_by_name(text: bytes, tmp_path
     path.write_bytes(text)
     with pytest.raises(BadInput, match="0-0"):
         list(kept.of(plan.digest()))
+
+
+def test_secrets_of_a_contribution_that_ended_before_its_charge_are_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a kill between the two: nothing was sent under the first secret. After the charge the file stays."""
+    sites, kept = keeping(tmp_path)
+    plan = pin(make("secure-sum"), sites)
+    secrets: list[bytes] = []
+
+    def again() -> None:
+        """The same plan with sites that have restarted."""
+        restarted = [Site(s.name, s.units, s.policy, s.identity, kept=kept if s is sites[0] else None) for s in sites]
+        try:
+            carry_out(plan, restarted)
+        finally:
+            secrets.extend(each.secret for each in kept.of(plan.digest()))
+            for site in restarted:
+                site.close()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Site, "_charge", lambda *_: (_ for _ in ()).throw(RuntimeError))
+        with pytest.raises(Refused):
+            again()
+    again()
+    with pytest.raises(Refused):
+        again()
+    first, second, third = secrets
+    assert first != second
+    assert second == third
+    assert len(sites[0]._books().entries()) == 1
