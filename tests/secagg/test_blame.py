@@ -17,7 +17,7 @@ import pytest
 from helpers.secure_sum import CONTEXT, Study, masked, random_vectors, total
 from zerosum.errors import Abandoned, BadMessage, Forged, Inconsistent, Malformed, Misdirected, ZerosumError
 from zerosum.secagg import blame, commitments, keys, shamir, wire
-from zerosum.secagg.collector import FalseDealing
+from zerosum.secagg.collector import Collector, FalseDealing
 from zerosum.secagg.masks import Ring
 from zerosum.secagg.wire import Kind
 
@@ -159,6 +159,24 @@ def test_blame_shares_of_no_secret_are_held_against_their_dealer(of: str, tries:
         assert list(caught.value.proofs) == [dealer]
         assert convicted(study, caught.value.proofs[dealer]) == dealer
         assert not np.any(held == total(each.vectors, each.listed))
+
+
+def test_blame_after_a_restoration_is_of_no_site() -> None:
+    """The hashes of the shares are lost: a wrong share may be its holder's fault or its dealer's, and ends the sum."""
+    study = Study(5, 0, 1).set_up()
+    told = study.collector._told
+    study.collector = Collector(study.roster)
+    for site in study.sites:
+        study.collector.take_advert(site.advertise())
+    study.collector.restore(told)
+    each = begun(study)
+    said = openings(each)
+    said[0] = altered(study, said[0], -33, b"\0" + secrets.token_bytes(32))
+    assert not take_all(each, said)
+    assert not study.collector.proof(said[0])
+    with pytest.raises(Inconsistent) as caught:
+        study.collector.result(0)
+    assert not isinstance(caught.value, FalseDealing)
 
 
 def test_blame_colluding_holder_of_a_false_share_is_not_its_dealer() -> None:

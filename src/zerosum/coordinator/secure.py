@@ -175,9 +175,11 @@ class SecureSums:
             total = self._collector.result(attempt).view(np.int64)
         except FalseDealing as error:
             for site, proof in error.proofs.items():
-                dealt = bytes(wire.unpack_all(memoryview(proof), 3 + len(self._names))[1]) if proof else None
+                dealt = bytes(wire.unpack_all(memoryview(proof), 3 + len(self._names))[1])
                 self._blame(self._names[site], FALSE_DEALING, dealt, proof)
             raise Abandoned(str(error)) from error
+        except BadMessage as error:
+            raise Abandoned(f"{error}; nothing was unmasked") from error
         if norm(total) > largest(listed):
             raise Abandoned(
                 "the opened sum is longer than the vectors of all sites can be together: a site sent another vector "

@@ -33,9 +33,7 @@ class _Sum:
 
 
 class FalseDealing(Inconsistent):
-    """The shares of some sites do not give the secrets that they advertised; `proofs` has a proof for each of them,
-    which is empty where the hashes of its shares are not known.
-    """
+    """The shares of some sites do not give the secrets that they advertised; `proofs` has a proof for each of them."""
 
     def __init__(self, proofs: Mapping[int, bytes]) -> None:
         super().__init__("the shares of a site do not give the secret that it advertised; nothing was unmasked")
@@ -313,6 +311,8 @@ class Collector:
             If too few sites opened.
         FalseDealing
             If the shares that some site dealt do not give the secret that it advertised.
+        Inconsistent
+            The same after a restoration, when it is not known whether the dealer or a holder is at fault.
         """
         state, listed = self._sum(attempt), self.survivors(attempt)
         # Deleted first: whatever fails below, no second call can unmask this sum with other openings.
@@ -349,11 +349,12 @@ class Collector:
                 weights[chosen] = shamir.weights(list(shares))
             secret = _combined(shares, weights[chosen])
             # Every share has the hash that the site dealt: if the secret is another than it advertised, the site dealt
-            # shares of something else. After a restoration the hashes may be missing, and then a holder may be at
-            # fault.
+            # shares of something else. After a restoration the hashes are not known. Then a holder may be at fault, and
+            # no site is blamed.
             if secret is None or not blame.secret_fits(known, self._roster, site, attempt, site in listed, secret):
-                dealt = self._dealt.get(site)
-                false[site] = wire.pack([self._told, dealt[0], *(state.opened[h] for h in chosen)]) if dealt else b""
+                if site not in self._dealt:
+                    raise Inconsistent("opened shares do not give the secret that a site advertised")
+                false[site] = wire.pack([self._told, self._dealt[site][0], *(state.opened[h] for h in chosen)])
                 continue
             if site in listed:
                 streams.append((self_key(secret, site, about), False))
