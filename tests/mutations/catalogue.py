@@ -48,7 +48,10 @@ _NOISE = [
     Fault(
         "one-key",
         "one key for the noise of all sites, rounds and studies",
-        (Edit("noise.sampler:Sampler.system", "os.urandom(32)", "bytes(32)"),),
+        (
+            Edit("noise.sampler:Sampler.system", "os.urandom(32)", "bytes(32)"),
+            Edit("noise.sampler:new_secret", "os.urandom(32)", "bytes(32)"),
+        ),
     ),
     Fault(
         "one-key-a-site",
@@ -147,7 +150,10 @@ _NOISE = [
     Fault(
         "short-key",
         "a key for noise has 32 bits",
-        (Edit("noise.sampler:Sampler.system", "os.urandom(32)", "os.urandom(4) + bytes(28)"),),
+        (
+            Edit("noise.sampler:Sampler.system", "os.urandom(32)", "os.urandom(4) + bytes(28)"),
+            Edit("noise.sampler:new_secret", "os.urandom(32)", "os.urandom(4) + bytes(28)"),
+        ),
     ),
     Fault(
         "seed-without-round",

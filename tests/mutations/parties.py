@@ -205,7 +205,7 @@ SITE = [
             Edit(
                 "site.site:Site.handle[Contribute]",
                 "    self._charge(plan, round, attempt, asked)\n    payload:",
-                """    values = self._values(plan, round, attempt, message.request)
+                """    values = self._values(plan, round, attempt, message.request, secret)
     if values.ndim > 1:
         plain = np.rint(values / plan.law(round).step).astype(np.int64)
         noisy = plain + (noisy - plain)[:1]
