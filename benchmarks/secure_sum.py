@@ -30,6 +30,7 @@ from zerosum.noise.sampler import Sampler
 from zerosum.secagg import masks
 from zerosum.secagg.collector import Collector
 from zerosum.secagg.keys import Identity
+from zerosum.secagg.masks import Ring
 from zerosum.secagg.session import Roster, SiteSession
 
 OnStep = Callable[[int, int], None]
@@ -67,7 +68,7 @@ class Masking:
     threads: int
     cipher: Spread
     add: Spread  # masks.add alone
-    mask: Spread  # SiteSession.mask: key agreement, masks, signature, message
+    mask: Spread  # SiteSession.commit and mask: commitments, masks, signatures, message
     add_ratio: Spread
     mask_ratio: Spread
     work_ratio: Spread
@@ -295,7 +296,7 @@ def _masking(sites: int, size: int, repeats: int, step: Callable[[], None]) -> M
         {
             "cipher": partial(_cipher, [key for key, _ in keys], size),
             "add": partial(masks.add, work, keys),
-            "mask": partial(study.sessions[0].mask, attempt, vector, b"bench"),
+            "mask": partial(_masked, study.sessions[0], vector, attempt),
         }
         for attempt in range(repeats + 1)
     ]
@@ -389,7 +390,7 @@ class _Study:
         collector, vector = self._collector, np.arange(size, dtype=np.uint64)
         self._coordinator(collector.begin, 0, size, b"bench")
         for s, session in enumerate(self.sessions):
-            self._coordinator(collector.take_masked, 0, self._site(s, session.mask, 0, vector, b"bench"))
+            self._coordinator(collector.take_masked, 0, self._site(s, _masked, session, vector))
         listed = self._coordinator(collector.close_list, 0)
         if self.roster.dropouts:
             for s, session in enumerate(self.sessions):
@@ -418,6 +419,11 @@ class _Study:
         self.peak = max(self.peak, self._held + peak - before + sent)
         self._held += now - before
         return result
+
+
+def _masked(session: SiteSession, vector: Ring, attempt: int = 0) -> bytes:
+    """A site's masked vector with its commitments."""
+    return session.mask(attempt, vector, b"bench", session.commit(attempt, vector, b"bench", bytes(32)))
 
 
 def main() -> None:

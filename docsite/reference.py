@@ -53,13 +53,24 @@ from zerosum.study.entries import (
     TreeTable,
     UnitTable,
 )
-from zerosum.study.site_file import ConsentTable, LimitsTable, RolesTable, SiteFile
+from zerosum.study.site_file import AuditTable, ConsentTable, LimitsTable, RolesTable, SiteFile
 
 _HERE = re.compile(r"^<!-- code: (\w+)(?: (\w+))? -->$", re.MULTILINE)
 _TABLES = (
     *(Study, UnitTable, PrivacyTable, CoalitionTable, SchemeTable, TreeTable, ImagingTable, RosterTable, Design),
     PermitTable,
-    *(SiteFile, Source, ConsentTable, LimitsTable, RolesTable, DataSchema, ColumnSchema, ImagesSchema, Policy),
+    *(
+        SiteFile,
+        Source,
+        ConsentTable,
+        AuditTable,
+        LimitsTable,
+        RolesTable,
+        DataSchema,
+        ColumnSchema,
+        ImagesSchema,
+        Policy,
+    ),
     *(Definitions, CohortTable, Records, OutcomeTable, Variable),
 )
 MODELS: dict[str, type[BaseModel]] = {model.__name__: model for model in _TABLES}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from helpers.small_studies import QUESTION, make, make_sites
@@ -17,7 +20,7 @@ from zerosum.engines.in_process import InProcess
 from zerosum.errors import Abandoned, BadMessage, LedgerRefused, SiteFault
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.view import Coalition
-from zerosum.protocol.codec import Frame, decode_message, encode
+from zerosum.protocol.codec import Frame, decode_message, decode_reply, encode
 from zerosum.protocol.messages import (
     Consent,
     Contribute,
@@ -32,8 +35,10 @@ from zerosum.protocol.messages import (
 )
 from zerosum.protocol.roster import roster
 from zerosum.report.record import Result
-from zerosum.secagg import wire
+from zerosum.secagg import blame, shamir, wire
 from zerosum.secagg.keys import Identity
+from zerosum.secagg.masks import Ring
+from zerosum.secagg.session import SiteSession
 from zerosum.secagg.wire import Kind
 from zerosum.site.site import Site
 from zerosum.study import execute, pin
@@ -193,3 +198,143 @@ def test_fault_is_known_after_resumption_and_named_when_round_is_abandoned(tmp_p
         conduct(plan, QUESTION.program(plan.adjacency), Lossy(), journal=journal)
     with Journal(tmp_path / "kept" / "journal", writing=False) as journal:
         assert [each.site for each in journal.faults] == ["s2"]
+
+
+# ---- openings and shares that contradict what was signed ------------------------------------------------------------
+
+
+class Changed:
+    """Sites of which `s2` has its replies changed on their way, by a party that has its key."""
+
+    def __init__(self, sites: list[Site], change: Callable[[Message, Reply], Reply]) -> None:
+        self._engine, self._change = InProcess(sites), change
+
+    def exchange(self, frames: Mapping[str, bytes]) -> Iterator[tuple[str, Frame | None]]:
+        for name, reply in self._engine.exchange(frames):
+            if name != "s2" or reply is None:
+                yield name, reply
+            else:
+                yield name, encode(self._change(decode_message(frames[name]), decode_reply(reply)))
+
+
+def signed_again(site: Site, data: bytes | memoryview, at: int) -> bytes:
+    """A message of a site with another last byte but so many, signed by it."""
+    message = wire.decode(data)
+    body = bytearray(message.body)
+    body[at] ^= 1
+    return wire.encode(message.kind, message.study, message.attempt, message.sender, bytes(body), site.identity)
+
+
+@pytest.mark.parametrize("losses", [0, 1])
+def test_fault_wrong_opening_is_recorded_with_a_proof(losses: int, tmp_path: Path) -> None:
+    """With a tolerated loss the sum of all four is released; without, the round is abandoned, and its culprit known."""
+    sites = make_sites(tmp_path)
+    plan = pin(make("secure-sum", coalition=Coalition(1, losses)), sites)
+    matches = in_step("open")
+
+    def change(message: Message, reply: Reply) -> Reply:
+        if matches(message) and isinstance(reply, Secured):
+            return Secured("s2", signed_again(sites[2], reply.data, -1))
+        return reply
+
+    with Journal.create(tmp_path / "kept", plan) as journal:
+        if losses:
+            found = execute(plan, QUESTION, Changed(sites, change), journal=journal)
+            assert found.participants == (("s0", "s1", "s2", "s3"),)
+        else:
+            with pytest.raises(Abandoned, match="'s2'"):
+                execute(plan, QUESTION, Changed(sites, change), journal=journal)
+    with Journal(tmp_path / "kept" / "journal", writing=False) as journal:
+        (loss,) = journal.faults
+        assert loss.site == "s2"
+        loss.check(plan)
+        assert blame.guilty(roster(plan), journal.proof(0)) == 2
+
+
+@pytest.mark.parametrize("of", ["seed", "both"])
+def test_fault_false_dealing_costs_an_attempt_and_the_site_its_place(
+    of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the shares of its key its pair masks cannot be removed: then the study ends, with a culprit."""
+    sites = make_sites(tmp_path)
+    plan = pin(make("secure-sum", coalition=Coalition(1, 1), attempts=1), sites)
+    split, share = shamir.split, SiteSession.share
+
+    def falsely(self: SiteSession, adverts: bytes) -> bytes:
+        if self._me == 2:
+            calls = count()  # of each attempt first the key, then the seed
+
+            def another(secret: bytes, holders: Sequence[int], threshold: int) -> dict[int, bytes]:
+                wrong = next(calls) % 2 or of == "both"
+                return split(bytes(32) if wrong else secret, holders, threshold)
+
+            monkeypatch.setattr(shamir, "split", another)
+        try:
+            return share(self, adverts)
+        finally:
+            monkeypatch.setattr(shamir, "split", split)
+
+    monkeypatch.setattr(SiteSession, "share", falsely)
+    with Journal.create(tmp_path / "kept", plan) as journal:
+        if of == "seed":
+            found = execute(plan, QUESTION, InProcess(sites), journal=journal)
+            assert found.participants == (("s0", "s1", "s3"),)
+        else:
+            with pytest.raises(Abandoned, match="'s2'"):
+                execute(plan, QUESTION, InProcess(sites), journal=journal)
+    with Journal(tmp_path / "kept" / "journal", writing=False) as journal:
+        assert [(each.site, each.attempt) for each in journal.faults] == [("s2", 0), ("s2", 1)][: 1 + (of == "both")]
+        journal.faults[0].check(plan)
+        assert blame.guilty(roster(plan), journal.proof(0)) == 2
+
+
+def test_fault_contradiction_in_set_up_names_both_sites_and_costs_nothing(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    plan = pin(make("secure-sum", coalition=Coalition(1, 1)), sites)
+    matches = in_step("receive")
+
+    def change(message: Message, reply: Reply) -> Reply:
+        if matches(message) and isinstance(reply, Secured):
+            return Secured("s2", signed_again(sites[2], reply.data, 33))  # of the first neighbour's keys
+        return reply
+
+    with Journal.create(tmp_path / "kept", plan) as journal:
+        with pytest.raises(Abandoned, match=r"'s0' and 's2'.*nothing was released"):
+            execute(plan, QUESTION, Changed(sites, change), journal=journal)
+        assert {each.site for each in journal.faults} == {"s0", "s2"}
+        assert all("one of the two" in each.why for each in journal.faults)
+    assert not any(site._books().entries() for site in sites)
+
+
+@pytest.mark.parametrize("scheme", ["secure-sum", "zero-sum"])
+def test_fault_vector_beyond_the_bound_of_all_sites_is_not_released(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site that adds a number far outside its data, with honest-looking commitments: nobody else could notice."""
+    sites = make_sites(tmp_path)
+    plan = pin(make(scheme, coalition=Coalition(1, 1)), sites)
+    masked = Site._masked
+
+    def far(self: Site, plan: Plan, round: int, attempt: int, vector: Ring, *more: Any) -> bytes:
+        changed = vector.copy()
+        changed[:1] += np.uint64(2**62 if self.name == "s2" else 0)
+        return masked(self, plan, round, attempt, changed, *more)
+
+    monkeypatch.setattr(Site, "_masked", far)
+    with pytest.raises(Abandoned, match="longer than"):
+        execute(plan, QUESTION, InProcess(sites))
+
+
+def test_release_is_recorded_with_the_commitments_of_its_sites(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    plan = pin(make("secure-sum", coalition=Coalition(1, 1)), sites)
+    matches = in_step("contribute")
+    with Journal.create(tmp_path / "kept", plan) as journal:
+        execute(plan, QUESTION, OneFaulty(sites, lambda m: b"nonsense" if matches(m) else None), journal=journal)
+    with Journal(tmp_path / "kept" / "journal", writing=False) as journal:
+        found = journal.commitments(0)
+    assert list(found) == ["s0", "s1", "s3"]
+    for name, data in found.items():
+        place = [site.name for site in sites].index(name)
+        message = roster(plan).take(data, Kind.COMMITTED, 0)
+        assert message.sender == place

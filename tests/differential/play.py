@@ -81,6 +81,7 @@ def open_site(folder: Path, entries: Mapping[str, Any], policy: Mapping[str, Any
         AuditLog(file.audit_log),
         schema=schema,
         review=lambda plan: review_question(plan, file, schema),
+        kept=file.kept_secrets,
     )
 
 

@@ -73,6 +73,8 @@ class Transcript:
         for row in text.splitlines():
             line: dict[str, Any] = json.loads(row)
             kept = {name: value for name, value in line.items() if name not in ("time", "plan", "detail", "previous")}
+            if "commitments" in kept:  # salted hashes: their number is for everybody, as that of masked numbers
+                kept["commitments"] = f"{len(kept['commitments'])} digits"
             self.lines.append(Line("audit log", json.dumps(kept, sort_keys=True)))
 
     def counts(self, counts: dict[str, int]) -> None:

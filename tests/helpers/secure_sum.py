@@ -9,6 +9,7 @@ import numpy as np
 
 from zerosum.secagg import wire
 from zerosum.secagg.collector import Collector
+from zerosum.secagg.commitments import COMMITTED_BYTES
 from zerosum.secagg.keys import Identity
 from zerosum.secagg.masks import Ring
 from zerosum.secagg.session import Roster, SiteSession
@@ -34,6 +35,17 @@ def total(vectors: list[Ring], who: Iterable[int]) -> Ring:
     """The sum in Python's own integers."""
     rows = [[int(number) for number in vectors[s]] for s in who]
     return np.array([sum(column) % 2**64 for column in zip(*rows, strict=True)], dtype=np.uint64)
+
+
+def masked(site: SiteSession, attempt: int, vector: Ring, context: bytes = CONTEXT) -> bytes:
+    """A site's masked vector with its commitments, under a fresh secret."""
+    committed = site.commit(attempt, vector, context, secrets.token_bytes(32))
+    return site.mask(attempt, vector, context, committed)
+
+
+def vector_of(data: bytes) -> Ring:
+    """The masked vector in a message."""
+    return np.frombuffer(wire.decode(data).body[COMMITTED_BYTES:], dtype=np.uint64)
 
 
 class Study:
@@ -75,11 +87,12 @@ class Study:
         for s in self.everybody:
             ready = self.to_site(s, self.sites[s].receive, self.collector.delivery(s))
             self.to_collector(self.collector.take_ready, ready)
+        assert not self.collector.disputes()
         return self
 
     def masked(self, attempt: int, vectors: list[Ring], who: Iterable[int]) -> dict[int, bytes]:
         return {
-            s: self.by_site(s, lambda s=s: self.sites[s].mask(attempt, vectors[s], CONTEXT))  # type: ignore[misc]
+            s: self.by_site(s, lambda s=s: masked(self.sites[s], attempt, vectors[s]))  # type: ignore[misc]
             for s in who
         }
 
@@ -129,6 +142,12 @@ class Study:
 
     def list_of(self, attempt: int, members: Iterable[int]) -> bytes:
         return self.coordinator_message(Kind.LIST, attempt, wire.pack_list(list(members), self.roster.sites))
+
+    def opening_of(self, site: int, attempt: int, content: bytes) -> bytes:
+        """What a site opens under the list of the collector, as one that deviates from the protocol would sign it."""
+        known = self.collector._known_adverts()
+        text = known.text(self.collector.survivors(attempt))
+        return self.site_message(site, Kind.OPENING, attempt, text + content)
 
     def warrant_of(self, attempt: int, members: Iterable[int], signed: Mapping[int, bytes]) -> bytes:
         """A list and the signatures of these messages under it, as the coordinator would write them."""

@@ -5,6 +5,7 @@ Each fault has a name, a description, and edits of source text.
 
 from __future__ import annotations
 
+from mutations.commitment_faults import COMMITMENTS
 from mutations.disclosures import DISCLOSURES
 from mutations.fault import Edit, Fault
 from mutations.parties import SECAGG, SITE
@@ -47,17 +48,20 @@ _NOISE = [
     Fault(
         "one-key",
         "one key for the noise of all sites, rounds and studies",
-        (Edit("noise.sampler:Sampler.system", "os.urandom(32)", "bytes(32)"),),
+        (
+            Edit("noise.sampler:Sampler.system", "os.urandom(32)", "bytes(32)"),
+            Edit("noise.sampler:new_secret", "os.urandom(32)", "bytes(32)"),
+        ),
     ),
     Fault(
         "one-key-a-site",
         "a site's noise has the same key in every round and study",
-        (Edit("site.site:Site._sampler", "Sampler.system()", "Sampler.seeded(self.name.encode())"),),
+        (Edit("site.site:Site._sampler", "Sampler.of_secret(secret, purpose)", "Sampler.seeded(self.name.encode())"),),
     ),
     Fault(
         "one-key-a-round",
         "all sites draw from one key in a round",
-        (Edit("site.site:Site._sampler", "Sampler.system()", "Sampler.seeded(str(round).encode())"),),
+        (Edit("site.site:Site._sampler", "Sampler.of_secret(secret, purpose)", "Sampler.seeded(str(round).encode())"),),
     ),
     Fault(
         "correlated-rounds",
@@ -146,7 +150,10 @@ _NOISE = [
     Fault(
         "short-key",
         "a key for noise has 32 bits",
-        (Edit("noise.sampler:Sampler.system", "os.urandom(32)", "os.urandom(4) + bytes(28)"),),
+        (
+            Edit("noise.sampler:Sampler.system", "os.urandom(32)", "os.urandom(4) + bytes(28)"),
+            Edit("noise.sampler:new_secret", "os.urandom(32)", "os.urandom(4) + bytes(28)"),
+        ),
     ),
     Fault(
         "seed-without-round",
@@ -555,4 +562,6 @@ _KERNEL = [
 ]
 
 # All faults by name.
-FAULTS = {fault.name: fault for fault in (*_NOISE, *_SENSITIVITIES, *_KERNEL, *SITE, *SECAGG, *DISCLOSURES)}
+FAULTS = {
+    fault.name: fault for fault in (*_NOISE, *_SENSITIVITIES, *_KERNEL, *SITE, *SECAGG, *COMMITMENTS, *DISCLOSURES)
+}

@@ -22,6 +22,7 @@ FORMER = "site/test_service_keys.py::test_service_former_key_is_accepted_until_w
 DISCLOSURES = "site/test_disclosures.py::test"
 SITE_SCHEMA = "study/test_site_schema.py::test"
 COX = "statistics/test_cox_statistics.py::test_cox_step_random_designs_have_no_pair_beyond_sensitivity"
+BLAME = "secagg/test_blame.py::test_"
 GUARDS = {
     "repeated-draws": "noise/test_sampler.py::test_sampler_draws_of_one_release_are_all_different",
     "repeated-halves": f"{AUDIT}[4-1-secure-sum-100.0]",
@@ -163,6 +164,19 @@ GUARDS = {
     "mask-in-blocks": "secagg/test_secagg_vectors.py::test_mask_over_blocks_continues_and_never_repeats",
     "mask-in-parts": "secagg/test_secagg_vectors.py::test_mask_over_blocks_continues_and_never_repeats",
     "mask-without-context": "secagg/test_secagg_view.py::test_secagg_masks_of_different_requests_do_not_cancel",
+    "secret-again": "site/test_secrets_kept.py::test_secrets_of_two_runs_of_one_question_are_different",
+    "one-stream-for-all": "noise/test_sampler.py::test_sampler_of_secret_has_own_stream_for_every_purpose",
+    "secret-for-everybody": "site/test_secrets_kept.py::test_secrets_kept_are_readable_by_their_owner_only",
+    "commitment-without-salt": f"{BLAME}commitment_of_the_same_vector_is_fresh_under_every_secret",
+    "commitment-without-place": f"{BLAME}commitment_depends_on_vector_secret_and_place",
+    "commitment-of-anything": f"{BLAME}blame_bad_commitments_are_refused_and_the_sum_goes_on",
+    "any-seed-opened": f"{BLAME}blame_wrong_seed_is_proven_and_nothing_is_unmasked",
+    "any-share-opened": f"{BLAME}blame_wrong_share_is_proven_and_the_sum_is_right",
+    "second-list-of-hashes": f"{BLAME}blame_dealer_that_signs_two_lists_proves_nothing_against_holder",
+    "opening-of-another-set-up": f"{BLAME}blame_opening_of_another_set_up_proves_nothing",
+    "contradictions-ignored": "coordinator/test_faults.py"
+    "::test_fault_contradiction_in_set_up_names_both_sites_and_costs_nothing",
+    "sum-of-any-length": "coordinator/test_faults.py::test_fault_vector_beyond_the_bound_of_all_sites_is_not_released",
     "undeclared-code-refuses": f"{DISCLOSURES}_code_outside_the_declared_ones_is_answered_like_any_other",
     "count-under-add-remove": f"{DISCLOSURES}_consent_under_add_remove_has_no_number_of_units",
     "attempt-at-half-rate": f"{DISCLOSURES}_attempt_of_a_sampled_phase_is_charged_at_the_planned_rate",

@@ -14,11 +14,11 @@ SITE = [
                 """    self._charge(plan, round, attempt, asked)
     payload: Floats | Steps | bytes = noisy
     if hidden:
-        payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request)
+        payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request, committed)
     return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))""",
                 """    payload: Floats | Steps | bytes = noisy
     if hidden:
-        payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request)
+        payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request, committed)
     reply = self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
     self._charge(plan, round, attempt, asked)
     return reply""",
@@ -86,7 +86,7 @@ SITE = [
         (
             Edit(
                 "site.site:Site._values",
-                'self._sampler(plan, round, f"sample {attempt}" if attempt else "sample")',
+                'self._sampler(plan, round, f"sample {attempt}" if attempt else "sample", secret)',
                 'Sampler.seeded(b"")',
             ),
         ),
@@ -205,7 +205,7 @@ SITE = [
             Edit(
                 "site.site:Site.handle[Contribute]",
                 "    self._charge(plan, round, attempt, asked)\n    payload:",
-                """    values = self._values(plan, round, attempt, message.request)
+                """    values = self._values(plan, round, attempt, message.request, secret)
     if values.ndim > 1:
         plain = np.rint(values / plan.law(round).step).astype(np.int64)
         noisy = plain + (noisy - plain)[:1]
@@ -217,7 +217,7 @@ SITE = [
     Fault(
         "published-order",
         "records are published in the order of the data, which may be sorted by what is secret",
-        (Edit("site.site:Site._values", "return rows[self._order(plan, round, attempt)]", "return rows"),),
+        (Edit("site.site:Site._values", "return rows[self._order(plan, round, attempt, secret)]", "return rows"),),
     ),
     Fault(
         "published-class",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from zerosum.noise.sampler import Sampler
+from zerosum.noise.sampler import Sampler, new_secret
 
 
 def test_sampler_normal_draws_are_standard_normal() -> None:
@@ -25,6 +25,24 @@ def test_sampler_of_system_has_own_stream() -> None:
     assert not np.intersect1d(first, second).size
     sampler = Sampler.system()
     assert not np.intersect1d(sampler.normal(1000, 1.0), sampler.normal(1000, 1.0)).size
+
+
+def test_sampler_of_secret_has_own_stream_for_every_purpose() -> None:
+    """The same secret and purpose repeat the stream, which is what the site's auditor needs."""
+    secret, other = new_secret(), new_secret()
+    found = [
+        Sampler.of_secret(*what).words(1000)
+        for what in ((secret, "0"), (secret, "sample"), (secret, "order 0"), (other, "0"))
+    ]
+    assert len(np.unique(np.concatenate(found))) == 4000
+    assert np.array_equal(Sampler.of_secret(secret, "0").words(1000), found[0])
+
+
+@pytest.mark.system_randomness
+def test_secret_of_system_is_fresh_and_has_256_bits() -> None:
+    found = {new_secret() for _ in range(100)}
+    assert len(found) == 100
+    assert {len(each) for each in found} == {32}
 
 
 @pytest.mark.system_randomness

@@ -12,6 +12,7 @@ from zerosum.errors import BadParameter, Forged, Inconsistent, Malformed, Misdir
 from zerosum.secagg import wire
 from zerosum.secagg.addition import Addition, sites_and_vector
 from zerosum.secagg.collector import Collector
+from zerosum.secagg.commitments import COMMITTED_BYTES
 from zerosum.secagg.wire import Kind
 
 SIZE = 5
@@ -62,7 +63,7 @@ def test_addition_partial_sums_open_to_sum_of_sites_in_them(lost: tuple[int, ...
 def test_addition_partial_sum_has_size_of_vector_and_its_list() -> None:
     study = grown()
     message = sums(study, study.masked(0, random_vectors(7, SIZE), study.everybody))[0]
-    assert len(message) == 100 + 32 + 1 + 8 * SIZE
+    assert len(message) == 100 + 32 + 1 + 4 * COMMITTED_BYTES + 8 * SIZE
     listed, vector = sites_and_vector(message, 7)
     assert listed == (0, 2, 3, 4)
     assert len(vector) == 8 * SIZE
@@ -86,6 +87,19 @@ def other_request(body: bytearray) -> None:
     body[0] ^= 1
 
 
+def without_commitments(body: bytearray) -> None:
+    del body[33 : 33 + COMMITTED_BYTES]
+
+
+def exchanged_commitments(body: bytearray) -> None:
+    one, other = slice(33, 33 + COMMITTED_BYTES), slice(33 + COMMITTED_BYTES, 33 + 2 * COMMITTED_BYTES)
+    body[one], body[other] = body[other], body[one]
+
+
+def forged_commitment(body: bytearray) -> None:
+    body[33 + 60] ^= 1
+
+
 def longer(body: bytearray) -> None:
     body += bytes(8)
 
@@ -103,6 +117,9 @@ def beyond_roster(body: bytearray) -> None:
         (beyond_roster, Malformed),
         (other_request, Misdirected),
         (longer, Malformed),
+        (without_commitments, Malformed),
+        (exchanged_commitments, Inconsistent),
+        (forged_commitment, Forged),
         (lambda body: body.clear(), Malformed),
     ],
 )
@@ -129,7 +146,7 @@ def test_addition_partial_sum_twice_or_overlapping_is_refused() -> None:
     branches = sums(study, masked)
     study.collector.begin(0, SIZE, CONTEXT)
     study.collector.take_masked(0, branches[0])
-    for again in (branches[0], altered(study, branches[0], 0, listing(4)), masked[0]):
+    for again in (branches[0], masked[0]):
         with pytest.raises(OutOfTurn):
             study.collector.take_masked(0, again)
 
@@ -190,7 +207,13 @@ def test_addition_lying_node_spoils_sum_and_reveals_nothing_else() -> None:
     vectors = random_vectors(7, SIZE)
     masked = study.masked(0, vectors, study.everybody)
     branches = sums(study, {s: data for s, data in masked.items() if s != 4})
-    branches[0] = altered(study, branches[0], 0, listing(0, 2, 3, 4))
+    of_lost = bytes(wire.decode(masked[4]).body[:COMMITTED_BYTES])
+
+    def claiming(body: bytearray) -> None:
+        listing(0, 2, 3, 4)(body)
+        body[33 + 3 * COMMITTED_BYTES : 33 + 3 * COMMITTED_BYTES] = of_lost
+
+    branches[0] = altered(study, branches[0], 0, claiming)
     study.fold(0, branches, SIZE)
     result, listed = study.finish(0)
     assert listed == tuple(range(7))

@@ -11,7 +11,7 @@ from itertools import combinations, product
 
 import pytest
 
-from helpers.secure_sum import CONTEXT, Study, random_vectors, settings
+from helpers.secure_sum import Study, masked, random_vectors, settings
 from zerosum.errors import BadMessage, Forged, Inconsistent, Malformed, OutOfTurn
 from zerosum.secagg import keys, shamir, wire
 from zerosum.secagg.session import SiteSession
@@ -38,7 +38,7 @@ class Liar:
     def mask(self, attempt: int) -> None:
         vectors = random_vectors(self.roster.sites, 1)
         for s in self.honest:
-            self.study.sites[s].mask(attempt, vectors[s], CONTEXT)
+            masked(self.study.sites[s], attempt, vectors[s])
 
     def held(self, attempt: int) -> dict[int, tuple[set[int], set[int]]]:
         """Of each honest site: whose shares of its key, and of its self-mask, the colluders hand over."""
@@ -137,15 +137,17 @@ def test_secagg_threshold_without_signatures_opens_at_most_one_list(
 
 def test_secagg_openings_reconstruct_one_secret_of_site_only() -> None:
     """The bytes themselves: all openings and the colluder's shares give what the list opens, and nothing else."""
-    study = Study(5, 1, 1).set_up()
+    study = Study(5, 1, 1)
     secret = [(site._attempts[0].secret, site._attempts[0].seed) for site in study.sites]
+    study.set_up()
     kept = {c: dict(study.sites[c]._attempts[0].shares) for c in (4,)}
     study.masked(0, random_vectors(5), range(5))
     listed = (0, 1, 2, 4)
     signed = {s: study.sites[s].sign(0, study.list_of(0, listed)) for s in (0, 1, 2, 4)}
     warrant = study.warrant_of(0, listed, signed)
     size = shamir.SHARE_BYTES
-    bodies = {s: bytes(wire.decode(study.sites[s].open(0, warrant)).body) for s in (0, 1, 2)}
+    before = len(study.collector._known_adverts().text(listed))
+    bodies = {s: bytes(wire.decode(study.sites[s].open(0, warrant)).body)[before:] for s in (0, 1, 2)}
     for s in range(4):
         given = {holder + 1: body[s * size : (s + 1) * size] for holder, body in bodies.items()}
         wanted, other = (0, 1) if s == 3 else (1, 0)
@@ -258,7 +260,14 @@ def body_of(advert: bytes) -> bytes:
 def test_secagg_copied_key_is_refused() -> None:
     study = Study(4, 1, 1, attempts=2)
     own, other = body_of(study.sites[3].advertise()), body_of(study.sites[1].advertise())
-    for copied in (other, own[:64] + other[64:], other[:32] + own[32:], own[:32] * 3, own[:64] + own[32:64]):
+    hashes = own[96:]
+    for copied in (
+        other,
+        own[:64] + other[64:96] + hashes,
+        other[:32] + own[32:],
+        own[:32] * 3 + hashes,
+        own[:64] + own[32:64] + hashes,
+    ):
         with pytest.raises(Forged, match="key"):
             study.sites[0].share(adverts_with(study, 3, copied))
     study.set_up()  # nothing of this stays
@@ -343,7 +352,7 @@ def test_secagg_adverts_out_of_order_or_of_other_sites_are_refused() -> None:
         (Malformed, [*adverts, adverts[0]]),
         (BadMessage, [*adverts[:3], other.sites[3].advertise()]),
         (Inconsistent, [again[0].advertise(), *adverts[1:]]),  # an old advert of the site itself
-        (Malformed, [*adverts[:3], study.site_message(3, Kind.ADVERT, 0, bytes(96))]),
+        (Malformed, [*adverts[:3], study.site_message(3, Kind.ADVERT, 0, bytes(64))]),
         (OutOfTurn, [*adverts[:3], study.site_message(3, Kind.READY, 0, body_of(adverts[3]))]),
     ]
     for error, shown in cases:

@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from helpers.secure_sum import CONTEXT, Study, random_vectors, total
+from helpers.secure_sum import CONTEXT, Study, masked, random_vectors, total
 from zerosum.errors import OutOfTurn
 from zerosum.secagg.session import SiteSession
 
@@ -17,7 +17,8 @@ VECTOR = 8 * SIZE
 
 def secrets_of(site: SiteSession, attempt: int) -> set[bytes]:
     state = site._attempts[attempt]
-    return {s for s in (state.secret, state.seed) if s} | {share for pair in state.shares.values() for share in pair}
+    shares = {share for pair in state.shares.values() for share in pair}
+    return {s for s in (state.secret, state.seed) if s} | set(state.agreed.values()) | shares
 
 
 @pytest.mark.parametrize("dropouts", [0, 1])
@@ -32,6 +33,7 @@ def test_secagg_secrets_are_deleted_after_use(dropouts: int) -> None:
     vectors = random_vectors(4)
     study.fold(0, study.masked(0, vectors, range(4)), 5)
     assert state.secret is None
+    assert not state.agreed
     assert (state.seed is None) == bool(dropouts)
     np.testing.assert_array_equal(study.finish(0)[0], total(vectors, range(4)))
     for s in range(4):
@@ -51,7 +53,7 @@ def test_secagg_abandoned_attempt_cannot_be_opened() -> None:
     site = study.sites[0]
     site.abandon(1)
     with pytest.raises(OutOfTurn, match="attempt"):
-        site.mask(1, vectors[0], CONTEXT)
+        masked(site, 1, vectors[0])
 
 
 def test_secagg_secrets_are_sent_in_clear_only_if_opened() -> None:
@@ -80,7 +82,7 @@ def test_secagg_collector_memory_holds_one_vector_and_current_message() -> None:
         for s in range(9):
             start = tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()
-            data = study.sites[s].mask(0, vector, CONTEXT)
+            data = masked(study.sites[s], 0, vector)
             assert tracemalloc.get_traced_memory()[1] - start < 1.1 * VECTOR  # at a site: the message, written in place
             start = tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.secure_sum import CONTEXT, Study, Take, random_vectors, total
+from helpers.secure_sum import CONTEXT, Study, Take, masked, random_vectors, total
 from zerosum.errors import (
     Abandoned,
     BadMessage,
@@ -20,7 +20,8 @@ from zerosum.errors import (
     OutOfTurn,
     Unsupported,
 )
-from zerosum.secagg import keys, masks, shamir, wire
+from zerosum.secagg import blame, keys, masks, shamir, wire
+from zerosum.secagg.commitments import COMMITTED_BYTES
 from zerosum.secagg.keys import Identity
 from zerosum.secagg.masks import Ring
 from zerosum.secagg.session import Roster, SiteSession
@@ -49,7 +50,8 @@ def bad_forms(study: Study, data: bytes) -> list[tuple[type[BadMessage], bytes]]
         (Malformed, data + b"\0"),
         (Malformed, b"XX" + data[2:]),
         (Unsupported, changed(data, 2, b"\x00")),
-        (Unsupported, changed(data, 2, b"\x02")),  # a version from the future
+        (Unsupported, changed(data, 2, b"\x01")),  # the version without commitments
+        (Unsupported, changed(data, 2, b"\x03")),  # a version from the future
         (Unsupported, changed(data, 2, b"\xff")),
         (Malformed, changed(data, 3, b"\x00")),
         (Malformed, changed(data, 3, bytes([max(Kind) + 1]))),
@@ -64,6 +66,11 @@ def bad_forms(study: Study, data: bytes) -> list[tuple[type[BadMessage], bytes]]
         (Forged, changed(data, 24, (2**31).to_bytes(4))),
         (Forged, flipped(data, len(data) - 1)),
     ]
+
+
+def body_with(message: bytes, numbers: int) -> bytes:
+    """The commitments of a masked message, and another number of bytes behind them."""
+    return bytes(wire.decode(message).body[:COMMITTED_BYTES]) + bytes(numbers)
 
 
 def site_forms(study: Study, data: bytes) -> list[tuple[type[BadMessage], bytes]]:
@@ -144,7 +151,7 @@ def test_secagg_repeated_messages_are_refused_by_collector() -> None:
 def test_secagg_steps_of_site_out_of_order_are_refused() -> None:
     study = Study(3, 0, 1, attempts=2)
     site, (vector,) = study.sites[0], random_vectors(1)
-    for early in (lambda: site.mask(0, vector, CONTEXT), lambda: site.abandon(0)):
+    for early in (lambda: masked(site, 0, vector), lambda: site.abandon(0)):
         with pytest.raises(OutOfTurn):
             early()
     with pytest.raises(OutOfTurn):
@@ -156,11 +163,11 @@ def test_secagg_steps_of_site_out_of_order_are_refused() -> None:
         site.open(0, study.warrant_of(0, range(3), {}))
     for nowhere in (-1, 2, 2**32):
         with pytest.raises(Misdirected):
-            site.mask(nowhere, vector, CONTEXT)
-    site.mask(0, vector, CONTEXT)
+            masked(site, nowhere, vector)
+    masked(site, 0, vector)
     for again in (vector, vector + np.uint64(1)):
         with pytest.raises(OutOfTurn, match="attempt"):
-            site.mask(0, again, CONTEXT)
+            masked(site, 0, again)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +178,7 @@ def test_secagg_mask_of_bad_vector_uses_no_attempt(
 ) -> None:
     study = Study(3, 1, 0).set_up()
     with pytest.raises(BadParameter):
-        study.sites[0].mask(0, vector, CONTEXT)
+        study.sites[0].mask(0, vector, CONTEXT, b"")
     vectors = random_vectors(3)
     np.testing.assert_array_equal(study.run(0, vectors)[0], total(vectors, range(3)))
 
@@ -187,17 +194,17 @@ def test_secagg_masked_message_is_signed_and_vector_unchanged(size: int, sites: 
     for attempt in range(2):
         vectors = random_vectors(sites, size)  # read-only
         before = [vector.copy() for vector in vectors]
-        masked = study.masked(attempt, vectors, range(sites))
-        for s, data in masked.items():
+        sums = study.masked(attempt, vectors, range(sites))
+        for s, data in sums.items():
             message = wire.decode(data)
             body = bytes(message.body)
             assert data == wire.encode(Kind.MASKED, study.roster.study, attempt, s, body, study.identities[s])
-            assert len(body) == 8 * size
-        study.fold(attempt, masked, size)
+            assert len(body) == COMMITTED_BYTES + 8 * size
+        study.fold(attempt, sums, size)
         np.testing.assert_array_equal(study.finish(attempt)[0], sum(before[1:], before[0]))
         np.testing.assert_array_equal(vectors, before)
-        sent += masked.values()
-        copies += [bytes(bytearray(data)) for data in masked.values()]
+        sent += sums.values()
+        copies += [bytes(bytearray(data)) for data in sums.values()]
     assert sent == copies  # the second round wrote into no message of the first
 
 
@@ -215,7 +222,7 @@ def test_secagg_failed_mask_sends_nothing_and_uses_no_attempt(few: int, monkeypa
 
     monkeypatch.setattr(masks, "_add", failing)
     with pytest.raises(MemoryError):
-        study.sites[0].mask(0, vectors[0], CONTEXT)
+        masked(study.sites[0], 0, vectors[0])
     with pytest.raises(OutOfTurn, match="attempt"):
         study.sites[0].open(0, study.list_of(0, range(3)))
     first.clear()
@@ -260,7 +267,7 @@ def test_secagg_shares_under_other_sender_are_refused(shared: tuple[Study, list[
     with pytest.raises(Forged):
         study.sites[0].receive(deliveries[1])  # somebody else's
     with pytest.raises(OutOfTurn):
-        study.sites[0].mask(0, random_vectors(1)[0], CONTEXT)
+        masked(study.sites[0], 0, random_vectors(1)[0])
     for s, site in enumerate(study.sites):
         study.collector.take_ready(site.receive(deliveries[s]))
     with pytest.raises(Inconsistent, match="READY"):
@@ -302,7 +309,7 @@ def test_secagg_collector_takes_set_up_messages_in_order_only() -> None:
     ):
         with pytest.raises(OutOfTurn):
             early()
-    for body in (b"", bytes(32), bytes(65), bytes(96)):
+    for body in (b"", bytes(32), bytes(65), bytes(64), bytes(128)):
         with pytest.raises(Malformed):
             collector.take_advert(study.site_message(0, Kind.ADVERT, 0, body))
     for advert in adverts:
@@ -346,21 +353,21 @@ def test_secagg_collector_refuses_bad_vectors_signatures_and_openings() -> None:
     for size in (0, -1):
         with pytest.raises(BadParameter):
             collector.begin(0, size, CONTEXT)
-    masked = study.masked(0, vectors, range(5))
+    sent = study.masked(0, vectors, range(5))
     with pytest.raises(OutOfTurn):
-        collector.take_masked(0, masked[0])
+        collector.take_masked(0, sent[0])
     collector.begin(0, 5, CONTEXT)
     for size in (0, 1, 39, 41, 32, 48, 320):
         with pytest.raises(Malformed, match="5"):
-            collector.take_masked(0, study.site_message(0, Kind.MASKED, 0, bytes(size)))
+            collector.take_masked(0, study.site_message(0, Kind.MASKED, 0, body_with(sent[0], size)))
     for s in range(4):
-        assert collector.take_masked(0, masked[s]) == s
+        assert collector.take_masked(0, sent[s]) == s
     with pytest.raises(OutOfTurn):
-        collector.take_masked(0, masked[0])
+        collector.take_masked(0, sent[0])
     closed = collector.close_list(0)
     assert collector.close_list(0) == closed
     with pytest.raises(OutOfTurn):
-        collector.take_masked(0, masked[4])  # too late
+        collector.take_masked(0, sent[4])  # too late
 
     for body in (text(range(5)), text([0, 1, 2, 4]), b"\x0f", b"", text(range(4))[:-1], b"\x0f" + bytes(32)):
         with pytest.raises(Inconsistent):
@@ -375,7 +382,11 @@ def test_secagg_collector_refuses_bad_vectors_signatures_and_openings() -> None:
     warrant = collector.warrant(0)
     for size in (0, 32, 33 * 4, 33 * 5 - 1, 33 * 6):
         with pytest.raises(Malformed, match="165"):
-            collector.take_opening(0, study.site_message(0, Kind.OPENING, 0, bytes(size)))
+            collector.take_opening(0, study.opening_of(0, 0, bytes(size)))
+    with pytest.raises(Inconsistent, match="set-up"):
+        collector.take_opening(0, study.site_message(0, Kind.OPENING, 0, b"\x0f" + bytes(32 + 165)))
+    with pytest.raises(Inconsistent, match="list"):
+        collector.take_opening(0, study.site_message(0, Kind.OPENING, 0, text(range(5)) + bytes(165)))
     with pytest.raises(OutOfTurn, match="list"):
         collector.take_opening(0, study.site_message(4, Kind.OPENING, 0, bytes(165)))
     for s in range(4):
@@ -386,12 +397,11 @@ def test_secagg_collector_refuses_bad_vectors_signatures_and_openings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "named"),
-    [(b"\xff" * 33, "field"), (shamir.PRIME.to_bytes(33), "field"), (bytes(33), "key")],
-    ids=["all ones", "the prime", "zero"],
+    "share", [b"\xff" * 33, shamir.PRIME.to_bytes(33), bytes(33)], ids=["all ones", "the prime", "zero"]
 )
-def test_secagg_wrong_shares_of_lost_site_end_attempt(share: bytes, named: str) -> None:
-    study = Study(5, 1, 1).set_up()
+@pytest.mark.parametrize(("colluders", "left"), [(0, True), (1, False)], ids=["enough are left", "too few are left"])
+def test_secagg_wrong_share_of_lost_site_is_left_out_and_proven(share: bytes, colluders: int, left: bool) -> None:
+    study = Study(5, colluders, 1).set_up()
     vectors = random_vectors(5)
     study.fold(0, study.masked(0, vectors, [0, 1, 2, 3]), 5)
     held = study.collector._sums[0].vectors.total
@@ -403,8 +413,15 @@ def test_secagg_wrong_shares_of_lost_site_end_attempt(share: bytes, named: str) 
         opening = study.sites[s].open(0, warrant)
         if s == 0:
             opening = study.site_message(0, Kind.OPENING, 0, bytes(wire.decode(opening).body)[:-33] + share)
+            with pytest.raises(Inconsistent, match="another secret"):
+                study.collector.take_opening(0, opening)
+            assert blame.guilty(study.roster, study.collector.proof(opening)) == 0
+            continue
         study.collector.take_opening(0, opening)
-    with pytest.raises(Inconsistent, match=named):
+    if left:
+        np.testing.assert_array_equal(study.collector.result(0), total(vectors, range(4)))
+        return
+    with pytest.raises(Abandoned, match="shares"):
         study.collector.result(0)
     assert not np.any(held == total(vectors, range(4)))  # nothing was unmasked
     with pytest.raises(OutOfTurn):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from helpers.secure_sum import CONTEXT, Study, random_vectors, total
+from helpers.secure_sum import CONTEXT, Study, random_vectors, total, vector_of
 from zerosum.errors import Forged
 from zerosum.secagg import keys, masks, wire
 from zerosum.secagg.masks import Ring
@@ -35,7 +35,7 @@ def assert_uniform(vector: Ring) -> None:
 
 
 def number(data: bytes) -> Ring:
-    return np.frombuffer(wire.decode(data).body, dtype=np.uint64)
+    return vector_of(data)
 
 
 def added(vectors: list[Ring]) -> Ring:
@@ -88,7 +88,7 @@ def test_secagg_sum_is_uniform_until_every_site_has_opened() -> None:
     for s in range(4):
         assert_uniform(running)
         opening = study.sites[s].open(0, closed)
-        seed = bytes(wire.decode(opening).body)
+        seed = bytes(wire.decode(opening).body)[-32:]
         masks.add(running, [(keys.derive(seed, "self mask", b"%d " % s + about), False)])
     assert not running.any()
 
@@ -115,7 +115,9 @@ def test_secagg_late_vector_of_lost_site_stays_uniform() -> None:
     known = study.collector._known_adverts()
     about = known.context(0, CONTEXT)
     vector = number(late).copy()
-    masks.add(vector, [(pair_key(secret, known.masking[peer][0], (4, peer), about), True) for peer in range(4)])
+    masks.add(
+        vector, [(pair_key(keys.agree(secret, known.masking[peer][0]), (4, peer), about), True) for peer in range(4)]
+    )
     assert_uniform(vector)  # every mask with the others is gone, its own is not
     assert not np.any(vector == vectors[4])
     assert_uniform(vector - vectors[4])
@@ -125,7 +127,9 @@ def test_secagg_masks_of_different_requests_do_not_cancel() -> None:
     study = Study(3, 1, 0).set_up()
     study.collector.begin(0, SIZE, b"one thing")
     for s, asked in enumerate([b"one thing", b"one thing", b"another"]):
-        study.collector.take_masked(0, study.sites[s].mask(0, zeros(1)[0], asked))
+        # The commitments of the third name the first request: otherwise its vector would not be added.
+        committed = study.sites[s].commit(0, zeros(1)[0], b"one thing", bytes(32))
+        study.collector.take_masked(0, study.sites[s].mask(0, zeros(1)[0], asked, committed))
     assert_uniform(study.finish(0)[0])
 
 
@@ -173,6 +177,7 @@ def test_secagg_no_key_is_derived_twice(
     for party, what in derived:
         users.setdefault(what, set()).add(party)
     allowed = {"seal": 2, "pair mask": 2, "self mask": 1}
+    allowed |= {"seed hash": 1, "pair hash": 2, "commitment salt": 1, "commitment to the secret": 1}
     for (_, purpose, _), parties in users.items():
         assert len(parties - {"collector"}) <= allowed[purpose]
         assert purpose != "seal" or "collector" not in parties

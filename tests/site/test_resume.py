@@ -217,7 +217,7 @@ def test_site_other_attempt_has_other_sample(tmp_path: Path) -> None:
     site = make_sites(tmp_path, sizes=(400, 1, 1, 1))[0]
     step = replace(STEP, sampling=Sampling(0.5, 4))
     plan = replace(make("non-private", attempts=2, seed=5))
-    totals = [site._values(plan, 1, attempt, step).tolist() for attempt in (0, 1, 2, 0)]
+    totals = [site._values(plan, 1, attempt, step, bytes(32)).tolist() for attempt in (0, 1, 2, 0)]
     assert totals[0] == totals[3]
     assert len({tuple(total) for total in totals}) == 3
 

@@ -170,8 +170,8 @@ def test_site_prepare_twice_gives_same_reply(tmp_path: Path) -> None:
 def test_site_with_a_seed_has_other_noise_in_every_round(tmp_path: Path) -> None:
     plan = make("local", seed=7)
     site = make_sites(tmp_path)[0]
-    site._plan = replace(plan, releases=(replace(plan.releases[0], share=0.5),) * 2)
-    first, second, again = (site._share(round, 0)._sampler.words(8).tolist() for round in (0, 1, 0))
+    plan = replace(plan, releases=(replace(plan.releases[0], share=0.5),) * 2)
+    first, second, again = (site._share(plan, round, 0)[1]._sampler.words(8).tolist() for round in (0, 1, 0))
     assert first == again
     assert not set(first) & set(second)
 

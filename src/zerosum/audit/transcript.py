@@ -189,8 +189,8 @@ def record_draws(site: Site) -> list[SiteDraws]:
 
     arrange = site._order
 
-    def arranged(plan: Plan, round: int, attempt: int) -> NDArray[np.intp]:
-        rounds[-1].order = arrange(plan, round, attempt)
+    def arranged(plan: Plan, round: int, attempt: int, secret: bytes) -> NDArray[np.intp]:
+        rounds[-1].order = arrange(plan, round, attempt, secret)
         return rounds[-1].order
 
     site._new_share = new_share  # type: ignore[method-assign]  # this site's only

@@ -1,4 +1,5 @@
-"""`zerosum site` commands for its operator and its auditor: show, audit verify, backup, restore, upgrade.
+"""`zerosum site` commands for its operator and its auditor: show, audit verify, replay and forget, backup, restore,
+upgrade.
 
 None of them needs the serving process. `backup` may run beside it; `restore` makes a new folder.
 """
@@ -127,6 +128,59 @@ def site_audit_verify(
     # Parts that were moved away and lines that were deleted at the beginning look the same from here.
     older = f"; it begins at line {first}: check the parts before it where they are kept" if first > 1 else ""
     terminal.out.print(f"the audit log is complete up to line {last}, and no line was changed{older}", soft_wrap=True)
+
+
+@audit_app.command("replay")
+def site_audit_replay(
+    study: Annotated[str, typer.Argument(help="The study's name, or the first digits of its plan's digest.")],
+    site: SiteOption = Path("site.toml"),
+    received: Annotated[
+        Path | None, typer.Option(help="The coordinator's folder of the study: compare with what it received.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Compute again what this site sent under the secure sum, from data, plan and secrets, and compare it with its
+    commitments; exit code 4 if it differs. Nothing is charged or sent."""
+    from zerosum.study.site_replay import MEANING, replay
+
+    plan, found, missing = replay(site, study, received)
+    wrong = [each for each in found if each.finding not in ("as committed", "long")]
+    if json_ and not wrong:
+        rows = [{"round": each.round, "attempt": each.attempt, "finding": each.finding} for each in found]
+        terminal.print_json({"study": plan.study, "plan": plan.digest(), "found": rows, "not_kept": missing})
+    if wrong:
+        first = wrong[0]
+        raise CheckFailed(
+            f"{len(wrong)} of {counted(len(found), 'contribution')} differ; round {first.round + 1}, attempt "
+            f"{first.attempt + 1}: {MEANING[first.finding]}"
+        )
+    if json_:
+        return
+    long = sum(each.finding == "long" for each in found)
+    terminal.out.print(
+        f"{visible(plan.study)}: data, plan and secrets give {counted(len(found) - long, 'contribution')} as committed",
+        soft_wrap=True,
+    )
+    if long:
+        terminal.out.print(f"not computed again, because the request was too long to be kept: {long}", soft_wrap=True)
+    if missing:
+        terminal.out.print(f"in the audit log, and their secrets were not kept: {missing}", soft_wrap=True)
+
+
+@audit_app.command("forget")
+def site_audit_forget(
+    study: Annotated[str, typer.Argument(help="The study's name, or the first digits of its plan's digest.")],
+    site: SiteOption = Path("site.toml"),
+) -> None:
+    """Delete the secrets of a study's contributions. What the site sent can no longer be computed again."""
+    from zerosum.site.audit_log import AuditLog
+    from zerosum.study import SiteFile
+
+    loaded = SiteFile.load(site)
+    plan = loaded.kept_secrets.plan(study)
+    loaded.kept_secrets.forget(plan.digest())
+    AuditLog(loaded.audit_log).write("decided", "the secrets of the contributions to this study were deleted", plan)
+    terminal.out.print(f"deleted: the secrets of {visible(plan.study)}", soft_wrap=True)
 
 
 @site_app.command("backup")

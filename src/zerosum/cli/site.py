@@ -284,6 +284,7 @@ def site_run(
             former=site.former_identities(),
             children=site.children,
             connect=partial(children_of, site),
+            kept=site.kept_secrets,
             on_proposal=ProposalHook(site.name, site.on_proposal),
         )
         stack.callback(service.close)
@@ -299,6 +300,7 @@ def site_run(
             signal.signal(each, lambda *_: server.stop())
         # Before the threads that write files start: the sockets are made under a umask, which is that of the process.
         stack.enter_context(_desk(site, policy, consents, log))
+        site.kept_secrets.forget_old()
         # Before a request is answered: a site that cannot write its audit log does not serve.
         log.write("started", f"site {site.name!r} serves, with identity {identity.public.hex()}")
         log_event("serving", f"site {site.name!r} serves at {site.socket}")

@@ -15,10 +15,11 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from zerosum.arrays import Floats
+from zerosum.coordinator import largest_sum
 from zerosum.coordinator.faults import Fault, fault
 from zerosum.coordinator.journal import Journal
 from zerosum.coordinator.mixing import Mixer, noise_std
-from zerosum.coordinator.secure import LOST_IN_SET_UP, WRONG_KIND, SecureSums, sound
+from zerosum.coordinator.secure import FALSE_DEALING, LOST_IN_SET_UP, WRONG_KIND, SecureSums, sound
 from zerosum.engines.base import Engine
 from zerosum.errors import (
     Abandoned,
@@ -222,7 +223,10 @@ class _Coordinator:
         All sites shared their secrets when these keys were made, so the others can remove the masks of a lost site, as
         in a round that loses it.
         """
-        there = self._secured().go_on(keys)
+        try:
+            there = self._secured().go_on(keys)
+        except BadMessage:  # the keys were made by a version of Zerosum with other messages
+            return False
         gone = [name for name in self._index if name not in there]
         # More losses would leave fewer than H - L honest sites, whose noise the plan accounts for.
         if len(gone) > self._plan.coalition.dropouts:
@@ -294,7 +298,7 @@ class _Coordinator:
                 else:
                     release = self._summed(round, request, *self._readable(round, attempt, request))
                 if journal is not None:
-                    journal.released(round, release)
+                    journal.released(round, release, self._committed(round))
                 return release
             except Abandoned as loss:
                 # Once only: what ended the second attempt will probably end a third, and each one is charged by every
@@ -398,10 +402,12 @@ class _Coordinator:
             if journal is not None and plan.coalition.dropouts:  # without tolerated losses the list is always all sites
                 journal.settled_list(round, attempt, names)
 
-        try:
-            total, present = secure.finish(mine, settle)
-        except BadMessage as error:  # shares of a lost site that do not fit together: the sum cannot be opened
-            raise Abandoned(str(error)) from error
+        def largest(sites: Sequence[int]) -> float:
+            planned = plan.release(round)
+            counts = {self._index[name]: count for name, count in self._units.items()}
+            return largest_sum.of_contributions(law, planned.bound, planned.size, sites, counts)
+
+        total, present = secure.finish(mine, settle, largest)
         return np.asarray(total * law.step, dtype=np.float64), present
 
     def _readable(self, round: int, attempt: int, request: PrivateSum) -> tuple[Floats, Iterable[str]]:
@@ -439,10 +445,9 @@ class _Coordinator:
         for reply in self._exchange(dict.fromkeys(self._index, Prepare(round, attempt))):
             if isinstance(reply, Prepared):
                 secure.take(mine, reply.site, reply.payload)
-        try:
-            total, present = secure.finish(mine, lambda names: None)
-        except BadMessage as error:
-            raise Abandoned(str(error)) from error
+        size = self._plan.release(round).size
+        law = self._plan.law(round)
+        total, present = secure.finish(mine, lambda names: None, partial(largest_sum.of_draws, law, size))
         mixer.draws = DrawSum(total, len(present))
         return list(present)
 
@@ -502,7 +507,12 @@ class _Coordinator:
         self._blame(reply.site, f"it refused: {error}")
         return Lost(reply.site, str(error))
 
-    def _blame(self, site: str, why: str, message: Frame | None = None) -> None:
+    def _committed(self, round: int) -> Mapping[str, bytes]:
+        """The signed commitments that came with the contributions of a round under secure aggregation."""
+        masked = self._plan.law(round).mechanism is NoiseMechanism.MASKED
+        return self._secured().commitments if masked else {}
+
+    def _blame(self, site: str, why: str, message: Frame | None = None, proof: bytes = b"") -> None:
         """Record the fault of a site, in the journal first. Of each site one for each attempt is recorded.
 
         Parameters
@@ -513,13 +523,19 @@ class _Coordinator:
             What was wrong, in one sentence.
         message : bytes, optional
             The message of the secure sum that could not be used.
+        proof : bytes, optional
+            A proof of its guilt (`zerosum.secagg.blame`).
         """
+        # Under the same keys its shares would spoil every later round, too: it takes part in none, within what the plan
+        # tolerates.
+        if why == FALSE_DEALING and len(self._out) < self._plan.coalition.dropouts:
+            self._out.add(site)
         round, attempt = self._round or (None, 0)
         if any((each.site, each.round, each.attempt) == (site, round, attempt) for each in self._faults):
             return
         found = fault(self._plan, site, round, attempt, why, message)
         if self._journal is not None:
-            self._journal.fault(found)
+            self._journal.fault(found, proof)
         self._faults.append(found)
 
     @property

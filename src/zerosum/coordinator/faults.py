@@ -9,7 +9,9 @@ the journal stores
     signature   64 bytes     Ed25519, of the two fields above
 
 which anyone who has the plan can verify, without the body. Such evidence shows that the site sent this message in this
-study. It does not show that the coordinator had asked for it. Frames that are no message, refusals, and contributions
+study. It does not show that the coordinator had asked for it. That a site opened something else than it had signed the
+hash of is shown by whole messages of the set-up and of the attempt (`zerosum.secagg.blame`), which the journal stores
+beside the fault. Frames that are no message, refusals, and contributions
 outside the secure sum are not signed: their fault rests on the word of the coordinator.
 """
 

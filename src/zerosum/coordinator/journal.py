@@ -4,8 +4,10 @@ A journal is one file that only grows. The first record holds the plan. For ever
 before a message is sent (round, attempt, digest of the request), and one with the release when it has arrived, before
 the program sees it. The last record marks the end of the study. The public keys of secure aggregation are recorded when
 they were shared, so that a study continues with the sites that still have theirs. A fault of a site that counts as lost
-has a record with its evidence. Before the first round there may be a record of sites that are left out, as the plan
-allows. An interrupted study is continued by giving the recorded releases to its program again.
+has a record with its evidence and, as its payload, the proof of its guilt if there is one. A release under the secure
+sum has the signed commitments of its sites, in the order of their names. Before the first round there may be a record
+of sites that are left out, as the plan allows. An interrupted study is continued by giving the recorded releases to its
+program again.
 
 Format of the file. Integers are big-endian (`struct` format ">Q8s32s" for the head of a record, 48 bytes):
 
@@ -14,7 +16,7 @@ Format of the file. Integers are big-endian (`struct` format ">Q8s32s" for the h
     8 bytes     check of the length: the first 8 bytes of SHA-256 of "length" and the 8 bytes above
     32 bytes    SHA-256 of the digest before (32 zero bytes for the first record) and the record
     ...         the record: a line of JSON, then its payload: the plan as JSON, public keys, the numbers of a release as
-                little-endian doubles, or nothing
+                little-endian doubles and the commitments of its sites, a proof of guilt, or nothing
 
 The check of the length exists because a changed length would make all that follows look like one torn record.
 
@@ -35,7 +37,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +98,7 @@ class Journal:
         self._keys: tuple[int, int] | None = None  # position of the keys in the file, and length
         self._rounds: list[_Round] = []
         self.faults: list[Fault] = []  # of sites that were lost, in their order
+        self._proofs: list[tuple[int, int]] = []  # position of each fault in the file, and length
         self._digest, self._end = _START, 0
         with _refusing(path):
             self._file: BinaryIO = path.open("r+b" if writing else "rb")
@@ -244,8 +247,29 @@ class Journal:
             fields, numbers = _unpacked(self._file.read(place[1]))
         if not fields.get("kept", True):
             raise Refused(f"the journal {self.path} records that round {round + 1} was released, without its numbers")
+        numbers = numbers[: len(numbers) - fields.get("signed", 0)]
         value: Floats = np.frombuffer(numbers, dtype="<f8").astype(np.float64).reshape(fields["shape"])
         return Release(value, fields["noise_std"], fields["units"], tuple(fields["names"]), tuple(fields["rows"]))
+
+    def proof(self, fault: int) -> bytes:
+        """The proof of guilt (`zerosum.secagg.blame`) that was recorded with a fault; empty if there is none."""
+        with _refusing(self.path):
+            self._file.seek(self._proofs[fault][0])
+            return _unpacked(self._file.read(self._proofs[fault][1]))[1]
+
+    def commitments(self, round: int) -> dict[str, bytes]:
+        """The signed commitments of the sites in a release, by name; none in journals of earlier versions, and for
+        other schemes.
+        """
+        place = self._rounds[round].release if round < len(self._rounds) else None
+        if place is None:
+            return {}
+        with _refusing(self.path):
+            self._file.seek(place[0])
+            fields, payload = _unpacked(self._file.read(place[1]))
+        names, size = fields["names"], fields.get("signed", 0) // max(1, len(fields["names"]))
+        signed = payload[len(payload) - size * len(names) :]
+        return {name: signed[at * size : (at + 1) * size] for at, name in enumerate(names)} if size else {}
 
     def _same(self, round: int, request: str) -> None:
         """Refuse a program whose request differs from the recorded one."""
@@ -274,18 +298,22 @@ class Journal:
         if self.listed(round, attempt) is None:
             self._write({"kind": "listed", "round": round, "attempt": attempt, "names": list(names)})
 
-    def released(self, round: int, release: Release) -> None:
-        """Record a release, before the program sees it."""
+    def released(self, round: int, release: Release, commitments: Mapping[str, bytes] | None = None) -> None:
+        """Record a release, before the program sees it, with the signed commitments of its sites."""
         fields = {"kind": "release", "round": round, "noise_std": release.noise_std, "units": release.units}
         fields |= {"names": release.participants, "rows": release.rows, "shape": release.value.shape}
+        signed = b"".join((commitments or {})[name] for name in release.participants) if commitments else b""
+        if signed:
+            fields["signed"] = len(signed)
         if not self._numbers:
-            self._write(fields | {"kept": False})
+            self._write(fields | {"kept": False}, signed)
             return
-        self._write(fields, np.ascontiguousarray(release.value, dtype="<f8").reshape(-1).view(np.uint8).data)
+        numbers = np.ascontiguousarray(release.value, dtype="<f8").reshape(-1).view(np.uint8).data
+        self._write(fields, b"".join((numbers, signed)) if signed else numbers)
 
-    def fault(self, fault: Fault) -> None:
-        """Record the fault of a site that counts as lost."""
-        self._write({"kind": "fault", "fault": fault.as_record()})
+    def fault(self, fault: Fault, proof: bytes = b"") -> None:
+        """Record the fault of a site that counts as lost, with a proof of its guilt if there is one."""
+        self._write({"kind": "fault", "fault": fault.as_record()}, proof)
 
     def leave_out(self, names: Sequence[str]) -> None:
         """Continue without these sites, before the first request; refused if the plan does not allow it."""
@@ -388,6 +416,7 @@ class Journal:
                 self._rounds[fields["round"]].release = at, length
             case "fault":
                 self.faults.append(Fault(**fields["fault"]))
+                self._proofs.append((at, length))
             case "without":
                 self.plan = self.plan.without(fields["names"])
             case "done":

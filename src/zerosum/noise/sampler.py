@@ -1,4 +1,4 @@
-"""The source of noise: a cipher's key stream, keyed by the operating system.
+"""The source of noise: a cipher's key stream, keyed by the operating system or by a secret that it drew.
 
 On the grid the noise is an exact discrete Gaussian (`discrete_gaussian`), or an exact share of discrete Laplace noise
 (`discrete_laplace`). The schemes with cancelling noise, which
@@ -51,6 +51,20 @@ class Sampler:
         return cls(os.urandom(32), rekey_after_fork=True)
 
     @classmethod
+    def of_secret(cls, secret: bytes, purpose: str) -> Sampler:
+        """The stream of one purpose that follows from a secret of 256 bits of the operating system.
+
+        The guarantee is that of `system`. There the key of the cipher is such a secret itself; here it is HKDF of one.
+        As long as HKDF-SHA256 is a pseudo-random function of a uniform key, which the masks of the secure sum assume,
+        too, the keys of different purposes are independent uniform keys to every party that does not have the secret.
+        What else is published of it, a commitment and a salted hash, is HKDF of it for other purposes.
+
+        Unlike the stream of `system` it is repeated by every party that has the secret, and in a forked child: a secret
+        must be used for one message only.
+        """
+        return cls(derive(secret, b"stream " + purpose.encode()), rekey_after_fork=False)
+
+    @classmethod
     def seeded(cls, seed: bytes) -> Sampler:
         """A reproducible stream. A party that knows the seed can subtract the noise."""
         return cls(derive(seed, b"seeded sampler"), rekey_after_fork=False)
@@ -99,6 +113,11 @@ class Sampler:
             np.multiply(part, 2.0**-52, out=part)
             ndtri(part, out=part)
         return np.multiply(out, std, out=out)
+
+
+def new_secret() -> bytes:
+    """A secret of 256 bits of the operating system, for `Sampler.of_secret`."""
+    return os.urandom(32)
 
 
 def derive(secret: bytes, info: bytes) -> bytes:

@@ -6,7 +6,11 @@ sum is
 
     32 bytes    SHA-256 of the context that identifies the request
     w bytes     the list of the sites whose vectors are in the sum, as in a LIST
+    ...         for each of them the message with its commitments, as it came
     ...         the sum, little-endian
+
+A vector comes with the signed commitments of its site (`zerosum.secagg.commitments`), which are of this attempt and
+request or the vector is not added. They are passed on and not opened: only the site itself can show what they are of.
 
 A node accepts vectors of its own branches only, each site at most once. A fault in a partial sum loses its whole branch
 and nothing else, because it is found before anything is added.
@@ -21,6 +25,7 @@ import numpy as np
 
 from zerosum.errors import BadParameter, Inconsistent, Malformed, Misdirected, OutOfTurn
 from zerosum.secagg import wire
+from zerosum.secagg.commitments import COMMITTED_BYTES, HASH_BYTES
 from zerosum.secagg.keys import Identity
 from zerosum.secagg.masks import Ring
 from zerosum.secagg.session import Roster
@@ -47,6 +52,8 @@ class Addition:
         The sum of the vectors that arrived, modulo 2^64.
     arrived : set of int
         The sites whose vectors are in it.
+    commitments : dict
+        For each of them the message with its commitments.
     """
 
     def __init__(
@@ -58,6 +65,7 @@ class Addition:
         self._asked = hashlib.sha256(context).digest()
         self.total: Ring = np.zeros(size, dtype=np.uint64)
         self.arrived: set[int] = set()
+        self.commitments: dict[int, bytes] = {}
 
     def take(self, data: bytes | bytearray | memoryview) -> int:
         """Add one masked vector, or the partial sum of a branch, and return its sender. Nothing is kept of it."""
@@ -65,19 +73,31 @@ class Addition:
         message = self._roster.take(data, Kind.PARTIAL if partial else Kind.MASKED, self._attempt)
         if message.sender not in self._branches:
             raise Misdirected(f"the vectors of site {message.sender} do not come this way")
-        listed, vector = self._opened(message) if partial else ({message.sender}, message.body)
+        listed, rest = self._opened(message) if partial else ({message.sender}, message.body)
+        committed, vector = _split(rest, len(listed))
         # All checks come before the addition: a faulty partial sum must leave no trace in the total.
         if not self.arrived.isdisjoint(listed):
             raise OutOfTurn("a vector came twice")
         if len(vector) != 8 * len(self.total):
             raise Malformed(f"a vector of {len(self.total)} numbers was expected, got {len(vector)} bytes")
+        self._check(sorted(listed), committed)
         # Unsigned 64-bit addition wraps around, which is addition in Z_2^64. "<u8" is the byte order of the wire.
         np.add(self.total, np.frombuffer(vector, dtype="<u8"), out=self.total)
         self.arrived |= listed
+        self.commitments |= {site: bytes(each) for site, each in zip(sorted(listed), committed, strict=True)}
         return message.sender
 
+    def _check(self, sites: list[int], committed: list[memoryview]) -> None:
+        """Refuse commitments that these sites did not sign for this attempt and request."""
+        for site, data in zip(sites, committed, strict=True):
+            message = self._roster.take(data, Kind.COMMITTED, self._attempt)
+            if message.sender != site or len(message.body) != 3 * HASH_BYTES:
+                raise Inconsistent(f"the commitments that came with the vector of site {site} are not its own")
+            if message.body[:HASH_BYTES] != self._asked:
+                raise Misdirected(f"site {site} committed itself to another request")
+
     def _opened(self, message: Message) -> tuple[set[int], memoryview]:
-        """The sites in a partial sum, and its vector."""
+        """The sites in a partial sum, and what follows them."""
         context, rest = message.body[:32], message.body[32:]
         width = (self._roster.sites + 7) // 8
         listed = set(wire.unpack_list(rest[:width], self._roster.sites))
@@ -91,7 +111,7 @@ class Addition:
     def partial_sum(self, me: int, identity: Identity) -> bytes:
         """The sum so far as the message of the inner node `me`."""
         listed = wire.pack_list(sorted(self.arrived), self._roster.sites)
-        head = self._asked + listed
+        head = self._asked + listed + b"".join(self.commitments[site] for site in sorted(self.arrived))
 
         def fill(body: memoryview) -> bytes:
             body[: len(head)] = head
@@ -108,7 +128,17 @@ def sites_and_vector(data: bytes | bytearray | memoryview, sites: int) -> tuple[
     signature is checked.
     """
     message = wire.decode(data)
-    if message.kind is not Kind.PARTIAL:
-        return (message.sender,), message.body
-    end = 32 + (sites + 7) // 8
-    return wire.unpack_list(message.body[32:end], sites), message.body[end:]
+    listed: tuple[int, ...] = (message.sender,)
+    rest = message.body
+    if message.kind is Kind.PARTIAL:
+        end = 32 + (sites + 7) // 8
+        listed, rest = wire.unpack_list(message.body[32:end], sites), message.body[end:]
+    return listed, _split(rest, len(listed))[1]
+
+
+def _split(rest: memoryview, sites: int) -> tuple[list[memoryview], memoryview]:
+    """The commitments of this number of sites, and the vector behind them."""
+    end = COMMITTED_BYTES * sites
+    if len(rest) < end:
+        raise Malformed(f"a vector comes with the commitments of its sites, {COMMITTED_BYTES} bytes each")
+    return [rest[at : at + COMMITTED_BYTES] for at in range(0, end, COMMITTED_BYTES)], rest[end:]

@@ -6,9 +6,12 @@ and once: mask a vector; where losses are tolerated, sign the list of vectors th
     the same set-up message, list or warrant again    the same bytes again
     another one, or a second vector                   refused
 
-Secrets exist in memory only and are deleted as soon as they are not needed: the sealing key with the set-up, the others
-with their attempt. A site that restarts has no secrets, so that it can open nothing and masks nothing twice. It rejoins
-with a new set-up, whose keys enter every mask and signature, so that no message of the old set-up is valid in it.
+Secrets exist in memory only and are deleted as soon as they are not needed: the sealing key and the masking keys with
+the set-up, when the keys shared with each neighbour are agreed on, and all others with their attempt. A site that
+restarts has no secrets, so that it can open nothing and masks nothing twice. It rejoins with a new set-up, whose keys
+enter every mask and signature, so that no message of the old set-up is valid in it.
+
+What a site will open, it has signed the hash of before (`zerosum.secagg.commitments`).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from zerosum.errors import BadParameter, Forged, Inconsistent, Malformed, Misdirected, OutOfTurn
-from zerosum.secagg import graph, keys, masks, shamir, wire
+from zerosum.secagg import commitments, graph, keys, masks, shamir, wire
 from zerosum.secagg.keys import Identity
 from zerosum.secagg.masks import Ring
 from zerosum.secagg.wire import COORDINATOR, Kind, Message
@@ -80,6 +83,11 @@ class Roster:
         return 2 * shamir.SHARE_BYTES * self.attempts if self.dropouts else 0
 
     @property
+    def share_hash_bytes(self) -> int:
+        """Bytes of the hashes of the shares that one site deals to one holder."""
+        return 2 * commitments.SHARE_HASH_BYTES * self.attempts if self.dropouts else 0
+
+    @property
     def digest(self) -> bytes:
         # `wire.pack` writes the length of every part, so that no two rosters have the same bytes.
         parts = [self.study, *self.identities, bytes(f"{self.attempts} {self.colluders} {self.dropouts}", "ascii")]
@@ -118,21 +126,23 @@ class Adverts:
     digest: bytes
     sealing: list[bytes]
     masking: list[list[bytes]]
+    seeds: list[list[bytes]]  # the hashes of the self-mask seeds
     neighbours: list[list[int]]
 
     @classmethod
     def read(cls, roster: Roster, adverts: Sequence[bytes | memoryview]) -> Adverts:
         if len(adverts) != roster.sites:
             raise Malformed(f"{roster.sites} adverts were expected, got {len(adverts)}")
-        sealing, masking = [], []
+        sealing, masking, seeds = [], [], []
         for number, advert in enumerate(adverts):
             # `keys_in` checks the signature against the pinned identity: the coordinator can neither invent a site nor
             # replace a key, which would place it between two sites (Bonawitz et al. 2017, round 0 with signed keys).
-            sender, (first, *others) = cls.keys_in(roster, bytes(advert))
+            sender, (first, *others), hashes = cls.keys_in(roster, bytes(advert))
             if sender != number:
                 raise Inconsistent("the adverts are not one from each site in order")
             sealing.append(first)
             masking.append(others)
+            seeds.append(hashes)
         # A secret opens the masks of exactly one site in exactly one attempt. A key that occurs twice, also in another
         # encoding, would have a second use, and opening it for one would open the other (Bonawitz et al. 2017, round 1:
         # all keys are different).
@@ -142,17 +152,19 @@ class Adverts:
         # The order of the circle follows from the digest of all keys, so that no site can choose its place before the
         # others have advertised. The last one to advertise can still try several keys, which `graph.FAILURE` allows
         # for.
-        digest = hashlib.sha256(roster.digest + b"".join(everything)).digest()
-        return cls(digest, sealing, masking, graph.neighbours(roster.sites, roster.shape.degree, digest))
+        hashed = [each for site in seeds for each in site]
+        digest = hashlib.sha256(roster.digest + b"".join([*everything, *hashed])).digest()
+        return cls(digest, sealing, masking, seeds, graph.neighbours(roster.sites, roster.shape.degree, digest))
 
     @staticmethod
-    def keys_in(roster: Roster, advert: bytes) -> tuple[int, list[bytes]]:
-        """The sender of an advert and its keys: one for sealing, then one for each attempt."""
+    def keys_in(roster: Roster, advert: bytes) -> tuple[int, list[bytes], list[bytes]]:
+        """The sender of an advert; its keys, one for sealing and one for each attempt; the hashes of its seeds."""
         message = roster.take(advert, Kind.ADVERT, 0)
-        size = keys.KEY_BYTES
-        if len(message.body) != size * (1 + roster.attempts):
+        size = keys.KEY_BYTES  # a hash is as long as a key
+        if len(message.body) != size * (1 + 2 * roster.attempts):
             raise Malformed("an advert holds the wrong number of keys")
-        return message.sender, [bytes(message.body[at : at + size]) for at in range(0, len(message.body), size)]
+        parts = [bytes(message.body[at : at + size]) for at in range(0, len(message.body), size)]
+        return message.sender, parts[: 1 + roster.attempts], parts[1 + roster.attempts :]
 
     def holders(self, site: int) -> list[int]:
         """The holders of shares of a site's secrets: its neighbours and itself, in rising order."""
@@ -172,11 +184,21 @@ class Adverts:
         return self.digest + attempt.to_bytes(4) + hashlib.sha256(asked).digest()
 
 
-def pair_key(secret: bytes, public: bytes, pair: tuple[int, int], context: bytes) -> bytes:
-    """The key of the mask that two sites share in one attempt; `context` identifies the request of both."""
+def pair_key(agreed: bytes, pair: tuple[int, int], context: bytes) -> bytes:
+    """The key of the mask that two sites share in one attempt.
+
+    Parameters
+    ----------
+    agreed:
+        What both sites agree on by their masking keys (`keys.agree`).
+    pair:
+        The two sites.
+    context:
+        Identifies the request of both.
+    """
     # Both sites must derive the same key, whichever of them calculates: hence the ordered pair.
     about = b"%d %d " % (min(pair), max(pair)) + context
-    return keys.derive(keys.agree(secret, public), "pair mask", about)
+    return keys.derive(agreed, "pair mask", about)
 
 
 def self_key(seed: bytes, site: int, context: bytes) -> bytes:
@@ -188,8 +210,9 @@ def self_key(seed: bytes, site: int, context: bytes) -> bytes:
 class _Attempt:
     """Secrets, shares and replies of a site in one attempt."""
 
-    secret: bytes | None
+    secret: bytes | None  # the masking key, until the keys below are agreed on
     seed: bytes | None
+    agreed: dict[int, bytes] = field(default_factory=dict)  # neighbour -> the secret that both masking keys give
     # site -> (share of its masking secret, share of its self-mask seed)
     shares: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
     masked: bool = False
@@ -198,6 +221,7 @@ class _Attempt:
 
     def forget(self) -> None:
         self.secret = self.seed = None
+        self.agreed.clear()
         self.shares.clear()
 
 
@@ -229,21 +253,28 @@ class SiteSession:
     # -- set-up --------------------------------------------------------------------------------------------------
 
     def advertise(self) -> bytes:
-        """This site's public keys, signed."""
+        """This site's public keys and the hashes of its self-mask seeds, signed."""
         # The argument is empty: an advert answers no message, so a second call always repeats the same keys.
-        return self._once(Kind.ADVERT, b"", lambda: b"".join(self._publics()))
+        return self._once(Kind.ADVERT, b"", self._publics)
 
-    def _publics(self) -> list[bytes]:
-        return [keys.public_of(s) for s in (self._sealing, *(a.secret for a in self._attempts)) if s is not None]
+    def _publics(self) -> bytes:
+        secret = [self._sealing, *(attempt.secret for attempt in self._attempts)]
+        digest = self._roster.digest
+        return b"".join(keys.public_of(each or b"") for each in secret) + b"".join(
+            commitments.seed_hash(attempt.seed or b"", digest, self._me, at)
+            for at, attempt in enumerate(self._attempts)
+        )
 
     def share(self, adverts: bytes) -> bytes:
-        """Shares of every attempt's two secrets, sealed for each neighbour."""
+        """Shares of every attempt's two secrets, sealed for each neighbour, and the hashes of all of them, signed."""
         message = self._roster.take(adverts, Kind.ADVERTS, 0)
 
         def sealed() -> bytes:
             known = Adverts.read(self._roster, wire.unpack(message.body, self._roster.sites))
             # A coordinator that replaced this site's keys would learn the secrets that others share with it.
-            if [known.sealing[self._me], *known.masking[self._me]] != self._publics():
+            mine = b"".join([known.sealing[self._me], *known.masking[self._me], *known.seeds[self._me]])
+            _, advert = self._setup.get(Kind.ADVERT, (b"", b""))
+            if not advert or wire.decode(advert).body != mine:
                 raise Inconsistent("the adverts hold keys for this site that it never made")
             body = self._sealed_shares(known)
             self._adverts = known
@@ -266,9 +297,24 @@ class SiteSession:
             for holder in holders:
                 written[holder] += (of_secret[holder + 1], of_seed[holder + 1])
             attempt.shares[self._me] = (of_secret[self._me + 1], of_seed[self._me + 1])
-        return wire.pack(
+        sealed = [
             keys.seal(self._seal_key(known, self._me, peer), b"".join(written[peer]), known.digest)
             for peer in known.neighbours[self._me]
+        ]
+        if not self._roster.dropouts:
+            return wire.pack(sealed)
+        # A share that is opened later is compared with its hash: neither can a holder open another one unnoticed, nor
+        # can a dealer accuse a holder of what it dealt itself.
+        hashes = b"".join(self._share_hashes(known, self._me, holder, written[holder]) for holder in holders)
+        dealt = wire.encode(Kind.DEALT, self._roster.study, 0, self._me, known.digest + hashes, self._identity)
+        return wire.pack([*sealed, dealt])
+
+    @staticmethod
+    def _share_hashes(known: Adverts, dealer: int, holder: int, shares: Sequence[bytes]) -> bytes:
+        """The hashes of all shares that one site dealt to another: for each attempt of its key and of its seed."""
+        return b"".join(
+            commitments.share_hash(share, dealer, holder, at // 2, bool(at % 2), known.digest)
+            for at, share in enumerate(shares)
         )
 
     def _seal_key(self, known: Adverts, sender: int, recipient: int) -> bytes:
@@ -282,12 +328,15 @@ class SiteSession:
         return keys.derive(shared, "seal", b"%d to %d " % (sender, recipient) + known.digest)
 
     def receive(self, delivery: bytes) -> bytes:
-        """Receive the shares sealed for this site; from then on it can mask."""
+        """Receive the shares sealed for this site, and agree on a key with each neighbour for every attempt; from then
+        on it can mask. The reply has the hashes of both, by neighbour.
+        """
         message = self._roster.take(delivery, Kind.DELIVERY, 0)
 
         def opened() -> bytes:
             known = self._known_adverts()
             peers, size = known.neighbours[self._me], shamir.SHARE_BYTES
+            received = []
             # Shares are decrypted here and not at unmasking (Bonawitz et al. 2017 decrypt in round 4): a share that was
             # changed on its way ends the set-up, when nothing is masked yet and no budget is charged.
             for peer, sealed in zip(peers, wire.unpack(message.body, len(peers)), strict=True):
@@ -299,12 +348,29 @@ class SiteSession:
                 parts = [text[at : at + size] for at in range(0, len(text), size)]
                 for attempt, *pair in zip(self._attempts, parts[::2], parts[1::2], strict=False):
                     attempt.shares[peer] = (pair[0], pair[1])
+                hashes = self._share_hashes(known, peer, self._me, parts)
+                received += [hashlib.sha256(hashes).digest()] if parts else []
+            agreed = [self._agree(known, peer) for peer in peers]
+            for attempt in self._attempts:
+                attempt.secret = None
             # The coordinator may have recorded the sealed shares. When both ends have deleted this key the record can
             # no longer be decrypted, also not by a party that takes over both.
             self._sealing = None
-            return b""
+            return known.digest + b"".join([*agreed, *received])
 
         return self._once(Kind.READY, delivery, opened)
+
+    def _agree(self, known: Adverts, peer: int) -> bytes:
+        """Agree on the secrets of all attempts with a neighbour; returns the digest of their hashes, which both ends
+        must sign alike.
+        """
+        digest = hashlib.sha256()
+        for at, attempt in enumerate(self._attempts):
+            if attempt.secret is None:
+                raise OutOfTurn("the set-up is over")
+            agreed = attempt.agreed[peer] = keys.agree(attempt.secret, known.masking[peer][at])
+            digest.update(commitments.pair_hash(agreed, (self._me, peer), at, known.digest))
+        return digest.digest()
 
     def _known_adverts(self) -> Adverts:
         if self._adverts is None:
@@ -327,8 +393,28 @@ class SiteSession:
 
     # -- an attempt ------------------------------------------------------------------------------------------------
 
-    def mask(self, attempt: int, vector: Ring, context: bytes) -> bytes:
-        """The vector under its masks, as a signed message.
+    def commit(self, attempt: int, vector: Ring, context: bytes, secret: bytes) -> bytes:
+        """The signed commitments to a vector and to the secret that its noise was drawn from (`commitments`). The
+        attempt is not used by this.
+
+        Parameters
+        ----------
+        attempt, vector, context:
+            As in `mask`.
+        secret:
+            The 256-bit secret of this attempt.
+        """
+        self._unused(attempt)
+        study, asked = self._roster.study, hashlib.sha256(context).digest()
+        about = self.about(attempt, context)
+        return commitments.committed(secret, vector, about, asked, study, attempt, self._me, self._identity)
+
+    def about(self, attempt: int, context: bytes) -> bytes:
+        """What a commitment names: the set-up, the attempt, the request, and this site."""
+        return self._known_adverts().context(attempt, context) + self._me.to_bytes(4)
+
+    def mask(self, attempt: int, vector: Ring, context: bytes, committed: bytes) -> bytes:
+        """The commitments and the vector under its masks, as a signed message.
 
         Parameters
         ----------
@@ -338,8 +424,10 @@ class SiteSession:
             The noisy contribution, shape (n,), uint64: integers of the grid modulo 2^64. It is not changed.
         context:
             Bytes that identify the request. Masks of sites with another request do not cancel.
+        committed:
+            The message of `commit` for this vector.
         """
-        state, secret, seed = self._unused(attempt)
+        state, seed = self._unused(attempt)
         if not len(vector):
             raise BadParameter("an empty vector cannot be masked")
         known = self._known_adverts()
@@ -349,23 +437,24 @@ class SiteSession:
         # but whose message arrives after all.
         streams = [(self_key(seed, self._me, about), True)]
         for peer in known.neighbours[self._me]:
-            public = known.masking[peer][attempt]
-            streams.append((pair_key(secret, public, (self._me, peer), about), self._me < peer))
+            streams.append((pair_key(state.agreed[peer], (self._me, peer), about), self._me < peer))
 
         # The body is hashed part by part while later parts are still being masked: SHA-256 takes almost half as long as
         # the cipher.
         def fill(body: memoryview) -> bytes:
-            digest = hashlib.sha256()
-            masks.add(vector, streams, np.frombuffer(body, dtype="<u8"), lambda part: digest.update(part.data))
+            body[: len(committed)] = committed
+            digest = hashlib.sha256(committed)
+            masked = np.frombuffer(body[len(committed) :], dtype="<u8")
+            masks.add(vector, streams, masked, lambda part: digest.update(part.data))
             return digest.digest()
 
-        study, length = self._roster.study, 8 * len(vector)
+        study, length = self._roster.study, len(committed) + 8 * len(vector)
         message = wire.encode_in_place(Kind.MASKED, study, attempt, self._me, length, fill, self._identity)
         # The attempt is used up only now: a failure above sends nothing and leaves the secrets for another call. Then
-        # the key goes, so that a second vector under the same masks is impossible; the difference of two would be
+        # the keys go, so that a second vector under the same masks is impossible; the difference of two would be
         # readable.
         state.masked = True
-        state.secret = None
+        state.agreed.clear()
         if self._roster.dropouts:
             state.seed = None  # from here on only shares of the two secrets exist
         return message
@@ -374,13 +463,13 @@ class SiteSession:
         """Refuse what `mask` would refuse, before a vector is computed and charged."""
         self._unused(attempt)
 
-    def _unused(self, attempt: int) -> tuple[_Attempt, bytes, bytes]:
+    def _unused(self, attempt: int) -> tuple[_Attempt, bytes]:
         state = self._state(attempt)
         if Kind.READY not in self._setup:
             raise OutOfTurn("the set-up is not complete")
-        if state.secret is None or state.seed is None:
+        if not state.agreed or state.seed is None:
             raise OutOfTurn(f"attempt {attempt} was answered before, or given up; a retry is a new attempt")
-        return state, state.secret, state.seed
+        return state, state.seed
 
     def sign(self, attempt: int, data: bytes) -> bytes:
         """Sign the list of vectors that arrived, once."""
@@ -412,9 +501,12 @@ class SiteSession:
             # lost sites. A holder never opens both for one site and attempt: with both, the coordinator could remove
             # all masks of that site (Bonawitz et al. 2017, round 4).
             shares = [state.shares[holder][holder in listed] for holder in holders if self._roster.dropouts]
+            # The set-up and the list are signed with it: what is opened under another list is of another site, and
+            # must not be held against this one.
+            text = self._known_adverts().text(listed)
             # `mask` deletes the seed where losses are tolerated, so that the seed itself is sent only where there are
             # no shares.
-            self._reply(state, Kind.OPENING, attempt, state.seed or b"".join(shares))
+            self._reply(state, Kind.OPENING, attempt, text + (state.seed or b"".join(shares)))
             state.forget()
         return state.replies[Kind.OPENING]
 

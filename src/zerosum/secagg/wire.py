@@ -18,12 +18,13 @@ from enum import IntEnum
 from zerosum.errors import Malformed, Unsupported
 from zerosum.secagg.keys import SIGNATURE_BYTES, Identity, check_signature
 
-VERSION = 1
+VERSION = 2  # 1: without commitments
 COORDINATOR = 0xFFFFFFFF
 STUDY_BYTES = 16
 _MAGIC = b"ZS"
 # The fields of the module's text in their order, big-endian, without padding.
 _HEADER = struct.Struct(">2sBB16sIIQ")
+HEADER_BYTES = _HEADER.size
 _COUNT = struct.Struct(">I")
 
 
@@ -41,6 +42,8 @@ class Kind(IntEnum):
     WARRANT = 9  # coordinator: enough signatures under this list
     OPENING = 10  # site: shares of what the list opens
     PARTIAL = 11  # inner node of a tree: the sum of the masked vectors of its branch
+    DEALT = 12  # site, inside SHARES: the hashes of the shares that it sealed
+    COMMITTED = 13  # site, inside MASKED and PARTIAL: its commitments
 
 
 @dataclass(frozen=True)
@@ -143,19 +146,25 @@ def pack(parts: Iterable[bytes]) -> bytes:
 
 def unpack(body: memoryview, count: int) -> list[memoryview]:
     """The inverse of `pack`; exactly `count` strings must be there."""
+    parts = unpack_all(body, count)
+    if len(parts) != count:
+        raise Malformed(f"{count} parts were expected, the message holds {len(parts)}")
+    return parts
+
+
+def unpack_all(body: memoryview, most: int) -> list[memoryview]:
+    """The inverse of `pack`, for at most `most` strings."""
     parts: list[memoryview] = []
     at = 0
     while at < len(body):
-        if len(parts) == count or at + _COUNT.size > len(body):
-            raise Malformed(f"{count} parts were expected, the message holds another number")
+        if len(parts) == most or at + _COUNT.size > len(body):
+            raise Malformed(f"{most} parts were expected, the message holds another number")
         (length,) = _COUNT.unpack_from(body, at)
         at += _COUNT.size
         if at + length > len(body):
             raise Malformed("a part of the message is cut short")
         parts.append(body[at : at + length])
         at += length
-    if len(parts) != count:
-        raise Malformed(f"{count} parts were expected, the message holds {len(parts)}")
     return parts
 
 

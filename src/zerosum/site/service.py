@@ -45,6 +45,7 @@ from zerosum.errors import (
     ZerosumError,
 )
 from zerosum.kernel.plan import Plan
+from zerosum.kernel.schemes import NoiseMechanism
 from zerosum.protocol.codec import Frame, decode_message, encode
 from zerosum.protocol.messages import (
     Consent,
@@ -59,6 +60,7 @@ from zerosum.protocol.messages import (
     Relayed,
     Reply,
 )
+from zerosum.secagg.commitments import committed_with
 from zerosum.secagg.keys import Identity
 from zerosum.site.accounting import decided
 from zerosum.site.audit_log import AuditLog, consent_in_words, release_in_words
@@ -69,6 +71,7 @@ from zerosum.site.ledger import Ledger
 from zerosum.site.ledger_records import Spend
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
+from zerosum.site.secrets_kept import KeptSecrets
 from zerosum.site.site import Site, own_position
 from zerosum.statistics import BUILTIN
 
@@ -149,6 +152,8 @@ class Service:
         Former keys, used for plans that pin them, until they are withdrawn.
     children, connect:
         For a site that is an inner node of trees: the names of the sites that it can reach, and the connection to them.
+    kept:
+        Where secrets are kept for the site's auditor; None: nowhere.
     on_proposal:
         Called once for each plan that waits for the steward; it must return at once.
     """
@@ -171,13 +176,14 @@ class Service:
         former: Sequence[Identity] = (),
         children: Collection[str] = (),
         connect: Connect = _no_children,
+        kept: KeptSecrets | None = None,
         on_proposal: Callable[[Plan], object] = _no_question,
     ) -> None:
         self.name, self.policy, self.identity, self.former = name, policy, identity, tuple(former)
         self.schema, self._review = schema, review
         self._load, self._consents, self._log, self._most, self._hold = load, consents, log, most_studies, hold
         self._settle, self._start, self._on_proposal = settle, start, on_proposal
-        self._children, self._connect = frozenset(children), connect
+        self._children, self._connect, self._kept = frozenset(children), connect, kept
         self._proposed_plans = ProposedPlans()  # through this site; needed for `Dismiss` only
         self._node = InnerNode(name, self._identity, self._plan_to_relay)
         self.counts: Counter[str] = Counter()  # for monitoring: frames, bytes, replies and refusals by kind
@@ -395,6 +401,8 @@ class Service:
             session.site.consent = "steward" if steward else "automatic"
             reply = session.site.handle(message)
             self._consents.remember(plan)
+            if self._kept is not None:
+                self._kept.forget_old()
             session.agreed, session.lapsed = True, False
         return reply
 
@@ -560,7 +568,7 @@ class Service:
             units = self._load(plan)
             if self.schema.units not in (None, len(units)):
                 raise BadData(f"the schema declares {self.schema.units} units, the data hold {len(units)}")
-        return Site(self.name, units, self.policy, self._identity(plan), self._ledger, self.schema)
+        return Site(self.name, units, self.policy, self._identity(plan), self._ledger, self.schema, self._kept)
 
     def _record(self, session: _Session, message: Message, reply: Reply) -> None:
         """Write a consent or a release to the audit log.
@@ -587,7 +595,11 @@ class Service:
             if key in session.released:
                 self._log.again("repeated", words, plan)
             else:
-                self._log.write("released", words, plan, round=message.round + 1, rounds=plan.rounds)
+                more: dict[str, Any] = {"round": message.round + 1, "rounds": plan.rounds}
+                if plan.law(message.round).mechanism is NoiseMechanism.MASKED:
+                    # In the chain of the log: neither the site's operator nor its auditor can exchange them later.
+                    more["commitments"] = committed_with(bytes(reply.payload)).hex()
+                self._log.write("released", words, plan, **more)
             session.released.add(key)
 
 

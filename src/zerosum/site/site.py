@@ -3,8 +3,8 @@
 A site receives the whole plan from the coordinator: the sites, how many of them may collude or be lost, and every
 request. It consents once, as its policy allows. After that it uses no number of the coordinator: sensitivities come
 from its own registry of statistics, noise and cost from its own reading of the plan. The order for every contribution
-is: compute, charge the ledger durably, and only then send. The same request again gets the same reply; another request
-under the same attempt is refused.
+is: compute, keep what the site's auditor needs, charge the ledger durably, and only then send. The same request again
+gets the same reply; another request under the same attempt is refused.
 
 A site that restarts continues a plan that is proposed again, as far as its ledger allows. Rounds go forward. Rounds
 that were answered are not answered again, except under an attempt that the plan has paid for and that is unused.
@@ -22,13 +22,23 @@ from zerosum.arrays import Floats
 from zerosum.compute.backends.exact import clip_rows
 from zerosum.compute.statistic import BoundedMap
 from zerosum.compute.units import Units
-from zerosum.errors import BadData, Inconsistent, Misdirected, NotAgreed, OutOfTurn, OutsidePlan, PolicyRefused
+from zerosum.errors import (
+    BadData,
+    Inconsistent,
+    Malformed,
+    Misdirected,
+    NotAgreed,
+    OutOfTurn,
+    OutsidePlan,
+    PolicyRefused,
+)
 from zerosum.kernel.plan import Plan
 from zerosum.kernel.request import PrivatePublication, PrivateSum, Request
 from zerosum.kernel.schemes import NoiseLaw, NoiseMechanism
 from zerosum.kernel.statistic import Adjacency, Statistic
 from zerosum.kernel.terms import Noise
-from zerosum.noise.sampler import Sampler, derive
+from zerosum.noise.sampler import Sampler, derive, new_secret
+from zerosum.protocol.codec import decode_message, encode
 from zerosum.protocol.messages import (
     Consent,
     Contribute,
@@ -56,6 +66,7 @@ from zerosum.site.ledger_summary import Consented, in_words
 from zerosum.site.noise import NoiseShare
 from zerosum.site.policy import Policy
 from zerosum.site.schema import DataSchema
+from zerosum.site.secrets_kept import MOST_REQUEST, Kept, KeptSecrets
 from zerosum.statistics import BUILTIN, find
 
 
@@ -77,6 +88,9 @@ class Site:
     schema:
         The public description of the data. If None, it is derived from the units, which is for sites in the process of
         the data's owner.
+    kept:
+        Where the secrets of masked contributions are kept for the site's auditor. None: they are kept nowhere, as for
+        the sites of a rehearsal.
 
     The decision about a plan depends on the plan, the policy, the ledger and the schema, not on rows.
     """
@@ -89,6 +103,7 @@ class Site:
         identity: Identity | None = None,
         ledger: Ledger | None = None,
         schema: DataSchema | None = None,
+        kept: KeptSecrets | None = None,
     ) -> None:
         self.name = name
         self.units = units
@@ -99,7 +114,8 @@ class Site:
         self._plan: Plan | None = None
         self._ledger = ledger
         self._session: SiteSession | None = None
-        self._shares: dict[tuple[int, int], NoiseShare] = {}
+        self._kept = kept
+        self._shares: dict[tuple[int, int], tuple[bytes, NoiseShare]] = {}
         self._answered: dict[tuple[type, int, int], str] = {}
         self._last: tuple[str, Reply] | None = None
         self._masked_in: int | None = None  # the last slot in which a vector was masked
@@ -154,9 +170,12 @@ class Site:
         plan, round, attempt = self._agreed(message.round, message.attempt), message.round, message.attempt
         if (again := self._again(Prepare, round, attempt, "")) is not None:
             return again
-        share = self._shares[round, attempt] = self._share(round, attempt)
+        secret, share = self._shares[round, attempt] = self._share(plan, round, attempt)
         if plan.law(round).mechanism is NoiseMechanism.BROADCAST:
-            payload = self._masked(plan, round, attempt, share.draw().view(np.uint64), None)
+            self._secure().check(slot(plan, round, attempt))
+            draws = share.draw().view(np.uint64)
+            committed = self._committed(plan, round, attempt, draws, None, secret)
+            payload = self._masked(plan, round, attempt, draws, None, committed)
         else:
             payload = share.key()
         return self._remember(Prepare, round, attempt, "", Prepared(self.name, payload))
@@ -172,24 +191,28 @@ class Site:
         if hidden:  # a message out of turn is refused before the ledger is charged
             self._secure().check(slot(plan, round, attempt))
         # Taken out of the table: the draws of an attempt are used in one contribution and never again.
-        share = self._shares.pop((round, attempt), None) or self._share(round, attempt)
+        prepared = (round, attempt) in self._shares
+        secret, share = self._shares.pop((round, attempt)) if prepared else self._share(plan, round, attempt)
         # A GPU adds up the units, so the processor is free to draw the noise at the same time.
         if self.units.elsewhere:
             share.begin()
         try:
-            values = self._values(plan, round, attempt, message.request)
+            values = self._values(plan, round, attempt, message.request, secret)
         except Exception:
             # A failure is charged like the release: no unit makes a statistic fail, but memory may run out, which
             # depends on the number of rows. A failure without charge could be requested again and again.
             self._charge(plan, round, attempt, asked)
             raise
-        # The charge is durable before this handler returns anything, and under secure-sum before the vector is masked:
-        # a crash can charge too much, never too little.
         noisy = self._noisy(share, values, message.noise_input)
+        committed = b""
+        if hidden:
+            committed = self._committed(plan, round, attempt, noisy.view(np.uint64), message, secret)
+        # The charge is durable before this handler returns anything, and under secure-sum before the vector is masked:
+        # a crash can charge too much, never too little. A crash before it leaves a file of secrets that were not used.
         self._charge(plan, round, attempt, asked)
         payload: Floats | Steps | bytes = noisy
         if hidden:
-            payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request)
+            payload = self._masked(plan, round, attempt, noisy.view(np.uint64), message.request, committed)
         return self._remember(Contribute, round, attempt, asked, Contribution(self.name, payload))
 
     def _noisy(self, share: NoiseShare, values: Floats, noise_input: NoiseInput) -> Floats | Steps:
@@ -244,7 +267,7 @@ class Site:
             self._ledger.close()
         self._ledger = None
 
-    def _values(self, plan: Plan, round: int, attempt: int, request: Request) -> Floats:
+    def _values(self, plan: Plan, round: int, attempt: int, request: Request, secret: bytes) -> Floats:
         """The requested values: the sum over units, the sum over a sample of units, or one row per unit.
 
         Parameters
@@ -255,6 +278,8 @@ class Site:
             Select the stream of secret samples, if the run is seeded.
         request : Request
             A request that `_fits` has accepted.
+        secret : bytes
+            The secret of the attempt, from which samples and orders follow.
 
         Returns
         -------
@@ -267,19 +292,19 @@ class Site:
             rows = np.asarray(clip_rows(request.statistic.rows(self.units), bound))
             if len(rows) != len(self.units):  # a map that omits units: the message must not disclose how many
                 rows = np.zeros((len(self.units), request.statistic.size))
-            return rows[self._order(plan, round, attempt)]
+            return rows[self._order(plan, round, attempt, secret)]
         units = self.units
         if request.sampling is not None and not request.sampling.full:
             # Each step and attempt has a fresh secret sample: the accounting of a phase assumes independent samples.
-            sampler = self._sampler(plan, round, f"sample {attempt}" if attempt else "sample")
+            sampler = self._sampler(plan, round, f"sample {attempt}" if attempt else "sample", secret)
             units = units.chosen(sampler.bernoulli(len(units), request.sampling.rate))
         return self._total(units, request.statistic, bound, plan.release(round).noise)
 
-    def _order(self, plan: Plan, round: int, attempt: int) -> NDArray[np.intp]:
+    def _order(self, plan: Plan, round: int, attempt: int, secret: bytes) -> NDArray[np.intp]:
         """A secret order of the units for a publication. Data are often sorted by their values, and then the position
         of a row would disclose what its noise hides.
         """
-        words = self._sampler(plan, round, f"order {attempt}").words(len(self.units))
+        words = self._sampler(plan, round, f"order {attempt}", secret).words(len(self.units))
         return np.argsort(words, kind="stable")
 
     def _total(self, units: Units, statistic: Statistic, bound: float, noise: Noise = "gaussian") -> Floats:
@@ -311,7 +336,54 @@ class Site:
             return np.zeros_like(total)
         return total / excess if excess > 1 else total
 
-    def _masked(self, plan: Plan, round: int, attempt: int, vector: Ring, request: Request | None) -> bytes:
+    def _committed(
+        self, plan: Plan, round: int, attempt: int, vector: Ring, asked: Contribute | None, secret: bytes
+    ) -> bytes:
+        """The signed commitments to a vector, which are kept with the secret before they are returned.
+
+        Parameters
+        ----------
+        plan, round, attempt, vector
+            As in `_masked`.
+        asked : Contribute or None
+            The request; None for the round of draws.
+        secret : bytes
+            The secret of the attempt.
+        """
+        session, mine = self._secure(), slot(plan, round, attempt)
+        context = mask_context(plan, round, None if asked is None else asked.request)
+        committed = session.commit(mine, vector, context, secret)
+        if self._kept is not None:
+            frame = b"" if asked is None else encode(asked)
+            request = frame if len(frame) <= MOST_REQUEST else None
+            about = session.about(mine, context)
+            self._kept.keep(plan, Kept(round, attempt, secret, about, committed, request))
+        return committed
+
+    def recomputed(self, plan: Plan, kept: Kept) -> Ring:
+        """The vector that this site sent before it was masked, from its data and what it kept. Nothing is charged.
+
+        Parameters
+        ----------
+        plan : Plan
+            The plan of the study.
+        kept : Kept
+            With its request.
+        """
+        round, attempt = kept.round, kept.attempt
+        share = self._noise(plan, round, attempt, kept.secret)
+        if not kept.request:
+            return share.draw().view(np.uint64)
+        asked = decode_message(kept.request)
+        if not isinstance(asked, Contribute):
+            raise Malformed("a request that was kept is none")
+        self._fits(plan, round, asked.request)
+        values = self._values(plan, round, attempt, asked.request, kept.secret)
+        return self._noisy(share, values, asked.noise_input).view(np.uint64)
+
+    def _masked(
+        self, plan: Plan, round: int, attempt: int, vector: Ring, request: Request | None, committed: bytes
+    ) -> bytes:
         """The vector under its masks. The slot masked before is finished by now, opened or abandoned, and its secrets
         are deleted.
 
@@ -326,12 +398,14 @@ class Site:
         request : Request or None
             Bound into the masks, so that sites that received different requests do not cancel each other's masks. None
             for the round of draws.
+        committed : bytes
+            The commitments to the vector.
         """
         session, mine = self._secure(), slot(plan, round, attempt)
         # The secrets of the previous slot are deleted before the next vector is masked.
         if self._masked_in is not None and self._masked_in != mine:
             session.abandon(self._masked_in)
-        masked = session.mask(mine, vector, mask_context(plan, round, request))
+        masked = session.mask(mine, vector, mask_context(plan, round, request), committed)
         self._masked_in = mine
         return masked
 
@@ -463,18 +537,34 @@ class Site:
             raise kind("this site has not agreed to a secure sum")
         return self._session
 
-    def _share(self, round: int, attempt: int) -> NoiseShare:
+    def _share(self, plan: Plan, round: int, attempt: int) -> tuple[bytes, NoiseShare]:
+        """A fresh secret for one attempt at one round, and the noise that follows from it."""
+        secret = self._secret(plan, round, attempt)
+        return secret, self._noise(plan, round, attempt, secret)
+
+    def _secret(self, plan: Plan, round: int, attempt: int) -> bytes:
+        """The secret of an attempt: from the operating system, or derived from the seed of a non-private run."""
+        if plan.seed is None:
+            return new_secret()
+        return derive(str(plan.seed).encode(), f"{self.name} {round} {attempt} secret".encode())
+
+    def _noise(self, plan: Plan, round: int, attempt: int, secret: bytes) -> NoiseShare:
         """The noise of this site for one attempt at one round. The context binds shared streams to the plan, round and
         attempt.
         """
-        plan = self._agreed(round, attempt)
         context = f"{plan.digest()} {round} {attempt}".encode()
         law, planned = plan.law(round), plan.release(round)
         size = planned.size * (len(self.units) if planned.kind == "publication" else 1)
-        return self._new_share(law, self._position(plan), size, self._sampler(plan, round, f"{attempt}"), context)
+        sampler = self._sampler(plan, round, f"{attempt}", secret)
+        return self._new_share(law, self._position(plan), size, sampler, context)
 
-    def _sampler(self, plan: Plan, round: int, purpose: str) -> Sampler:
-        """A generator of randomness: from the operating system, or derived from the seed of a non-private run.
+    def _sampler(self, plan: Plan, round: int, purpose: str, secret: bytes) -> Sampler:
+        """A generator of randomness: from the secret of an attempt, or from the seed of a non-private run.
+
+        The secret has 256 bits of the operating system and is drawn once for an attempt at a round, which is answered
+        once: no two vectors share a stream. HKDF separates the streams of one secret, so that each is as good as one
+        keyed by the operating system to every party without the secret (`Sampler.of_secret`). The site's auditor, who
+        has it, repeats the draws.
 
         Parameters
         ----------
@@ -483,10 +573,12 @@ class Site:
         round : int
             Number of the round.
         purpose : str
-            Separates the streams of noise, samples and orders of a seeded run.
+            Separates the streams of noise, samples and orders.
+        secret : bytes
+            The secret of the attempt; unused if the plan has a seed.
         """
         if plan.seed is None:
-            return Sampler.system()
+            return Sampler.of_secret(secret, purpose)
         return Sampler.seeded(derive(str(plan.seed).encode(), f"{self.name} {round} {purpose}".encode()))
 
     def _new_share(self, law: NoiseLaw, position: int, size: int, sampler: Sampler, context: bytes) -> NoiseShare:

@@ -144,9 +144,10 @@ class ArchiveWriter:
             self.journal = journal or Journal.create(self.folder, plan, numbers=size <= _MAX_JOURNAL_BYTES)
             if self._own:
                 try:
-                    # 1024 bytes per round are an upper bound for a round without values. Chosen by hand; no benchmark
-                    # recorded.
-                    self.journal.reserve(size if size <= _MAX_JOURNAL_BYTES else 1024 * (plan.rounds + plan.attempts))
+                    # 1024 bytes per round, and 200 for the commitments of a site, are an upper bound for a round
+                    # without values. Chosen by hand; no benchmark recorded.
+                    least = (1024 + 200 * len(plan.sites)) * (plan.rounds + plan.attempts)
+                    self.journal.reserve(size if size <= _MAX_JOURNAL_BYTES else least)
                 except BaseException:
                     self.journal.close()
                     raise
@@ -461,14 +462,15 @@ def _copy(source: Path, out: Path) -> None:
 def _journal_bytes(plan: Plan) -> Iterator[int]:
     """Yield upper bounds, in bytes, on the parts of a journal: the releases, repeated attempts, public keys.
 
-    A release has 8 bytes per number (float64). The other sizes (1024 per record, 256 and 32 for keys) are bounds chosen
-    by hand; no benchmark recorded.
+    A release has 8 bytes per number (float64). The other sizes (1024 per record, 200 for the commitments of a site, 256
+    and 64 for keys) are bounds chosen by hand; no benchmark recorded.
     """
+    record = 1024 + 200 * len(plan.sites)
     units = sum(site.units or 1 for site in plan.sites)
     for release in plan.releases:
-        yield release.steps * (1024 + 8 * release.size * (units if release.kind == "publication" else 1))
-    yield (plan.attempts + 1) * (1024 + 8 * max(release.size for release in plan.releases))
-    yield len(plan.sites) * (256 + 32 * (plan.rounds + plan.attempts))  # 32 bytes for each public key of the secure sum
+        yield release.steps * (record + 8 * release.size * (units if release.kind == "publication" else 1))
+    yield (plan.attempts + 1) * (record + 8 * max(release.size for release in plan.releases))
+    yield len(plan.sites) * (256 + 64 * (plan.rounds + plan.attempts))  # a public key and a hash for each sum
 
 
 def result_bytes(plan: Plan) -> int:

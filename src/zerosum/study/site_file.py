@@ -22,9 +22,10 @@ from zerosum.site.health import Limits
 from zerosum.site.identity import former_identities, keep_identity
 from zerosum.site.policy import Policy
 from zerosum.site.schema import ColumnSchema, DataSchema
+from zerosum.site.secrets_kept import KeptSecrets
 
 # Entries of [[sites]] in a study file that belong to the site, and are not part of the public study.
-_PRIVATE = ("data", "source", "policy", "unit_column", "delimiter", "encoding", "schema", "device", "limits")
+_PRIVATE = ("data", "source", "policy", "unit_column", "delimiter", "encoding", "schema", "device", "limits", "audit")
 
 
 class _Table(BaseModel):
@@ -94,6 +95,14 @@ class LimitsTable(_Table):
         return Limits(memory_bytes(self.disk_free), self.decide_seconds)
 
 
+class AuditTable(_Table):
+    """Table [audit]: what is kept for the site's own auditor."""
+
+    secret_days: float = Field(90.0, ge=0, allow_inf_nan=False, strict=True)
+    """Days for which the secrets of a study's contributions are kept after the last one, for `zerosum site audit
+    replay`; 0: none are kept. With them and the results this site's exact sums can be computed. Chosen by hand."""
+
+
 class SiteFile(_Table):
     """A site's own file, or its part of a study file."""
 
@@ -138,6 +147,8 @@ class SiteFile(_Table):
     """Who decides about plans."""
     roles: RolesTable = RolesTable()
     """Other users of this machine who decide or audit."""
+    audit: AuditTable = AuditTable()
+    """What is kept for the site's own auditor."""
     limits: LimitsTable = LimitsTable()
     """How much its process takes on, and how long it waits."""
     folder: Path = Field(default=Path(), exclude=True)
@@ -243,6 +254,11 @@ class SiteFile(_Table):
     def socket(self) -> Path:
         """Path of the Unix socket of a serving site."""
         return self.state_folder / "socket"
+
+    @property
+    def kept_secrets(self) -> KeptSecrets:
+        """The secrets that are kept for the site's auditor."""
+        return KeptSecrets(self.state_folder, self.audit.secret_days)
 
     @property
     def audit_log(self) -> Path:
