@@ -28,7 +28,7 @@ from zerosum.compute.backends.exact import counts, exponential, products
 from zerosum.compute.devices import to_numpy
 from zerosum.compute.units import Units
 from zerosum.errors import BadData
-from zerosum.kernel.statistic import Adjacency, FloatArray
+from zerosum.kernel.statistic import SMALLEST, Adjacency, FloatArray
 from zerosum.statistics.marginals import MOST_TABLES, Categorised, Codes, coding_of
 
 # Most terms whose scores are multiplied: 80 000 pairs. Chosen by hand.
@@ -67,6 +67,8 @@ class TermTables(Categorised):
             raise ValueError("a term must have one or two of the codings")
         if self.levels[-1] != 2 and self.edges[-1].shape != (2,):
             raise ValueError("the last column, the response, must have two levels, or two edges: its public range")
+        if not self.levels[-1] and not self.edges[-1][1] - self.edges[-1][0] >= SMALLEST:
+            raise ValueError("the range of the response must have a width")
         if self.width > self.cells:
             raise ValueError(f"the sums have {self.width} numbers, and cells = {self.cells}")
         return self
