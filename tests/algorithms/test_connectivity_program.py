@@ -141,3 +141,18 @@ def test_connectivity_clip_follows_from_public_facts() -> None:
 def test_connectivity_parameters_that_contradict_each_other_are_refused(parameters: dict[str, Any], word: str) -> None:
     with pytest.raises(BadParameter, match=word):
         ConnectivityProgram(columns=COLUMNS, **parameters)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_global_test_with_directions_that_leave_edges_out_is_finite(noise: float) -> None:
+    units, _z, _codes = people(20)
+    found = result_of(ConnectivityProgram(**GROUPS, edge_basis=np.eye(6)[:, :3]), units, noise=noise)
+    assert np.all(np.isfinite(found["global_test"]))
+
+
+def test_connectivity_of_equal_people_without_noise_has_a_result() -> None:
+    person = people(2)[0].rows[:120]
+    rows = np.vstack([np.column_stack([person[:, :4], np.full(120, code)]) for code in (0, 0, 0, 1, 1, 1)])
+    units = Units(rows, np.arange(0, 721, 120))
+    found = result_of(ConnectivityProgram(**{**GROUPS, "center": np.zeros(6), "clip": 1e-3}), units)
+    assert np.all(np.isfinite(found["global_test"]))

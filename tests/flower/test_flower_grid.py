@@ -15,6 +15,7 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
+from flwr.proto.fleet_pb2 import PullMessagesResponse
 from flwr.supercore.task_identity import TaskIdentity
 
 from zerosum.engines.local_site import LocalSite
@@ -23,7 +24,7 @@ from zerosum.flower.client_app import answer
 from zerosum.flower.grid import FlowerGrid, Interrupted
 from zerosum.flower.keys import request
 from zerosum.flower.messages import pack, unpack
-from zerosum.flower.node import Node, _Again, load_key
+from zerosum.flower.node import TUNING, Node, _Again, load_key
 from zerosum.secagg.keys import Identity
 
 PLAN = "ab" * 32
@@ -162,3 +163,27 @@ def test_flower_request_on_a_broken_connection_is_sent_again() -> None:
     left = [httpx.RemoteProtocolError("closed") for _ in range(3)]
     with pytest.raises(httpx.RemoteProtocolError):
         _Again().intercept("it", send)
+
+
+def test_node_goes_on_after_a_message_that_cannot_be_read(tmp_path: Path) -> None:
+    from zerosum.flower.keys import found
+
+    found(tmp_path / "made", "localhost", 8443, days=2)
+    key, authority = ec.generate_private_key(ec.SECP384R1()), (tmp_path / "made" / "ca.pem").read_bytes()
+    node = Node("localhost:1", authority, key, tmp_path / "socket", 1.0)
+    faulty = PullMessagesResponse()
+    # A record of no kind, which Flower's reader refuses with an error.
+    faulty.messages_list.add().content.items.add(key="x")
+    asked: list[object] = []
+
+    def pulled(request: object) -> PullMessagesResponse:
+        asked.append(request)
+        if len(asked) > 1:
+            node.stop()
+        return faulty if len(asked) == 1 else PullMessagesResponse()
+
+    node._client = SimpleNamespace(PullMessages=pulled)
+    node._serve()
+    node._pool.shutdown()
+    assert len(asked) == 2
+    assert node._free._value == TUNING.threads

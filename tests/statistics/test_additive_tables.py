@@ -148,3 +148,8 @@ def test_model_and_scores_that_do_not_fit_are_refused() -> None:
     for scores in (np.zeros(11), np.full(12, 1.001)):
         with pytest.raises(BadParameter):
             ScoreProducts(**LAYOUT, scores=scores)
+
+
+def test_response_range_without_a_width_in_doubles_is_refused() -> None:
+    with pytest.raises(BadParameter, match="width"):
+        ResponseTables(**LAYOUT | {"edges": ([], [0.0, 1.0, 2.0], [0.0, 5e-324])})

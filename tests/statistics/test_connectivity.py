@@ -155,3 +155,13 @@ def test_site_centred_connectivity_missing_covariate_counts_as_the_middle() -> N
 def test_grouped_connectivity_parameters_that_do_not_fit_are_refused(parameters: dict[str, Any], word: str) -> None:
     with pytest.raises(BadParameter, match=word):
         GroupedConnectivity(columns=2, clip=1.0, **parameters)
+
+
+@pytest.mark.parametrize("ridge", [None, 0.1])
+def test_units_of_few_rows_are_computed_with_bounded_memory(ridge: float | None) -> None:
+    """A unit of one row has k^2 products; all units of a block together would take gigabytes."""
+    statistic = GroupedConnectivity(columns=200, regions=200, clip=1.0, ridge=ridge)
+    units = Units.from_rows(RNG.normal(size=(600, 200)))
+    batches = [rows.shape[0] for _batch, _some, rows in statistic.rows_by_shape(units)]
+    assert sum(batches) == 600
+    assert max(batches) * statistic.networks**2 <= 1 << 21

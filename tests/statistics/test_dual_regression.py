@@ -79,3 +79,11 @@ def test_dual_regression_parameters_that_contradict_each_other_are_refused(
 ) -> None:
     with pytest.raises(BadParameter, match=word):
         DualRegression(columns=V, clip=1.0, **parameters)
+
+
+def test_units_of_few_rows_have_maps_in_bounded_memory() -> None:
+    statistic = DualRegression(columns=300, templates=np.eye(60, 300), clip=1.0)
+    units = Units.from_rows(np.ones((400, 300)))
+    batches = [rows.shape[0] for _batch, _some, rows in statistic.rows_by_shape(units)]
+    assert sum(batches) == 400
+    assert max(batches) * 60 * 300 <= 1 << 21

@@ -23,7 +23,13 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Message
 from flwr.app.message import remove_content_from_message
 from flwr.common.serde import message_from_proto, message_to_proto
-from flwr.proto.fleet_pb2 import ActivateNodeRequest, DeactivateNodeRequest, PullMessagesRequest, PushMessagesRequest
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeRequest,
+    DeactivateNodeRequest,
+    PullMessagesRequest,
+    PullMessagesResponse,
+    PushMessagesRequest,
+)
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
 from flwr.proto.node_pb2 import Node as NodeNumber
@@ -190,8 +196,7 @@ class Node:
             try:
                 pulled = self._client.PullMessages(PullMessagesRequest(node=self._number))
                 if pulled.messages_list:
-                    header = message_from_proto(pulled.messages_list[0])
-                    self._pool.submit(self._carry, header, pulled.message_object_trees[0])
+                    self._pool.submit(self._carry, pulled)
                     carried = True
             finally:
                 if not carried:
@@ -200,19 +205,18 @@ class Node:
             if not carried:
                 self._stopped.wait(pause)
 
-    def _carry(self, header: Message, tree: Any) -> None:
+    def _carry(self, pulled: PullMessagesResponse) -> None:
         """Fetch the content of one message, ask the site's process, and send the reply.
 
         Parameters
         ----------
-        header : Message
-            The message without its content.
-        tree : ObjectTree
-            Numbers of the objects of its content.
+        pulled : PullMessagesResponse
+            The message without its content, and the numbers of the objects of its content.
         """
         began = time.monotonic()
         try:
-            message = self._fetch(header, tree)
+            # Here and not in `_serve`: the uploader of a run writes the header, and a faulty one must not end the node.
+            message = self._fetch(message_from_proto(pulled.messages_list[0]), pulled.message_object_trees[0])
             if not hasattr(self._sites, "site"):
                 self._sites.site = LocalSite(self._socket, self._seconds)
             self._send(answer(message, self._sites.site), time.monotonic() - began)
@@ -224,7 +228,15 @@ class Node:
             self._free.release()
 
     def _fetch(self, header: Message, tree: Any) -> Message:
-        """The message with its content. Parameters as in `_carry`."""
+        """The message with its content.
+
+        Parameters
+        ----------
+        header : Message
+            The message without its content.
+        tree : ObjectTree
+            Numbers of the objects of its content.
+        """
         run, number = header.metadata.run_id, header.metadata.message_id
         contents = pull_objects(
             [each.object_id for each in iterate_object_tree(tree)],

@@ -68,7 +68,7 @@ class TermTables(Categorised):
         if self.levels[-1] != 2 and self.edges[-1].shape != (2,):
             raise ValueError("the last column, the response, must have two levels, or two edges: its public range")
         # A difference that vanishes when it is halved would be a division by zero.
-        if self.levels[-1] != 2 and self.edges[-1][1] - self.edges[-1][0] < SMALLEST:
+        if self.levels[-1] != 2 and not self.edges[-1][1] - self.edges[-1][0] >= SMALLEST:
             raise ValueError(f"the range of the response must be at least {SMALLEST:g} wide")
         if self.width > self.cells:
             raise ValueError(f"the sums have {self.width} numbers, and cells = {self.cells}")

@@ -108,6 +108,11 @@ class EdgeStatistic(NetworkStatistic):
         """Working memory of one row in bytes."""
         return 8 * (5 * self.columns + 4 * self.networks)
 
+    @property
+    def unit_numbers(self) -> int:
+        """The products of all pairs of networks, twice where they are solved for partial correlations."""
+        return self.networks**2 * (1 if self.ridge is None else 2)
+
     @cached_property
     def _exact(self) -> Exact | None:
         """The projection in whole numbers, whose products do not round."""

@@ -120,6 +120,11 @@ class DualRegression(NetworkStatistic):
         """Working memory of one row in bytes."""
         return 8 * (5 * self.columns + 4 * sum(self.shape))
 
+    @property
+    def unit_numbers(self) -> int:
+        """The equations of a unit's maps."""
+        return self.shape[0] * sum(self.shape)
+
     def sensitivity(self, adjacency: Adjacency) -> float:
         """The bound proved in the class docstring."""
         if adjacency is Adjacency.REPLACE_ONE:

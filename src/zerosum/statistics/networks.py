@@ -13,6 +13,7 @@ not depend on it.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -26,7 +27,8 @@ from zerosum.compute.statistic import BoundedStatistic
 from zerosum.compute.units import Batch, Units, pieces
 from zerosum.statistics.scatter import PerRecording, recordings_of
 
-_BATCH_NUMBERS = 1 << 21  # most numbers of the rows of units that are computed together; a batch has at least one unit
+# Most numbers of the rows of units that are computed together, or of their matrices; a batch has at least one unit.
+_BATCH_NUMBERS = 1 << 21
 
 
 class NetworkStatistic(BoundedStatistic):
@@ -45,11 +47,18 @@ class NetworkStatistic(BoundedStatistic):
     columns: int = Field(gt=0)
     per_recording: PerRecording = "none"
 
+    @property
+    @abstractmethod
+    def unit_numbers(self) -> int:
+        """Numbers of the largest matrix of one unit, which it has whatever the number of its rows."""
+
     def rows_by_shape(self, block: Units) -> Iterator[tuple[Batch, slice, Array]]:
         """The rows of a block as doubles, those of units of one shape together, shape (units, rows, columns)."""
         for batch in block.batches():
             rows = batch.of(block.rows)
-            for some in pieces(len(batch), max(1, _BATCH_NUMBERS // (batch.length * self.columns))):
+            # Units of few rows have matrices that are larger than their rows.
+            each = max(batch.length * self.columns, self.unit_numbers)
+            for some in pieces(len(batch), max(1, _BATCH_NUMBERS // each)):
                 yield batch, some, doubles(rows[some, ...])
 
     def numbers(self, rows: Array, batch: Batch, exact: Exact | None) -> tuple[Array, Array]:

@@ -108,3 +108,7 @@ def test_shrunk_posterior_direction_without_curvature_keeps_its_prior() -> None:
     found = shrunk_posterior(point, np.array([2.0, 3.0]), cautious=True)
     assert np.sqrt(found.covariance[0, 0]) < 0.02
     assert np.sqrt(found.covariance[1, 1]) > 1.5
+
+
+def test_denoised_hessian_of_zeros_without_noise_is_finite() -> None:
+    assert all(np.all(np.isfinite(each)) for each in denoised(np.zeros((2, 2)), 0.0))

@@ -389,13 +389,16 @@ class ConnectivityProgram(Algorithm):
         """
         from scipy.special import gammaincc, ndtr
 
-        error = np.maximum(np.hypot(noise, sampling), 1e-300)
+        # The square of the least error is a normal number, too.
+        error = np.maximum(np.hypot(noise, sampling), 1e-150)
         p = 2 * ndtr(-np.abs(value / error))
         tests = []
         E = self.edges if self.edge_basis is None else int(self.edge_basis.shape[1])
         along = np.eye(self.edges) if self.edge_basis is None else self.edge_basis
+        # Edges that no direction reaches are 0 without any error.
+        reached = self._spread_of_noise > 0
         for row, (own, both) in enumerate(zip(sampling, error, strict=True)):
-            size = float(np.mean(both**2 / np.maximum(self._spread_of_noise, 1e-300) ** 2))
+            size = float(np.mean((both[reached] / self._spread_of_noise[reached]) ** 2))
             statistic = float(np.sum((value[row] @ along) ** 2)) / size
             share = float(np.mean(own**2) / np.mean(both**2))
             inflation = 1 + (E - 1) * self._alike * share**2

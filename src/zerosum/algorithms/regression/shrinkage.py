@@ -146,7 +146,8 @@ def denoised(hessian: Floats, noise: float, *, cautious: bool = False) -> tuple[
     ([[4.0, 1.0], [1.0, 9.0]], 0.0)
     """
     # A diagonal entry is positive without noise. One below its noise is not distinguishable from a small one.
-    least = max(TUNING.hessian_floor * noise, 1e-12 * float(np.max(np.abs(np.diag(hessian)))), 1e-300)
+    # Its square is a normal number, too.
+    least = max(TUNING.hessian_floor * noise, 1e-12 * float(np.max(np.abs(np.diag(hessian)))), 1e-150)
     diagonal = np.maximum(np.diag(hessian), least)
     if cautious and noise > 0:
         ratio = np.minimum(TUNING.hessian_edge * noise / diagonal, 1.0)
