@@ -42,9 +42,6 @@ from zerosum.kernel.statistic import Adjacency
 from zerosum.statistics.multinomial import MultinomialStep
 from zerosum.statistics.regression import Family
 
-# Most coefficients of all classes together: the release has about half of the square of this number.
-_COEFFICIENTS_MOST = 2000
-
 
 class MultinomialRegressionProgram(NewtonRegression):
     """Multinomial logistic regression of three classes or more.
@@ -72,9 +69,9 @@ class MultinomialRegressionProgram(NewtonRegression):
             ends, last = (float(self.lower[-1]), float(self.upper[-1])), len(self.classes) - 1
             if ends != (0.0, float(last)):
                 raise ValueError(f"the response is a code from 0 to {last}, got the range {ends[0]:g} to {ends[1]:g}")
-        if self.order > _COEFFICIENTS_MOST:
+        if self.order > TUNING.class_coefficients_most:
             raise ValueError(
-                f"classes times columns give {self.order} coefficients, and at most {_COEFFICIENTS_MOST} are fitted: "
+                f"classes times columns give {self.order} coefficients, and at most {TUNING.class_coefficients_most} are fitted: "
                 "take fewer columns, or the feature-classifier"
             )
         return self

@@ -121,6 +121,9 @@ class Tuning:
     bound_fall_most: float = 2.0
     """Largest factor by which the bound of the residuals falls in one round, so that one noisy release cannot clip all
     later ones. Chosen by hand; no benchmark recorded."""
+    class_coefficients_most: int = 2000
+    """Most coefficients of all classes of a multinomial model: a release has about half of the square of this number.
+    Chosen by hand, for releases below 16 MB."""
     covariances_most: int = 48
     """Largest number of coefficients whose covariances are in the result: the text of the matrices then stays within
     the disk space that is reserved for a result. Chosen by hand; no benchmark recorded."""
