@@ -69,10 +69,10 @@ class MultinomialRegressionProgram(NewtonRegression):
             ends, last = (float(self.lower[-1]), float(self.upper[-1])), len(self.classes) - 1
             if ends != (0.0, float(last)):
                 raise ValueError(f"the response is a code from 0 to {last}, got the range {ends[0]:g} to {ends[1]:g}")
-        if self.order > TUNING.class_coefficients_most:
+        if self.order > (most := TUNING.class_coefficients_most):
             raise ValueError(
-                f"classes times columns give {self.order} coefficients, and at most {TUNING.class_coefficients_most} are fitted: "
-                "take fewer columns, or the feature-classifier"
+                f"classes times columns give {self.order} coefficients, and at most {most} are fitted: take fewer "
+                "columns, or the feature-classifier"
             )
         return self
 
