@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -105,11 +106,16 @@ class Flower:
             )
 
     def _wait_for_superlink(self) -> None:
+        """Until it listens. Its log is no sign: after a restart it still has the lines of the process before."""
         end = time.monotonic() + SECONDS
-        while "Uvicorn running" not in self.log("superlink"):
-            assert self.running["superlink"].poll() is None, self.log("superlink")
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 5.0).close()
+                return
+            except OSError:
+                assert self.running["superlink"].poll() is None, self.log("superlink")
+                assert time.monotonic() < end
+                time.sleep(0.1)
 
     def app(self, study: Path, *, seconds: float = 60, wait: float = 200, patience: float = 60) -> Path:
         """Begin a study and write its app, by the command."""
