@@ -242,6 +242,40 @@ def test_study_that_lost_site_in_set_up_restarts_without_it(tmp_path: Path) -> N
         deployment.stop()
 
 
+def knows(told: Settings, plan: Plan, site: str) -> bool:
+    """Whether a site holds a place for a study."""
+    with told.connect(plan) as engine:
+        ((_, frame),) = engine.exchange({site: encode(Secure("advertise"))})
+    assert frame is not None
+    reply = decode_reply(frame)
+    return not (isinstance(reply, Refusal) and isinstance(reply.error, NotAgreed))
+
+
+def test_sites_release_place_of_abandoned_study_that_is_given_up(deployment: Deployment) -> None:
+    """Else eight studies that were abandoned after their first round keep all sites busy for two days."""
+    name = "givenup"
+    told = settings(deployment, deployment.study(name=name, seed=None), name)
+    folder = deployment.folder / name
+    plan = begin(told, folder)
+
+    @contextmanager
+    def connect(plan: Plan) -> Iterator[Engine]:
+        with told.connect(plan) as engine:
+            yield Deaf(Deaf(engine, "east", _contribution), "west", _contribution)
+
+    with pytest.raises(Abandoned, match="round 1"):
+        coordinate(folder, nothing, connect=connect)
+    assert all(knows(told, plan, each) for each in NAMES)  # it may be resumed
+    assert _run(["coordinator", "give-up", "--state", str(folder)]) == 0
+    assert not any(knows(told, plan, each) for each in NAMES)
+    assert json.loads((folder / "status.json").read_text())["ended"] == "given up"
+    assert _run(["coordinator", "give-up", "--state", str(deployment.folder / "nothing")]) == 2
+
+
+def _contribution(message: Message) -> bool:
+    return isinstance(message, Contribute)
+
+
 def test_sites_release_budget_of_study_that_did_not_begin_or_is_over(deployment: Deployment) -> None:
     """Else eight studies that one site would not take part in keep all the others busy for two days."""
     name = "dismissed"
@@ -255,19 +289,12 @@ def test_sites_release_budget_of_study_that_did_not_begin_or_is_over(deployment:
         with told.connect(plan) as engine:
             yield Deaf(engine, "east", lambda message: deaf and isinstance(message, Propose))
 
-    def knows(site: str) -> bool:
-        with told.connect(plan) as engine:
-            ((_, frame),) = engine.exchange({site: encode(Secure("advertise"))})
-        assert frame is not None
-        reply = decode_reply(frame)
-        return not (isinstance(reply, Refusal) and isinstance(reply.error, NotAgreed))
-
     with pytest.raises(Abandoned, match="'east'"):
         coordinate(deployment.folder / name, nothing, connect=connect)
-    assert not any(knows(each) for each in NAMES)
+    assert not any(knows(told, plan, each) for each in NAMES)
     deaf = False
     assert coordinate(deployment.folder / name, nothing, connect=connect).participants == (NAMES,)
-    assert not any(knows(each) for each in NAMES)
+    assert not any(knows(told, plan, each) for each in NAMES)
 
 
 def test_coordinator_second_attempt_over_sockets_is_charged_twice_where_answered(deployment: Deployment) -> None:

@@ -104,6 +104,16 @@ def coordinator_leave_out(
     terminal.out.print(f"continues with {left}: zerosum coordinator resume, or submit the new job", soft_wrap=True)
 
 
+@coordinator_app.command("give-up")
+def coordinator_give_up(state: StateOption) -> None:
+    """End a study that will not be resumed, so that its sites can take other studies. What was spent stays spent."""
+    from zerosum.study.coordinating import give_up
+
+    plan = give_up(state)
+    terminal.out.print(f"plan {plan.digest()}", soft_wrap=True)
+    terminal.out.print("given up: the sites that were reached hold no place for it any more", soft_wrap=True)
+
+
 @coordinator_app.command("health")
 def coordinator_health(
     state: StateOption,

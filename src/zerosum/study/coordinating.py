@@ -140,6 +140,45 @@ def leave_out(folder: Path, names: Sequence[str]) -> Plan:
         return journal.plan
 
 
+def give_up(folder: Path, connect: Connect | None = None) -> Plan:
+    """End a study that will not be resumed: its sites release their places and the budget that they hold for it.
+
+    A study that was abandoned after its first round keeps its place at every site, for two days by default, because it
+    may be resumed under the same keys. What was spent stays spent. Sites that are away release the place later, when
+    they have heard nothing for that time. A resumed study needs another attempt of its plan.
+
+    Parameters
+    ----------
+    folder : Path
+        The state folder.
+    connect : callable, optional
+        Makes an engine for a plan. By default the sockets of the settings.
+
+    Returns
+    -------
+    Plan
+        The plan of the study.
+
+    Raises
+    ------
+    BadInput
+        If there is no study in the folder.
+    Refused
+        If the study is finished, so that no site holds a place, or another process runs it.
+    """
+    settings = Settings.load(folder)
+    with _journal(folder) as journal:
+        plan = journal.plan
+        if journal.finished:
+            raise Refused("the study is finished: no site holds a place for it")
+        with (connect or settings.connect)(plan) as engine:
+            dismiss(Tree(plan, engine), [site.name for site in plan.sites])
+        status = Status(folder, plan)
+        status.progressed(Progress("resumed", len(journal.released_rounds()), plan.rounds))
+        status.end("given up")
+    return plan
+
+
 def fewest(folder: Path) -> int:
     """Smallest number of sites with which the study in a state folder can be resumed."""
     journal = Journal.inspect(folder)
