@@ -151,5 +151,5 @@ def test_model_and_scores_that_do_not_fit_are_refused() -> None:
 
 
 def test_response_range_without_a_width_in_doubles_is_refused() -> None:
-    with pytest.raises(BadParameter, match="width"):
+    with pytest.raises(BadParameter, match="wide"):
         ResponseTables(**LAYOUT | {"edges": ([], [0.0, 1.0, 2.0], [0.0, 5e-324])})

@@ -75,7 +75,7 @@ class KMeansProgram(RangedAlgorithm):
 
     name: ClassVar[str] = "k-means"
     n_clusters: int = Field(gt=0, le=500)
-    rounds: int = Field(default=3, gt=0, le=50)
+    rounds: int = Field(default=3, gt=0)
     start: int = 0  # seed of public cells and starts, nothing else
     early_share: float | None = Field(default=None, gt=0, lt=1)
     """Share of the budget before the rounds in all columns; the planner's choice if not given."""
