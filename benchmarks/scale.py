@@ -162,11 +162,13 @@ def computed(sites: int, size: int, rounds: int) -> Scale:
     shares = 100 + k * (20 + 66 * rounds)
     consent = len(encode(Propose(plan))) + len(encode(Consent(name, 20)))
     set_up = heads["advertise"] + heads["share"] + heads["receive"] + 3 * back
-    set_up += 132 + 32 * rounds + 100 + sites * (136 + 32 * rounds) + 2 * shares + 100
+    # ADVERT and ADVERTS; SHARES with its hashes of shares (DEALT), and DELIVERY; READY with hashes by neighbour
+    set_up += 132 + 64 * rounds + 100 + sites * (136 + 64 * rounds)
+    set_up += 2 * shares + 136 + 32 * rounds * (k + 1) + 132 + 64 * k
     request = question(size).requests(Adjacency.REPLACE_ONE)[0]
-    one = len(encode(Contribute(0, 0, request))) + len(encode(Contribution(name, b""))) + 100 + 8 * size
+    one = len(encode(Contribute(0, 0, request))) + len(encode(Contribution(name, b""))) + 296 + 8 * size
     one += (
-        heads["sign"] + heads["open"] + 2 * back + (100 + w) + (132 + w) + (100 + w + 68 * signers) + 100 + 33 * (k + 1)
+        heads["sign"] + heads["open"] + 2 * back + (100 + w) + (132 + w) + (100 + w + 68 * signers) + 132 + 33 * (k + 1)
     )
     counts = {"consent": 2, "set-up": 6, "round": 6}
     each = {"consent": consent, "set-up": set_up, "round": one}

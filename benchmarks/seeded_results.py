@@ -253,6 +253,11 @@ def runs() -> dict[str, Callable[[], dict[str, Any]]]:
     hazards = {"columns": ["a", "b", "time", "event"], "lower": [-3, -3, 0, 0], "upper": [3, 3, 10, 1]}
     square = {"table": [[0.0, 0.0, 1.0], [0.0, -2.0, 0.0], [1.0, 0.0, 0.0]]}
     people = recordings(60, 30, 6)
+    classes = {**binary, "upper": [1.0, 1.0, 2.0], "classes": ["none", "mild", "severe"]}
+    three_classes = {
+        name: np.column_stack([rows[:, :2], np.digitize(rows[:, 2], [-0.3, 0.3])])
+        for name, rows in responses("linear").items()
+    }
     schemes = ("secure-sum", "zero-sum", "pairwise", "cape-published", "cape-helper", "pooled", "local")
     found = {f"mean, {scheme}": seeded("mean", ranged, table, scheme=scheme) for scheme in schemes}
     return found | {
@@ -319,6 +324,16 @@ def runs() -> dict[str, Callable[[], dict[str, Any]]]:
             one_by_sex,
             adjacency="add-remove",
         ),
+        "multinomial regression": seeded("multinomial-regression", classes, three_classes),
+        "multinomial regression, pooled": seeded(
+            "multinomial-regression", {**classes, "standardise": "dp", "rounds": 4}, three_classes, scheme="pooled"
+        ),
+        "guided ica": seeded("guided-ica", {**voices, "templates": np.eye(6)[:2]}, people, epsilon=8.0),
+        "guided ica, add-remove": seeded(
+            "guided-ica", {**voices, "templates": np.eye(6)[:2]}, people, epsilon=8.0, adjacency="add-remove"
+        ),
+        "connectivity": seeded("connectivity", {**voices, "clip": 4.0}, people),
+        "connectivity, partial": seeded("connectivity", {**voices, "clip": 4.0, "partial": True}, people),
         "synthetic data": seeded("synthetic-data", {"columns": COLUMNS, "ranges": ranges, "bins": 8}, table),
         "synthetic data with a target, add-remove": seeded(
             "synthetic-data",

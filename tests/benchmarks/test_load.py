@@ -6,14 +6,14 @@ import load
 
 
 def test_load_of_a_small_case_is_measured_with_and_without_proxy() -> None:
-    plain = load.measure(load.Case("plain", rounds=2))
-    line = load.measure(load.Case("line", rounds=2, delay=0.01, loss=0.1))
+    plain = load.measure(load.Case("plain", rounds=5))
+    line = load.measure(load.Case("line", rounds=5, delay=0.01, loss=0.1))
     assert 0 < plain.megabytes == line.megabytes
     assert plain.sites > 0
 
 
 def test_load_of_studies_at_once_carries_all_of_them() -> None:
-    one, two = (load.measure(load.Case("studies", rounds=2, studies=studies)) for studies in (1, 2))
+    one, two = (load.measure(load.Case("studies", rounds=5, studies=studies)) for studies in (1, 2))
     assert two.megabytes > 1.5 * one.megabytes
 
 
