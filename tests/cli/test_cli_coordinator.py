@@ -174,7 +174,7 @@ def test_coordinator_killed_at_random_spends_nothing_twice(
     folder, rng, killed, studies = deployment.folder, np.random.default_rng(kills), 0, 0
     while killed < kills:
         name = f"shot-{kills}-{seed}-{studies}"
-        study = deployment.study("k-means", name=name, parameters="n_clusters = 2\nrounds = 8", seed=seed)
+        study = deployment.study("k-means", name=name, parameters="n_clusters = 1\nrounds = 5", seed=seed)
         plan = begin(settings(deployment, study, name), folder / name)
         while killed < kills and not in_a_child(partial(die_soon, folder / name, *rng.random(2))):
             killed += 1
@@ -242,7 +242,7 @@ def test_coordinator_resumed_round_keeps_announced_list_of_sites(at: str, deploy
 def test_coordinator_restored_from_backup_gets_no_second_release(deployment: Deployment) -> None:
     """Its sites have gone on: they refuse what is over, and nothing is spent twice."""
     folder, name = deployment.folder, "backup"
-    parameters = "n_clusters = 2\nrounds = 6"
+    parameters = "n_clusters = 1\nrounds = 3"
     study = deployment.study("k-means", name=name, attempts=1, parameters=parameters, seed=None)
     plan = begin(settings(deployment, study, name), folder / name)
     with pytest.raises(Gone):
@@ -275,7 +275,7 @@ def test_coordinator_and_site_restarted_together_use_one_attempt(deployment: Dep
 def test_coordinator_killed_goes_on_without_absent_site(deployment: Deployment) -> None:
     """Within L, and bit for bit as if the site had been lost in that round; it joins the next study."""
     folder, name = deployment.folder, "alone"
-    study = deployment.study("k-means", name=name, parameters="n_clusters = 2\nrounds = 4")
+    study = deployment.study("k-means", name=name, parameters="n_clusters = 1\nrounds = 1")
     plan = begin(settings(deployment, study, name).model_copy(update={"patience": 0.2}), folder / name)
     with pytest.raises(Gone):
         coordinate(folder / name, lambda sites: None, connect=ending(folder / name, "contribute", 3))

@@ -146,7 +146,7 @@ def test_inner_node_killed_in_round_abandons_it_if_branch_exceeds_dropouts(deplo
 
 
 def test_coordinator_killed_twice_resumes_along_tree(deployment: Deployment) -> None:
-    parameters = "n_clusters = 2\nrounds = 8"
+    parameters = "n_clusters = 1\nrounds = 5"
     study = deployment.study("k-means", name="shot", parameters=parameters, parents=PARENTS, seed=None)
     state = started(deployment, study, "shot")
     for calls in (500, 1500):  # within the first rounds

@@ -21,7 +21,7 @@ from helpers.small_studies import make
 from zerosum.coordinator.journal import Journal
 from zerosum.errors import Refused
 
-ROUNDS = STUDY.replace('"mean"', '"k-means"').replace("[unit]", "n_clusters = 2\nrounds = 4\n\n[unit]")
+ROUNDS = STUDY.replace('"mean"', '"k-means"').replace("[unit]", "n_clusters = 1\nrounds = 1\n\n[unit]")
 
 
 def test_cli_results_are_listed_shown_and_exported(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_site_stopped_during_round_answers_or_records_nothing(deployment: Deploy
     """SIGTERM while frames are on their way: what is in the ledger was answered or is a loss; the process ends by
     itself, the others go on, and the site joins the next study."""
     name = "stopped"
-    study = deployment.study("k-means", name=name, parameters="n_clusters = 2\nrounds = 60", seed=None)
+    study = deployment.study("k-means", name=name, parameters="n_clusters = 1\nrounds = 57", seed=None)
     begin(settings(deployment, study, name), deployment.folder / name)
     known = Settings.load(deployment.folder / name)
     process = deployment.running.pop("east")
@@ -163,7 +163,7 @@ def test_site_stopped_during_round_answers_or_records_nothing(deployment: Deploy
 
 def test_coordinator_stopped_finishes_round_and_resumes(deployment: Deployment) -> None:
     folder = deployment.folder
-    study = deployment.study("k-means", name="halted", parameters="n_clusters = 2\nrounds = 30", seed=None)
+    study = deployment.study("k-means", name="halted", parameters="n_clusters = 1\nrounds = 27", seed=None)
     sites = [word for each, path in deployment.sockets().items() for word in ("--site", f"{each}={path}")]
     words = ["coordinator", "run", str(study), "--state", str(folder / "halted"), "--out", str(folder / "halted-out")]
     process = subprocess.Popen([*COMMAND, *words, *sites, "--log-json"], stderr=subprocess.PIPE, text=True)

@@ -95,7 +95,7 @@ def test_flare_killed_relay_and_job_resume_without_double_spending(flare: Flare)
     """A killed relay is a lost site; a killed job is resumed by the next one, and nothing is spent twice."""
     deployment, folder = flare.deployment, flare.deployment.folder
     name, state = "shot", folder / "studies" / "shot"
-    parameters = "n_clusters = 2\nrounds = 40"
+    parameters = "n_clusters = 1\nrounds = 37"
     study = deployment.study("k-means", name=name, parameters=parameters, seed=None)
     job = flare.job(study)
     submitted = flare.submit(job)

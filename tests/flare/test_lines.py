@@ -33,7 +33,7 @@ def test_flare_study_with_delay_and_loss_completes_and_cut_off_site_is_lost(tmp_
         flare.start()
         deployment.start()
         studies = tmp_path / "studies"
-        parameters = "n_clusters = 2\nrounds = 10"
+        parameters = "n_clusters = 1\nrounds = 7"
         study = deployment.study("k-means", name="far", parameters=parameters, seed=None)
         started = time.monotonic()
         assert flare.ended(flare.submit(flare.job(study, seconds=60))) == ["FINISHED:COMPLETED"], flare.log("server")

@@ -99,7 +99,7 @@ def flare(proxy: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fl
 
 
 def begin(flare: Flare, name: str, rounds: int) -> tuple[Path, Path]:
-    parameters = f"n_clusters = 2\nrounds = {rounds}"
+    parameters = f"n_clusters = 1\nrounds = {rounds - 3}"
     study = flare.deployment.study("k-means", name=name, parameters=parameters, seed=None)
     return flare.job(study), flare.deployment.folder / "studies" / name
 
@@ -152,7 +152,7 @@ def test_flare_study_goes_on_without_absent_machine(flare: Flare) -> None:
     """A whole site and then the server go down; the server comes back, the site does not. FLARE would hold the study's
     own job back until it does."""
     deployment, folder = flare.deployment, flare.deployment.folder
-    parameters = "n_clusters = 2\nrounds = 30"
+    parameters = "n_clusters = 1\nrounds = 27"
     study = deployment.study("k-means", name="alone", attempts=1, parameters=parameters, seed=None)
     job, state = flare.job(study, patience=2), folder / "studies" / "alone"
     submitted = flare.submit(job)

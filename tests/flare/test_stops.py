@@ -52,7 +52,7 @@ def test_flare_relay_killed_before_first_round_ends_job_and_next_job_completes(f
 
 def test_flare_relay_that_stands_still_is_lost_and_used_again(flare: Flare) -> None:
     deployment, folder = flare.deployment, flare.deployment.folder
-    study = deployment.study("k-means", name="still", parameters="n_clusters = 2\nrounds = 60", seed=None)
+    study = deployment.study("k-means", name="still", parameters="n_clusters = 1\nrounds = 57", seed=None)
     state = folder / "studies" / "still"
     submitted = flare.submit(flare.job(study))
     wait_for_rounds(state, 3)

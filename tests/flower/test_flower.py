@@ -187,7 +187,7 @@ def test_flower_proxy_of_the_hub_passes_the_interface_of_nodes_only(flower: Flow
 
 def test_flower_killed_server_app_and_superlink_resume_without_double_spending(flower: Flower) -> None:
     deployment, folder = flower.deployment, flower.deployment.folder
-    study = deployment.study("k-means", name="shot", parameters="n_clusters = 2\nrounds = 5", seed=None)
+    study = deployment.study("k-means", name="shot", parameters="n_clusters = 1\nrounds = 2", seed=None)
     app, state = flower.app(study), folder / "studies" / "shot"
     flower.run(app)
     wait_for_rounds(state, 1)

@@ -141,7 +141,7 @@ def test_watch_browser_study_approved_on_page_runs_to_result(world: World) -> No
     assert "vitals" not in world.text("now")
     assert faults(driver) == []
     world.mark()
-    study = world.sites.study("k-means", name="vitals", seed=None, parameters=f"n_clusters = 2\nrounds = {ROUNDS}")
+    study = world.sites.study("k-means", name="vitals", seed=None, parameters=f"n_clusters = 1\nrounds = {ROUNDS - 3}")
     process = world.coordinate(study)
     wait(lambda: "vitals" in world.text("now"))  # by itself: nobody loaded the page again
     wait(lambda: "3 of 4 sites" in world.text("now"))
@@ -200,7 +200,7 @@ def test_watch_browser_study_approved_on_page_runs_to_result(world: World) -> No
 def test_watch_browser_running_study_updates_page(world: World) -> None:
     """Between two rounds, held there by a site that does not answer for a while."""
     driver = world.at(world.hub, home=True).driver
-    study = world.sites.study("k-means", name="moving", seed=None, parameters="n_clusters = 2\nrounds = 40")
+    study = world.sites.study("k-means", name="moving", seed=None, parameters="n_clusters = 1\nrounds = 37")
     plan = Study.load(study).plan()
     place = world.folder / "moving.json"
     place.write_bytes(plan.to_json())
