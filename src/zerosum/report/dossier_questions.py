@@ -118,8 +118,8 @@ def _parameters(facts: Facts) -> Iterator[Block]:
             ),
             (
                 "How was epsilon chosen?",
-                "By the analyst, from a forecast of the error before any data were read, and accepted by the policy "
-                f"and the steward of each site. {_caps(facts)}",
+                "By the analyst, before any data were read, and accepted by the policy and the steward of each site. "
+                f"The reasons of the analyst are not recorded. {_caps(facts)}",
             ),
             (
                 "Can it be compared with other systems?",
