@@ -231,7 +231,7 @@ class ModelTables(TermTables):
         """Sums of the values of all cells, each row by row."""
         cells, weights = self.cells_of(block), block.row_weights(np.empty(0))
         # Elementwise additions in the order of the terms: the rounding of a row depends on the row alone.
-        eta = np.full(len(block.rows), self.intercept)
+        eta = np.full(int(block.rows.shape[0]), self.intercept)
         for own, start in zip(cells, self.starts, strict=True):
             eta = eta + self.effects[start + own]
         if self.family == "linear":
