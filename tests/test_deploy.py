@@ -130,6 +130,7 @@ EXPOSURE = {
     "zerosum-site.service": 0.8,
     "zerosum-coordinator@.service": 0.8,
     "zerosum-flare-client.service": 1.5,
+    "zerosum-flower-node.service": 1.5,
     "zerosum-flare-server.service": 1.8,
     "zerosum-tidy.service": 0.8,
 }  # the largest that systemd-analyze may find, of 10

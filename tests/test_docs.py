@@ -133,6 +133,7 @@ MEAN = TERMS | {"algorithm": "mean", "sites": SITES}
 # what a part of a study file is a part of
 REST: dict[tuple[str, int], dict[str, Any]] = {
     ("docs/missing.md", 0): MEAN,
+    ("docs/dossier.md", 0): MEAN | {"parameters": {"columns": ["a"], "lower": [0], "upper": [1]}},
     ("docs/describe.md", 1): TERMS | {"sites": SITES},
     ("docs/mixtures.md", 0): {"sites": SITES},
     ("docs/pca.md", 0): {"sites": SITES},
@@ -161,6 +162,7 @@ OTHERS = {
     ("docs/omop.md", 0),
     ("docs/converters.md", 0),
     ("docs/omop.md", 1),
+    ("docs/missing.md", 1),  # of a public model, which tests/study/test_site_data.py has
 }
 STUDIES = [(page, at) for page in PAGES for at in range(len(blocks(page, "toml"))) if (page, at) not in OTHERS]
 
@@ -246,6 +248,8 @@ ELSEWHERE = {
     "zerosum site ledger": "tests/site/test_desk.py",
     "zerosum site audit": "tests/cli/test_cli_operate.py",
     "zerosum coordinator": "tests/cli/test_cli_coordinator.py",
+    "zerosum verify dossier": "tests/cli/test_cli_dossier.py",
+    "zerosum dossier": "tests/cli/test_cli_dossier.py",
     "zerosum watch": "tests/cli/test_cli_watch.py",
     "zerosum synth": "tests/cli/test_cli_synth.py",
     "zerosum flare": "tests/flare/test_jobs.py",
