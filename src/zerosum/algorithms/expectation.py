@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from zerosum.arrays import Floats
 
@@ -114,6 +113,9 @@ def found(spectrum: Floats, count: int, dimensions: int, x: float) -> tuple[floa
 
 @lru_cache(maxsize=256)
 def _found(spectrum: tuple[float, ...], count: int, dimensions: int, x: float) -> tuple[float, tuple[float, ...]]:
+
+    from scipy.optimize import linear_sum_assignment  # slow import, so it is left until it is needed
+
     if not x > 0:
         return 1.0, (1.0,) * count
     size = max(count, min(dimensions, _MOST_DIMENSIONS))
@@ -156,6 +158,9 @@ def separated(cosines: Floats) -> tuple[float, float]:
     >>> 0.55 < low < 0.65, high
     (True, 1.0)
     """
+
+    from scipy.optimize import linear_sum_assignment  # slow import, so it is left until it is needed
+
     rng, least, most = np.random.default_rng(0), [], []
     count = len(cosines)
     for _ in range(_ROTATIONS):

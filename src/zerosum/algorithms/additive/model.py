@@ -39,8 +39,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import isotonic_regression
 from scipy.special import logit
 
 from zerosum.algorithms.additive.tuning import TUNING
@@ -290,6 +288,9 @@ class Fit:
         noise : array of shape (c, c)
             Covariance of its noise.
         """
+
+        from scipy.linalg import cho_solve  # slow import, so it is left until it is needed
+
         D = np.diag(self.counts)
         self.kappa, prior, factor = _variances(
             missed, noise, D, self.kernels, self.kappa, TUNING.steps[1], TUNING.kappa_least
@@ -312,6 +313,9 @@ class Fit:
         steps : int
             Steps of the marginal likelihood.
         """
+
+        from scipy.linalg import cho_solve  # slow import, so it is left until it is needed
+
         c = self.terms.cells
         A = weight * np.column_stack([self.counts, self.cross])
         z = self.sums - self.mean * self.counts - missed + A @ self.origin
@@ -357,6 +361,9 @@ class Fit:
 
     def _straighten(self) -> None:
         """Make the functions that must rise or fall do so: weighted isotonic regression, with the counts as weights."""
+
+        from scipy.optimize import isotonic_regression  # slow import, so it is left until it is needed
+
         for cells, slope in zip(self.terms.parts, self.terms.slopes, strict=True):
             if slope:
                 # Without the cell of missing values.
@@ -407,6 +414,9 @@ def _variances(
     factor : tuple
         The Cholesky factor of S, as `cho_solve` takes it.
     """
+
+    from scipy.linalg import cho_factor, cho_solve  # slow import, so it is left until it is needed
+
     tau = start
     for step in range(steps + 1):
         K = np.zeros_like(fixed)

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve
 
 from zerosum.algorithms.guided_ica.tuning import TUNING
 from zerosum.arrays import Floats
@@ -64,6 +63,9 @@ class PublicPeople:
         per_recording : {"none", "center", "standardise"}
             As in the study.
         """
+
+        from scipy.linalg import solve  # slow import, so it is left until it is needed
+
         M = np.asarray(templates, dtype=np.float64)
         if units.columns != M.shape[1]:
             raise BadData(f"public people have {units.columns} columns, the templates {M.shape[1]}")

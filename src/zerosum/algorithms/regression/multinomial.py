@@ -26,7 +26,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
-from scipy.linalg import block_diag
 
 from zerosum.algorithms.program import Program, PublicFacts
 from zerosum.algorithms.regression.base import Frame, counted_units
@@ -172,7 +171,7 @@ class MultinomialRegressionProgram(NewtonRegression):
         # A model without an intercept has a last row of zeros, which is left out.
         rows = slice(None) if self.intercept else slice(0, -1)
         own = self._in_data_units(frame)[0][rows]
-        matrix = block_diag(*[own] * (len(self.classes) - 1))
+        matrix = np.kron(np.eye(len(self.classes) - 1), own)  # one block for each class
         found = matrix @ mean
         known = np.sqrt((matrix**2) @ prior**2)
         covariances = {
