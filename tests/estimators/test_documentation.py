@@ -61,6 +61,7 @@ FITS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     "Connectivity": ({"group": "x3", "levels": [0, 1], "clip": 1.0}, (PEOPLE,)),
     "LinearRegression": (REGRESSION | {"response": (-2, 2)}, (X, [rows @ [1, -1, 0.5] for rows in X])),
     "LogisticRegression": (REGRESSION, (X, LABELS)),
+    "MultinomialRegression": (RANGE | {"response": [0, 1, 2]}, (X, [np.arange(len(rows)) % 3 for rows in X])),
     "PoissonRegression": (REGRESSION | {"response": 5}, (X, LABELS)),
     "PolynomialLoss": (RANGE | {"table": SQUARED, "response": (-1, 1)}, (X, LABELS)),
     "FeatureClassifier": (RANGE | {"classes": [0, 1], "rounds": 2, "evaluate_share": 0.1}, (X, LABELS)),

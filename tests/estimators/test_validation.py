@@ -72,7 +72,7 @@ def test_constraints_leave_unchanged_parameters_to_program(name: str) -> None:
     converted = {"ranges", "levels", "probabilities", "classes", "features", "settings", "optimizer_settings", "shape"}
     converted |= {"null", "expected", "margin", "effect"}  # mappings, converted
     converted |= {"measured_in", "groups", "events", "by"}  # texts and lists, converted or read before the program
-    converted |= {"whole", "totals", "impossible"}  # lists and mappings of synthetic data, converted
+    converted |= {"whole", "totals", "impossible", "densities"}  # lists and mappings of synthetic data, converted
     converted |= {"covariates", "labels"}  # of connectivity, converted
     converted |= {"pairs", "smooth", "rising", "falling"}  # lists of additive models, converted
     assert set(estimator._constraints) & algorithms.fields(estimator._algorithm) <= converted

@@ -53,8 +53,12 @@ class MultinomialRegression(ClassifierMixin, JointRegression):  # type: ignore[m
         Intercepts.
     table_ : CoefficientTable
         Coefficients with both kinds of intervals, one row for each class and column; `print(model.table_)` shows it.
-    noise_std_, population_std_, p_value_ : ndarray of shape (n_classes - 1, n_features)
-        Standard errors with respect to the pooled data and to the population, and p values of the latter.
+    noise_std_ : ndarray of shape (n_classes - 1, n_features)
+        Standard deviation that privacy adds to each coefficient.
+    population_std_ : ndarray of shape (n_classes - 1, n_features)
+        Standard error of each coefficient for the population: sampling and privacy together.
+    p_value_ : ndarray of shape (n_classes - 1, n_features)
+        P value of the test that a coefficient of the population is 0.
     wald_p_value_ : float
         P value of the joint test of all coefficients but the intercepts.
     score_coef_ : ndarray of shape (n_classes - 1, n_features)
