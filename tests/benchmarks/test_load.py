@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 import load
 
 
 def test_load_of_a_small_case_is_measured_with_and_without_proxy() -> None:
     plain = load.measure(load.Case("plain", rounds=5))
     line = load.measure(load.Case("line", rounds=5, delay=0.01, loss=0.1))
-    assert 0 < plain.megabytes == line.megabytes
+    # Requests have released numbers, whose texts differ in length by a few bytes.
+    assert 0 < plain.megabytes == pytest.approx(line.megabytes, rel=0.01)
     assert plain.sites > 0
 
 
