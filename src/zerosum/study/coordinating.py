@@ -145,7 +145,7 @@ def give_up(folder: Path, connect: Connect | None = None) -> Plan:
 
     A study that was abandoned after its first round keeps its place at every site, for two days by default, because it
     may be resumed under the same keys. What was spent stays spent. Sites that are away release the place later, when
-    they have heard nothing for that time. A resumed study needs another attempt of its plan.
+    they received nothing for that time. A resumed study needs another attempt of its plan.
 
     Parameters
     ----------
