@@ -212,8 +212,8 @@ class CoefficientTable:
             name: estimate[name].labelled() if name in estimate else {} for name in ("feature_mean", "feature_std")
         }
         response = float(estimate["response_std"]) if "response_std" in estimate else None
-        told: dict[str, Any] = {"response_std": response, "caveats": tuple(interval_caveats(estimate))}
-        return cls(tuple(rows), link=link, ratio=ratio, covariances=covariances, **told, **moments)
+        further: dict[str, Any] = {"response_std": response, "caveats": tuple(interval_caveats(estimate))}
+        return cls(tuple(rows), link=link, ratio=ratio, covariances=covariances, **further, **moments)
 
     # ---- derived tables --------------------------------------------------------------------------------------------
 
